@@ -1,0 +1,221 @@
+"""Compilation: the generic functions taught to numba, and a cache that is never stale.
+
+Importing this module loads numba; nothing else in the package does so at import time.
+
+numba's own cache watches the file of the outermost compiled function only, so it would run a
+stale kernel after an edit of a policy. Here each compiled driver lives in a folder named by a
+hash over the package's sources and the sources of every part it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numba
+import numpy as np
+import platformdirs
+from numba.core import caching
+from numba.core.dispatcher import Dispatcher
+from numba.extending import overload, register_jitable
+
+from tacit import dispatch
+
+# Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
+OPTIONS = {"error_model": "numpy"}
+# A kernel that is not inlined costs a reference count per array and call: twice the time.
+KERNEL_OPTIONS = OPTIONS | {"forceinline": True}
+
+PACKAGE = Path(__file__).parent
+
+_dispatchers: list[Dispatcher] = []
+_taught_helpers = 0
+
+
+def _teach(generic: Callable[..., Any]) -> None:
+    """Let compiled code resolve ``generic`` by the type of its first argument."""
+
+    def resolve(params: Any, *rest: Any) -> Any:
+        return getattr(dispatch.parts[params.instance_class], generic.__name__)
+
+    overload(generic, jit_options=KERNEL_OPTIONS, strict=False)(resolve)
+
+
+for _generic in (
+    *dispatch.POLICY_KERNELS,
+    *dispatch.INDEX_KERNELS,
+    *dispatch.ENVIRONMENT_KERNELS,
+):
+    _teach(_generic)
+
+
+def learned_propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> float:
+    """Give the propensity to a policy that learns from it; NaN, at no cost, to any other."""
+    raise AssertionError("resolved at compile time")
+
+
+def _learns_from_propensity(params: Any) -> bool:
+    """Say whether the part of this numba type, or a part inside it, learns from propensities."""
+    part = dispatch.parts.get(getattr(params, "instance_class", None))
+    return part is not None and (
+        part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
+    )
+
+
+@overload(learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
+def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
+    if _learns_from_propensity(params):
+        return dispatch.parts[params.instance_class].propensity
+    return lambda params, state, lane, impression, arm: np.nan
+
+def _sources(part: type) -> Iterable[Path]:
+    """Give the files that hold the kernels of a part and of the parts inside its Params."""
+    for base in part.__mro__[:-1]:
+        yield Path(inspect.getfile(base))
+
+
+@cache
+def _package_stamp() -> bytes:
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for module in (numba, np):
+        digest.update(module.__version__.encode())
+    return digest.digest()
+
+
+@cache
+def _stamp(files: frozenset[Path]) -> str:
+    digest = hashlib.sha256(_package_stamp())
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+@cache
+def cache_root() -> Path:
+    """Return the folder of compiled code.
+
+    ``TACIT_CACHE_DIR`` if set; else the package's own ``__pycache__`` where that is writable;
+    else the user's cache folder.
+    """
+    chosen = os.environ.get("TACIT_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    beside = PACKAGE / "__pycache__"
+    try:
+        beside.mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=beside).close()
+        return beside / "compiled"
+    except OSError:
+        return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
+
+
+def _locator(folder: Path) -> type[caching._CacheLocator]:
+    class Locator(caching._CacheLocator):
+        """Keeps every driver of one stamp in one folder."""
+
+        def __init__(self, function: Callable[..., Any]) -> None:
+            self._line = function.__code__.co_firstlineno
+
+        def get_cache_path(self) -> str:
+            return str(folder)
+
+        def get_source_stamp(self) -> str:
+            return folder.name
+
+        def get_disambiguator(self) -> str:
+            return str(self._line)
+
+        @classmethod
+        def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
+            return cls(function)
+
+    return Locator
+
+
+class _Cache(caching.FunctionCache):
+    """numba's function cache in a folder of ours, safe when several processes write."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._impl_class = type(
+            "Impl", (caching.CompileResultCacheImpl,), {"_locator_classes": [_locator(folder)]}
+        )
+        self._folder = folder
+        super().__init__(function)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self._folder / "lock"):
+            super().save_overload(sig, data)
+
+
+@cache
+def _dispatcher(function: Callable[..., Any], stamp: str) -> Dispatcher:
+    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+    dispatcher._cache = _Cache(function, cache_root() / stamp)
+    _dispatchers.append(dispatcher)
+    return dispatcher
+
+
+def _parts_within(params: Any) -> Iterable[type]:
+    """Give the part that a Params tuple belongs to, and those of the tuples inside it."""
+    yield dispatch.parts[type(params)]
+    for value in params:
+        if type(value) in dispatch.parts:
+            yield from _parts_within(value)
+
+
+def compiled(driver: Callable[..., Any], *all_params: Any) -> Dispatcher:
+    """Compile ``driver`` for parts with these ``Params``, or find it in the cache.
+
+    Parameters
+    ----------
+    driver : function
+        A module-level function in numba's subset that calls the generic functions.
+    *all_params : named tuple
+        The ``Params`` of each part it will be called with.
+
+    Returns
+    -------
+    numba dispatcher
+        Callable; releases the global interpreter lock while it runs.
+    """
+    global _taught_helpers
+    for helper in dispatch.helpers[_taught_helpers:]:
+        register_jitable(**KERNEL_OPTIONS)(helper)
+    _taught_helpers = len(dispatch.helpers)
+    files = {
+        path
+        for params in all_params
+        for part in _parts_within(params)
+        for path in _sources(part)
+        if PACKAGE not in path.parents
+    }
+    return _dispatcher(driver, _stamp(frozenset(files)))
+
+
+def entry(driver: Callable[..., Any], arguments: tuple[Any, ...], *all_params: Any) -> Any:
+    """Return the compiled entry point of ``driver`` for arguments of exactly these types.
+
+    It skips numba's type dispatch (some 7 µs a call), so every later call must pass the very
+    same types.
+    """
+    dispatcher = compiled(driver, *all_params)
+    types = tuple(numba.typeof(argument) for argument in arguments)
+    dispatcher.compile(types)
+    return dispatcher.get_overload(types)
+
+
+def cache_statistics() -> tuple[int, int]:
+    """Return how many drivers this process took from the cache, and how many it compiled."""
+    hits = sum(sum(d.stats.cache_hits.values()) for d in _dispatchers)
+    misses = sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)
+    return hits, misses

@@ -1,0 +1,131 @@
+"""Generic functions, resolved to a part's own kernels by the type of its ``Params``.
+
+A *part* is a policy or an environment: a frozen description whose nested ``Params`` named
+tuple carries the numbers, and whose static methods are kernels in numba's subset. The
+functions below find the kernel by ``type(params)``; :mod:`tacit.compiled` teaches numba the
+same rule, so one compiled loop serves every part, and this module stays free of numba.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+parts: dict[type, Any] = {}
+"""From a ``Params`` type to the part it belongs to."""
+
+helpers: list[Callable[..., Any]] = []
+"""Plain functions that kernels may call; compiled along with them."""
+
+
+def kernel(function: Function) -> Function:
+    """Mark a module-level function as one that kernels may call.
+
+    The function itself is returned unchanged and stays callable from Python.
+
+    Parameters
+    ----------
+    function : function
+        A function in numba's subset.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> @tacit.kernel
+    ... def halve(x):
+    ...     return x / 2
+    >>> halve(3.0)
+    1.5
+    """
+    helpers.append(function)
+    return function
+
+
+def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
+    """Bind ``part`` to its ``Params`` type, after checking that its kernels fit."""
+    for generic in generics:
+        implementation = getattr(part, generic.__name__)
+        expected = list(inspect.signature(generic).parameters)
+        given = list(inspect.signature(implementation).parameters)
+        if len(given) != len(expected):
+            raise TypeError(
+                f"{part.__qualname__}.{generic.__name__} takes ({', '.join(given)}); "
+                f"a kernel of this name is a static method that takes ({', '.join(expected)})"
+            )
+    parts[part.Params] = part
+
+
+# A policy's kernels -------------------------------------------------------------------------
+
+
+def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any:
+    """Choose an arm (its slot) for the impression; reads ``state``."""
+    return parts[type(params)].choose(params, state, lane, impression, rng)
+
+
+def learn(
+    params: Any, state: Any, lane: int, impression: Any, arm: int, reward: float, propensity: float
+) -> None:
+    """Update ``state`` in place with the reward of a decision."""
+    parts[type(params)].learn(params, state, lane, impression, arm, reward, propensity)
+
+
+def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
+    """Take in what an impression reveals before any choice; writes ``state``."""
+    parts[type(params)].observe(params, state, lane, impression)
+
+
+def propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+    """Give the probability with which ``choose`` returns ``arm``."""
+    return parts[type(params)].propensity(params, state, lane, impression, arm)
+
+
+def epoch(params: Any, state: Any, lane: int) -> Any:
+    """Say how often the lane has restarted."""
+    return parts[type(params)].epoch(params, state, lane)
+
+
+POLICY_KERNELS = (choose, learn, observe, propensity, epoch)
+
+# An index policy's kernels ------------------------------------------------------------------
+
+
+def confidence(params: Any, state: Any, lane: int) -> Any:
+    """Give what the indices of a lane's arms have in common, computed once a round."""
+    return parts[type(params)].confidence(params, state, lane)
+
+
+def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> Any:
+    """Give the number by which an index policy ranks ``arm``."""
+    return parts[type(params)].index(params, state, lane, arm, confidence)
+
+
+INDEX_KERNELS = (confidence, index)
+
+# An environment's kernels -------------------------------------------------------------------
+
+
+def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
+    """Bring the round's impression into ``world.impression``; return its lane."""
+    return parts[type(params)].arrive(params, world, round, rng)
+
+
+def respond(params: Any, world: Any, lane: int, arm: int) -> Any:
+    """Give the reward that ``arm`` gets from the impression that has just arrived."""
+    return parts[type(params)].respond(params, world, lane, arm)
+
+
+def expected(params: Any, world: Any, lane: int, arm: int) -> Any:
+    """Give the expected reward of ``arm`` for the impression that has just arrived."""
+    return parts[type(params)].expected(params, world, lane, arm)
+
+
+def optimum(params: Any, world: Any, lane: int) -> Any:
+    """Give the expected reward of the best arm for the impression that has just arrived."""
+    return parts[type(params)].optimum(params, world, lane)
+
+
+ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum)

@@ -1,0 +1,201 @@
+"""What every policy is: frozen hyperparameters, a state of arrays, and kernels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import checks, dispatch
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Generator = np.random.Generator
+
+
+class Impression(NamedTuple):
+    """One chance to show something, as kernels see it.
+
+    Attributes
+    ----------
+    arms : array of int64, shape (offered,)
+        Slots of the arms on offer.
+    context : array of float64, shape (context_dim,)
+        Signals about the key.
+    """
+
+    arms: Ints
+    context: Floats
+
+
+class Counts(NamedTuple):
+    """Plays and rewards per arm, and rounds per lane: the state of many policies.
+
+    Attributes
+    ----------
+    plays, rewards : array of float64, shape (lanes, arms)
+    rounds : array of float64, shape (lanes,)
+    """
+
+    plays: Floats
+    rewards: Floats
+    rounds: Floats
+
+    @classmethod
+    def zeros(cls, lanes: int, arms: int) -> Counts:
+        """Return the counts of lanes that have seen nothing."""
+        return cls(np.zeros((lanes, arms)), np.zeros((lanes, arms)), np.zeros(lanes))
+
+
+@dispatch.kernel
+def count(state: Counts, lane: int, arm: int, reward: float) -> None:
+    """Add one play and its reward."""
+    state.rounds[lane] += 1.0
+    state.plays[lane, arm] += 1.0
+    state.rewards[lane, arm] += reward
+
+
+class About(NamedTuple):
+    """What a policy rests on.
+
+    Attributes
+    ----------
+    source : str
+        Paper and algorithm.
+    regret : str
+        Known regret bound.
+    assumes : str
+        What must hold for that bound.
+    otherwise : str
+        What to use when it does not.
+    """
+
+    source: str
+    regret: str
+    assumes: str
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Base of all policies: hyperparameters that are frozen, validated, hashable and printable.
+
+    A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
+    kernels need, named like the fields they come from) and ``State`` (arrays with a leading
+    lane axis), the method :meth:`init`, and the static methods ``choose`` and ``learn``.
+    ``observe``, ``propensity`` and ``epoch`` have defaults.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+    """
+
+    about: ClassVar[About] = About("", "", "", "")
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
+    randomized: ClassVar[bool] = True
+    """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
+    learns_from_propensity: ClassVar[bool] = False
+    """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
+
+    arms: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "Params" in cls.__dict__:
+            dispatch.register(cls, cls.kernels)
+            registry[canonical(cls.__name__)] = cls
+
+    def __post_init__(self) -> None:
+        self._set("arms", checks.arms(self.arms))
+
+    def _set(self, field: str, value: Any) -> None:
+        """Store the canonical form of a field while the object is being made."""
+        object.__setattr__(self, field, value)
+
+    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+        """Return the same policy over other arms."""
+        return replace(self, arms=arms)
+
+    @property
+    def arm_count(self) -> int:
+        """How many arms there are."""
+        return self.arms if isinstance(self.arms, int) else len(self.arms)
+
+    @property
+    def context_dim(self) -> int:
+        """Length of the context that the policy reads; 0 if it reads none."""
+        return 0
+
+    @cached_property
+    def params(self) -> Any:
+        """The hyperparameters that kernels read, each of the type that its annotation says."""
+        layout = type(self).Params  # type: ignore[attr-defined]
+        hints = get_type_hints(layout)
+        values = ((hints[field], getattr(self, field)) for field in layout._fields)
+        return layout(*(kind(value) if kind in (int, float) else value for kind, value in values))
+
+    @property
+    def needs_propensity(self) -> bool:
+        """Whether this policy, or one inside it, learns from its decisions' propensities."""
+        inner = (value for value in self.hyperparameters.values() if isinstance(value, Policy))
+        return self.learns_from_propensity or any(policy.needs_propensity for policy in inner)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """All fields but ``arms`` by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
+
+    def init(self, lanes: int) -> Any:
+        """Return the state of ``lanes`` lanes that have seen nothing."""
+        raise NotImplementedError
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        """Choose an arm's slot."""
+        raise NotImplementedError
+
+    @staticmethod
+    def learn(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        """Learn from a reward."""
+        raise NotImplementedError
+
+    @staticmethod
+    def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        """Take in an impression before the choice; by default nothing."""
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+        """Give the probability of choosing ``arm``; by default unknown."""
+        return math.nan
+
+    @staticmethod
+    def epoch(params: Any, state: Any, lane: int) -> int:
+        """Say how often the lane has restarted; by default never."""
+        return 0
+
+
+registry: dict[str, type[Policy]] = {}
+"""Every policy class that has been defined, by its canonical name."""
+
+
+def canonical(name: str) -> str:
+    """Return a policy's name without case, hyphens and underscores."""
+    return name.lower().replace("-", "").replace("_", "")

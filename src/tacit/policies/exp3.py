@@ -1,0 +1,267 @@
+"""EXP3 and EXP3.S: exponential weights for rewards that anyone may choose (Auer et al. 2002)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit import checks
+from tacit.dispatch import kernel
+from tacit.policies.base import About, Floats, Generator, Impression, Policy
+
+
+class ExponentialWeights(NamedTuple):
+    """Logarithms of the weights, and the weights themselves relative to exp(base).
+
+    The logarithms are the truth; the relative weights save an exponential per arm and round
+    and are computed anew from them before they could overflow.
+
+    Attributes
+    ----------
+    logs, weights : array of float64, shape (lanes, arms)
+    base : array of float64, shape (lanes,)
+    """
+
+    logs: Floats
+    weights: Floats
+    base: Floats
+
+    @classmethod
+    def equal(cls, lanes: int, arms: int) -> ExponentialWeights:
+        """Return equal weights."""
+        return cls(np.zeros((lanes, arms)), np.ones((lanes, arms)), np.zeros(lanes))
+
+
+@kernel
+def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -> float:
+    """Give the sum of the offered arms' weights."""
+    total = 0.0
+    for i in range(len(impression.arms)):
+        total += state.weights[lane, impression.arms[i]]
+    return total
+
+
+@kernel
+def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
+    """Bring an arm's weight in line with its logarithm, moving the base if it grew too far."""
+    if state.logs[lane, arm] - state.base[lane] > 200.0:
+        state.base[lane] = state.logs[lane, arm]
+        for other in range(state.logs.shape[1]):
+            state.weights[lane, other] = np.exp(state.logs[lane, other] - state.base[lane])
+    else:
+        state.weights[lane, arm] = np.exp(state.logs[lane, arm] - state.base[lane])
+
+
+@kernel
+def mixed_choice(
+    gamma: float, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
+) -> int:
+    """Draw an arm: uniform with probability γ, else in proportion to the weights."""
+    arms = impression.arms
+    last = len(arms) - 1
+    u = rng.random()
+    total = total_weight(state, lane, impression)
+    if u < gamma or total == 0.0:
+        uniform = u / gamma if u < gamma else (u - gamma) / (1.0 - gamma)
+        return int(arms[min(int(uniform * len(arms)), last)])
+    left = (u - gamma) / (1.0 - gamma) * total
+    for i in range(last):
+        left -= state.weights[lane, arms[i]]
+        if left < 0.0:
+            return int(arms[i])
+    return int(arms[last])
+
+
+@kernel
+def mixed_propensity(
+    gamma: float, state: ExponentialWeights, lane: int, impression: Impression, arm: int
+) -> float:
+    """Give the probability with which ``mixed_choice`` returns ``arm``."""
+    total = total_weight(state, lane, impression)
+    uniform = 1.0 / len(impression.arms)
+    # Only a few arms may be on offer, and all of them may be negligible beside the others.
+    share = state.weights[lane, arm] / total if total > 0.0 else uniform
+    return float((1.0 - gamma) * share + gamma * uniform)
+
+
+@dataclass(frozen=True)
+class EXP3(Policy):
+    """Draw arms in proportion to exponential weights of their importance-weighted rewards.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    gamma : float, default 0.1
+        Share of uniform exploration, in (0, 1]; :meth:`tuned` gives the published value.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Auer, Cesa-Bianchi, Freund, Schapire (2002), "The nonstochastic multiarmed bandit problem",
+    figure 1 and corollary 3.2.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> round(tacit.EXP3.tuned(arms=5, horizon=100_000).gamma, 5)
+    0.00684
+    """
+
+    class Params(NamedTuple):
+        gamma: float
+
+    about: ClassVar[About] = About(
+        source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 1",
+        regret="2.63·sqrt(T·K·ln K) against the best fixed arm (corollary 3.2)",
+        assumes="nothing of the rewards but [0, 1]",
+        otherwise="EXP3S against a sequence of arms; Thompson where clicks are stationary",
+    )
+    learns_from_propensity: ClassVar[bool] = True
+
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("gamma", checks.number("gamma", self.gamma, 0.0, 1.0, open_low=True))
+
+    @classmethod
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int) -> Self:
+        """Return the policy with γ of corollary 3.2 for a total reward of at most ``horizon``."""
+        count = cls(arms).arm_count
+        rounds = checks.integer("horizon", horizon, 1)
+        return cls(
+            arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds)))
+        )
+
+    def init(self, lanes: int) -> ExponentialWeights:
+        return ExponentialWeights.equal(lanes, self.arm_count)
+
+    @staticmethod
+    def choose(
+        params: Params, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        return mixed_choice(params.gamma, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: ExponentialWeights, lane: int, impression: Impression, arm: int
+    ) -> float:
+        return mixed_propensity(params.gamma, state, lane, impression, arm)
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: ExponentialWeights,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        state.logs[lane, arm] += params.gamma * reward / (propensity * len(impression.arms))
+        reweigh(state, lane, arm)
+
+
+@dataclass(frozen=True)
+class EXP3S(Policy):
+    """EXP3 that also shares weight among the arms, so that it can follow a changing best arm.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    gamma : float, default 0.1
+        Share of uniform exploration, in (0, 1].
+    alpha : float, default 1e-4
+        Share of the total weight given to every arm each round, in (0, 1].
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Auer, Cesa-Bianchi, Freund, Schapire (2002), "The nonstochastic multiarmed bandit problem",
+    figure 4 and corollary 8.3.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.EXP3S.tuned(arms=5, horizon=30_000, shifts=10)
+    >>> round(policy.gamma, 4), policy.alpha == 1 / 30_000
+    (0.1079, True)
+    """
+
+    class Params(NamedTuple):
+        gamma: float
+        alpha: float
+
+    about: ClassVar[About] = About(
+        source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 4",
+        regret="O(sqrt(S·K·T·ln(K·T))) against any S arms in sequence (corollary 8.3)",
+        assumes="nothing of the rewards but [0, 1]; tuning wants T and S",
+        otherwise="Thompson with a discount; both adapt without knowing when intent shifts",
+    )
+    learns_from_propensity: ClassVar[bool] = True
+
+    gamma: float = 0.1
+    alpha: float = 1e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("gamma", checks.number("gamma", self.gamma, 0.0, 1.0, open_low=True))
+        self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0, open_low=True))
+
+    @classmethod
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon``."""
+        k = cls(arms).arm_count
+        t = checks.integer("horizon", horizon, 1)
+        s = checks.integer("shifts", shifts, 1)
+        gamma = math.sqrt(k * (s * math.log(k * t) + math.e) / ((math.e - 1) * t))
+        return cls(arms, min(1.0, gamma), 1.0 / t)
+
+    def init(self, lanes: int) -> ExponentialWeights:
+        return ExponentialWeights.equal(lanes, self.arm_count)
+
+    @staticmethod
+    def choose(
+        params: Params, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        return mixed_choice(params.gamma, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: ExponentialWeights, lane: int, impression: Impression, arm: int
+    ) -> float:
+        return mixed_propensity(params.gamma, state, lane, impression, arm)
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: ExponentialWeights,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        arms = impression.arms
+        # The shared weight keeps every weight within e·α/K of the total: no logarithms needed.
+        shared = math.e * params.alpha / len(arms) * total_weight(state, lane, impression)
+        state.weights[lane, arm] *= np.exp(params.gamma * reward / (propensity * len(arms)))
+        for i in range(len(arms)):
+            state.weights[lane, arms[i]] += shared
+        if state.weights[lane, arm] > 1e200:
+            scale = 1.0 / state.weights[lane, arm]
+            for other in range(state.weights.shape[1]):
+                state.weights[lane, other] *= scale

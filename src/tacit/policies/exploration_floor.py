@@ -1,0 +1,119 @@
+"""An exploration floor under any policy, so that what it logs is fit for offline evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+from tacit import checks
+from tacit.dispatch import choose, epoch, learn, observe, propensity
+from tacit.errors import InvalidValue
+from tacit.policies.base import About, Generator, Impression, Policy
+
+
+@dataclass(frozen=True)
+class ExplorationFloor(Policy):
+    """Show a uniformly chosen arm with probability ε, otherwise what another policy chooses.
+
+    Every arm on offer then has a propensity of at least ε/(number of arms on offer), and it is
+    reported exactly, for deterministic policies too.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy that chooses otherwise.
+    epsilon : float, default 0.05
+        Probability of a uniform choice, in (0, 1].
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or the policy gives no propensity.
+
+    References
+    ----------
+    Strehl, Langford, Li, Kakade (2010), "Learning from logged implicit exploration data".
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.ExplorationFloor(tacit.UCB1(arms=4), epsilon=0.2)
+    >>> learner = tacit.Learner(policy, seed=1)
+    >>> for _ in range(8):
+    ...     decision = learner.choose("query")
+    ...     _ = learner.learn(decision, reward=float(decision.arm == 2))
+    >>> sorted({round(learner.choose("query").propensity, 3) for _ in range(50)})
+    [0.05, 0.85]
+    """
+
+    class Params(NamedTuple):
+        policy: Any
+        epsilon: float
+
+    about: ClassVar[About] = About(
+        source="Strehl, Langford, Li, Kakade (2010)",
+        regret="that of the policy, plus ε·(mean gap) a round",
+        assumes="what the policy assumes",
+        otherwise="the policy alone, where nothing will be evaluated offline",
+    )
+
+    arms: Any = field(init=False, repr=False, compare=False)
+    policy: Policy
+    epsilon: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
+        if type(self.policy).propensity is Policy.propensity:
+            raise InvalidValue("policy", self.policy, "give a policy that knows its propensity")
+        self._set("arms", self.policy.arms)
+        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0, open_low=True))
+
+    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+        return replace(self, policy=self.policy.with_arms(arms))
+
+    @property
+    def context_dim(self) -> int:
+        return self.policy.context_dim
+
+    @cached_property
+    def params(self) -> Params:
+        return self.Params(self.policy.params, self.epsilon)
+
+    def init(self, lanes: int) -> Any:
+        return self.policy.init(lanes)
+
+    @staticmethod
+    def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
+        observe(params.policy, state, lane, impression)
+
+    @staticmethod
+    def choose(
+        params: Params, state: Any, lane: int, impression: Impression, rng: Generator
+    ) -> Any:
+        arms = impression.arms
+        if rng.random() < params.epsilon:
+            return arms[int(rng.random() * len(arms))]
+        return choose(params.policy, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(params: Params, state: Any, lane: int, impression: Impression, arm: int) -> Any:
+        inner = propensity(params.policy, state, lane, impression, arm)
+        return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * inner
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        learn(params.policy, state, lane, impression, arm, reward, propensity)
+
+    @staticmethod
+    def epoch(params: Params, state: Any, lane: int) -> Any:
+        return epoch(params.policy, state, lane)

@@ -1,0 +1,69 @@
+"""Index policies: rank the arms by a number each, play the highest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from tacit import dispatch
+from tacit.dispatch import confidence, index, kernel
+from tacit.policies.base import Generator, Impression, Policy
+
+
+@kernel
+def greedy_choice(
+    params: Any, state: Any, lane: int, impression: Impression, rng: Generator
+) -> int:
+    """Return the offered arm of the highest index; ties are broken uniformly at random."""
+    shared = confidence(params, state, lane)
+    best, leader, ties = -math.inf, -1, 0.0
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        score = index(params, state, lane, arm, shared)
+        if score > best:
+            best, leader, ties = score, arm, 1.0
+        elif score == best:
+            ties += 1.0
+            if rng.random() * ties < 1.0:
+                leader = arm
+    return leader
+
+
+@kernel
+def greedy_propensity(
+    params: Any, state: Any, lane: int, impression: Impression, arm: int
+) -> float:
+    """Return the probability of ``greedy_choice`` returning ``arm``: 0, 1, or a share of a tie."""
+    shared = confidence(params, state, lane)
+    best, ties = -math.inf, 0.0
+    for offered in impression.arms:
+        score = index(params, state, lane, offered, shared)
+        if score > best:
+            best, ties = score, 1.0
+        elif score == best:
+            ties += 1.0
+    return 1.0 / ties if index(params, state, lane, arm, shared) == best else 0.0
+
+
+class IndexPolicy(Policy):
+    """Base of the policies that play the arm of the highest index; ties are broken at random.
+
+    A subclass gives the kernels ``confidence(params, state, lane)``, computed once a round, and
+    ``index(params, state, lane, arm, confidence)``, computed for each arm; and ``learn``.
+    """
+
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.INDEX_KERNELS
+    randomized: ClassVar[bool] = False
+
+    @staticmethod
+    def confidence(params: Any, state: Any, lane: int) -> float:
+        """Give what the indices of a lane's arms have in common; by default nothing."""
+        return 0.0
+
+    @staticmethod
+    def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
+        """Give the number by which ``arm`` is ranked."""
+        raise NotImplementedError
+
+    choose = staticmethod(greedy_choice)
+    propensity = staticmethod(greedy_propensity)

@@ -1,0 +1,131 @@
+"""Snapshots: a learner as one file of arrays and a JSON header.
+
+The file is an uncompressed zip archive: ``header.json``, ``keys.json``, and one ``.npy`` member
+per array of the state. zip keeps a checksum per member, so damage is noticed. Nothing in it is
+code, and the policy is looked up by name among those that the program has already imported.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import SnapshotError, TacitError
+from tacit.policies.spec import policy_from_spec, policy_to_spec
+from tacit.state import leaves, rebuilt, trimmed
+
+if TYPE_CHECKING:
+    from tacit.learner import Learner
+
+FORMAT = "tacit-snapshot"
+VERSION = 1
+
+
+def write(learner: Learner, path: Path) -> None:
+    """Write ``learner`` to ``path``, replacing what was there only when complete."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(to_bytes(learner))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def to_bytes(learner: Learner) -> bytes:
+    """Return the snapshot of ``learner``."""
+    keys = learner.keys
+    state = trimmed(learner.state, learner.policy.init(len(keys)))
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "policy": policy_to_spec(learner.policy),
+        "retired": learner.retired,
+        "propensities": learner.reports_propensities,
+        "decisions": learner.decisions,
+        "generator": learner.rng.bit_generator.state,
+        "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(state)},
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("header.json", json.dumps(header, indent=1))
+        archive.writestr("keys.json", json.dumps(keys))
+        for name, array in leaves(state):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def read(path: Path) -> Learner:
+    """Read a learner from ``path``."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
+    return from_bytes(content, str(path))
+
+
+def from_bytes(content: bytes, source: str) -> Learner:
+    """Return the learner of a snapshot; ``source`` names it in errors."""
+    if not content.startswith(b"PK\x03\x04"):
+        raise SnapshotError(f"{source}: foreign: this is no tacit snapshot")
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile as error:
+        raise SnapshotError(f"{source}: truncated: the end of the file is missing") from error
+    with archive:
+        header = _header(archive, source)
+        try:
+            return _learner(archive, header)
+        except TacitError:
+            raise
+        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError) as error:
+            raise SnapshotError(f"{source}: damaged: {error}") from error
+
+
+def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+    if "header.json" not in archive.namelist():
+        raise SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
+    try:
+        header = json.loads(archive.read("header.json"))
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise SnapshotError(f"{source}: damaged: header: {error}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
+    if not isinstance(header.get("version"), int) or header["version"] > VERSION:
+        raise SnapshotError(
+            f"{source}: newer: it is of version {header.get('version')}, this tacit reads up to "
+            f"{VERSION}; update tacit"
+        )
+    return header
+
+
+def _learner(archive: zipfile.ZipFile, header: dict[str, Any]) -> Learner:
+    from tacit.learner import Learner
+
+    policy = policy_from_spec(header["policy"])
+    keys = json.loads(archive.read("keys.json"))
+    like = policy.init(len(keys))
+    arrays = []
+    for name, expected in leaves(like):
+        with archive.open(f"{name}.npy") as member:
+            array = np.lib.format.read_array(member, allow_pickle=False)
+            if member.read(1):
+                raise ValueError(f"{name} is longer than it says")
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise ValueError(f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}")
+        arrays.append(array)
+    learner = Learner(policy, seed=0, propensities=header["propensities"])
+    learner.rng.bit_generator.state = header["generator"]
+    learner.restore(rebuilt(like, iter(arrays)), keys, header["retired"], header["decisions"])
+    return learner
