@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.dispatch import kernel
+from tacit.environments import BernoulliArms, Environment, SearchInterest, ShiftingArms
 from tacit.errors import TacitError
 from tacit.learner import Decision, Decisions, Learner
 from tacit.policies import (
@@ -18,5 +19,6 @@ from tacit.policies import (
     Thompson,
     UniformRandom,
 )
+from tacit.simulation import Comparison, SimulationResult, simulate
 
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable
@@ -56,24 +57,20 @@ for _generic in (
     _teach(_generic)
 
 
-def learned_propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> float:
-    """Give the propensity to a policy that learns from it; NaN, at no cost, to any other."""
-    raise AssertionError("resolved at compile time")
-
-
 def _learns_from_propensity(params: Any) -> bool:
-    """Say whether the part of this numba type, or a part inside it, learns from propensities."""
+    """Say whether the part of this numba type, or one inside it, learns from propensities."""
     part = dispatch.parts.get(getattr(params, "instance_class", None))
     return part is not None and (
         part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
     )
 
 
-@overload(learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
+@overload(dispatch.learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
 def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
     if _learns_from_propensity(params):
         return dispatch.parts[params.instance_class].propensity
-    return lambda params, state, lane, impression, arm: np.nan
+    return lambda params, state, lane, impression, arm: math.nan
+
 
 def _sources(part: type) -> Iterable[Path]:
     """Give the files that hold the kernels of a part and of the parts inside its Params."""

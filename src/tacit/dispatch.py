@@ -9,6 +9,7 @@ same rule, so one compiled loop serves every part, and this module stays free of
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -86,6 +87,20 @@ def propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) ->
 def epoch(params: Any, state: Any, lane: int) -> Any:
     """Say how often the lane has restarted."""
     return parts[type(params)].epoch(params, state, lane)
+
+
+def learned_propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+    """Give the propensity to a policy that learns from it; NaN, at no cost, to any other."""
+    wanted = learns_from_propensity(params)
+    return propensity(params, state, lane, impression, arm) if wanted else math.nan
+
+
+def learns_from_propensity(params: Any) -> bool:
+    """Say whether the part of ``params``, or a part inside it, learns from propensities."""
+    part = parts.get(type(params))
+    return part is not None and (
+        part.learns_from_propensity or any(learns_from_propensity(inner) for inner in params)
+    )
 
 
 POLICY_KERNELS = (choose, learn, observe, propensity, epoch)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tacit import checks
 from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
+from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Floats, Ints, Policy
 from tacit.state import copied_into
@@ -316,7 +317,7 @@ class Learner:
 
     @property
     def _asks(self) -> bool:
-        return self.reports_propensities or self.policy.needs_propensity
+        return self.reports_propensities or learns_from_propensity(self._params)
 
     def _shared_batch(self, rows: int) -> Batch:
         """Return a batch in which every row is offered all arms and has no context yet."""

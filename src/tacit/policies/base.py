@@ -145,15 +145,20 @@ class Policy:
         return layout(*(kind(value) if kind in (int, float) else value for kind, value in values))
 
     @property
-    def needs_propensity(self) -> bool:
-        """Whether this policy, or one inside it, learns from its decisions' propensities."""
-        inner = (value for value in self.hyperparameters.values() if isinstance(value, Policy))
-        return self.learns_from_propensity or any(policy.needs_propensity for policy in inner)
-
-    @property
     def hyperparameters(self) -> dict[str, Any]:
         """All fields but ``arms`` by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
+
+    @property
+    def label(self) -> str:
+        """The name with what differs from the defaults, but without the arms."""
+        told = [
+            f"{f.name}={value.label if isinstance(value, Policy) else value!r}"
+            for f in fields(self)
+            for value in [getattr(self, f.name)]
+            if f.name != "arms" and value != f.default
+        ]
+        return type(self).__name__ + (f"({', '.join(told)})" if told else "")
 
     def init(self, lanes: int) -> Any:
         """Return the state of ``lanes`` lanes that have seen nothing."""

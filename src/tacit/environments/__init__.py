@@ -1,0 +1,8 @@
+"""Simulated users, and users derived from real search interest."""
+
+from tacit.environments.base import Environment
+from tacit.environments.bernoulli import BernoulliArms
+from tacit.environments.search_interest import SearchInterest
+from tacit.environments.shifting import ShiftingArms
+
+__all__ = ["BernoulliArms", "Environment", "SearchInterest", "ShiftingArms"]

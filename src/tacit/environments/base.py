@@ -1,0 +1,138 @@
+"""What every environment is: a source of impressions that also knows the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, get_type_hints
+
+import numpy as np
+
+from tacit import checks, dispatch
+from tacit.errors import InvalidValue
+from tacit.policies.base import Generator, canonical
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Base of all environments.
+
+    A subclass is a frozen dataclass with a nested named tuple ``Params``, the method
+    :meth:`world` that makes the mutable arrays of one run (among them ``impression``), and the
+    static methods ``arrive``, ``respond``, ``expected`` and ``optimum``. What arrives, and the
+    chance behind each response, must not depend on what is shown: then all policies of a
+    simulation see the same streams.
+
+    Parameters
+    ----------
+    delay : int or (int, int), default 0
+        Rounds that pass before feedback arrives, or the least and the most of a uniform draw.
+    batch : int, default 1
+        Feedback is handed over only before rounds that are multiples of this number.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+    """
+
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.ENVIRONMENT_KERNELS
+    learns_from_propensity: ClassVar[bool] = False
+
+    delay: int | tuple[int, int] = field(default=0, kw_only=True)
+    batch: int = field(default=1, kw_only=True)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "Params" in cls.__dict__:
+            dispatch.register(cls, cls.kernels)
+            registry[canonical(cls.__name__)] = cls
+
+    def __post_init__(self) -> None:
+        least, most = self.delays
+        self._set("delay", least if least == most else (least, most))
+        self._set("batch", checks.integer("batch", self.batch, 1, 2**31))
+
+    def _set(self, field: str, value: Any) -> None:
+        """Store the canonical form of a field while the object is being made."""
+        object.__setattr__(self, field, value)
+
+    @property
+    def delays(self) -> tuple[int, int]:
+        """The least and the most rounds that feedback may take."""
+        if isinstance(self.delay, Sequence):
+            if len(self.delay) != 2 or self.delay[0] > self.delay[1]:
+                raise InvalidValue("delay", self.delay, "give one number, or (least, most)")
+            least, most = self.delay
+        else:
+            least = most = self.delay
+        return checks.integer("delay", least, 0, 2**31), checks.integer("delay", most, 0, 2**31)
+
+    @property
+    def arm_count(self) -> int:
+        """How many arms there are."""
+        raise NotImplementedError
+
+    @property
+    def lanes(self) -> int:
+        """How many keys there are."""
+        return 1
+
+    @property
+    def context_dim(self) -> int:
+        """Length of the contexts."""
+        return 0
+
+    @cached_property
+    def params(self) -> Any:
+        """The numbers that the kernels read, each of the type that its annotation says."""
+        layout = type(self).Params  # type: ignore[attr-defined]
+        hints = get_type_hints(layout)
+        return layout(*(hints[field](getattr(self, field)) for field in layout._fields))
+
+    def world(self, rng: Generator, horizon: int) -> Any:
+        """Return the arrays of one run, before its first round."""
+        raise NotImplementedError
+
+    @staticmethod
+    def arrive(params: Any, world: Any, round: int, rng: Generator) -> int:
+        """Bring the round's impression into ``world.impression``; return its lane."""
+        raise NotImplementedError
+
+    @staticmethod
+    def respond(params: Any, world: Any, lane: int, arm: int) -> float:
+        """Give the reward of showing ``arm``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def expected(params: Any, world: Any, lane: int, arm: int) -> float:
+        """Give the expected reward of showing ``arm``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def optimum(params: Any, world: Any, lane: int) -> float:
+        """Give the highest expected reward of any arm."""
+        raise NotImplementedError
+
+
+registry: dict[str, type[Environment]] = {}
+"""Every environment class that has been defined, by its canonical name."""
+
+
+def probabilities(field: str, value: Any, ndim: int) -> Any:
+    """Return ``value`` as nested tuples of probabilities, ``ndim`` deep.
+
+    Raises
+    ------
+    InvalidValue
+        If it has another shape or a number outside [0, 1].
+    """
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != ndim or array.size == 0 or not ((array >= 0.0) & (array <= 1.0)).all():
+        shape = "a list" if ndim == 1 else "a list of equally long lists"
+        raise InvalidValue(field, value, f"give {shape} of numbers in [0, 1]")
+    return tuple(array.tolist()) if ndim == 1 else tuple(map(tuple, array.tolist()))

@@ -1,0 +1,190 @@
+"""One query whose intent follows real search interest, day by day."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.dispatch import expected
+from tacit.environments.base import Environment
+from tacit.errors import InvalidValue
+from tacit.policies.base import Floats, Generator, Impression, Ints
+
+
+@dataclass(frozen=True)
+class SearchInterest(Environment):
+    """A query with one candidate result per topic; users want what was searched for that day.
+
+    Between two days of the table the interest in each topic is interpolated linearly. Traffic
+    follows the total interest: a run of any horizon covers the whole period, and a day of
+    twice the interest gets twice the impressions. A candidate is clicked with probability
+    floor + (ceiling − floor)·(its share of the interest at that moment).
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV file: the first column a date (ISO 8601), one column of interest per topic, one
+        row per day in order.
+    floor, ceiling : float, default 0.02 and 0.5
+        Click probability of a candidate that nobody wants, and that everybody wants.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or the file has a row that cannot be used.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 9, asks for such a setting.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, tacit
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "interest.csv"
+    >>> _ = path.write_text("date,holiday,film\\n1996-07-02,80,0\\n1996-07-05,10,90\\n")
+    >>> environment = tacit.SearchInterest(path)
+    >>> environment.topics
+    ('holiday', 'film')
+    """
+
+    class Params(NamedTuple):
+        floor: float
+        ceiling: float
+
+    class World(NamedTuple):
+        impression: Impression
+        interest: Floats  # (days, topics)
+        total: Floats  # (days,)
+        ends: Floats  # (days − 1,) round by which the interval after a day has passed
+        day: Ints  # (1,) the present interval
+        part: Floats  # (1,) how far into it, in [0, 1]
+        uniform: Floats
+
+    path: str | Path
+    floor: float = 0.02
+    ceiling: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("path", str(self.path))
+        self._set("floor", checks.number("floor", self.floor, 0.0, 1.0))
+        self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
+        _ = self._table
+
+    @cached_property
+    def _table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
+        return read_interest(Path(self.path))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics, each a candidate result."""
+        return self._table[0]
+
+    @property
+    def dates(self) -> tuple[date, ...]:
+        """The days of the table."""
+        return self._table[1]
+
+    @property
+    def interest(self) -> Floats:
+        """The interest, shape (days, topics)."""
+        return self._table[2]
+
+    @property
+    def arm_count(self) -> int:
+        return len(self.topics)
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        total = self.interest.sum(axis=1)
+        passed = np.cumsum(0.5 * (total[1:] + total[:-1]))
+        return self.World(
+            impression=Impression(np.arange(self.arm_count), np.zeros(0)),
+            interest=np.ascontiguousarray(self.interest),
+            total=total,
+            ends=horizon * passed / passed[-1],
+            day=np.zeros(1, np.int64),
+            part=np.zeros(1),
+            uniform=np.zeros(1),
+        )
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        day, last = world.day[0], len(world.ends) - 1
+        while day < last and round + 0.5 >= world.ends[day]:
+            day += 1
+        world.day[0] = day
+        start = world.ends[day - 1] if day > 0 else 0.0
+        length = world.ends[day] - start
+        world.part[0] = min((round + 0.5 - start) / length, 1.0) if length > 0.0 else 0.0
+        world.uniform[0] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+        return 1.0 if world.uniform[0] < expected(params, world, lane, arm) else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+        day, part = world.day[0], world.part[0]
+        here, next = world.interest[day, arm], world.interest[day + 1, arm]
+        total = (1.0 - part) * world.total[day] + part * world.total[day + 1]
+        share = ((1.0 - part) * here + part * next) / total
+        return float(params.floor + (params.ceiling - params.floor) * share)
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        best = 0.0
+        for arm in range(world.interest.shape[1]):
+            best = max(best, expected(params, world, lane, arm))
+        return best
+
+
+def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
+    """Read a date × topic table; return topics, dates and interest.
+
+    Raises
+    ------
+    InvalidValue
+        Naming the file, the row and the column that cannot be used.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue("path", str(path), f"it cannot be read: {error}") from error
+    if len(rows) < 3 or len(rows[0]) < 2:
+        raise InvalidValue("path", str(path), "give a header, two days or more and a topic or more")
+    topics = tuple(rows[0][1:])
+    dates, values = [], []
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(rows[0]):
+            raise InvalidValue(f"{path}, row {number}", row, f"give {len(rows[0])} columns")
+        try:
+            dates.append(date.fromisoformat(row[0]))
+        except ValueError:
+            raise InvalidValue(f"{path}, row {number}, date", row[0], "give YYYY-MM-DD") from None
+        values.append([_interest(path, number, *cell) for cell in zip(topics, row[1:], strict=True)])
+        if sum(values[-1]) <= 0.0:
+            raise InvalidValue(f"{path}, row {number}", row, "give some interest on every day")
+    if len(set(topics)) < len(topics) or sorted(set(dates)) != dates:
+        raise InvalidValue("path", str(path), "give distinct topics, and days in increasing order")
+    return topics, tuple(dates), np.array(values)
+
+
+def _interest(path: Path, number: int, topic: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < np.inf:
+        raise InvalidValue(f"{path}, row {number}, {topic}", text, "give a number of at least 0")
+    return value

@@ -1,0 +1,221 @@
+"""Arms whose click probabilities change at events: intent shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.environments.base import Environment, probabilities
+from tacit.errors import InvalidValue
+from tacit.policies.base import Floats, Generator, Impression, Ints
+
+NO_EVENT = 2**62
+
+
+@dataclass(frozen=True)
+class ShiftingArms(Environment):
+    """Keys whose clicks are piecewise stationary, with a context that announces each event.
+
+    Keys arrive with probability ∝ 1/rank^traffic. A share of them shifts: at each event the
+    click probabilities of the key change, and with them its best arm. Unless given, they are
+    drawn uniformly, again and again until the best arm leads by ``gap`` and, at an event, is
+    another one than before. Without an event a context is uniform in [0, 1/2]^context_dim; in
+    the round of an event it is uniform among the points of the unit box of which some
+    coordinate is at least 1/2 + margin.
+
+    Parameters
+    ----------
+    arms : int, default 5
+        How many arms each key has.
+    keys : int, default 1
+        How many keys there are.
+    shifting : float, default 1
+        Share of the keys that have events, in [0, 1]; which ones is drawn.
+    events : int, (int, int) or list of int, default (1, 10)
+        How many events a shifting key has; or the least and the most of a uniform draw; or, as
+        a list, the rounds of the key (from 1) at which they happen. Drawn rounds are distinct
+        and uniform over the key's expected number of impressions.
+    clicks : sequence, shape (segments, arms), optional
+        Click probabilities before, between and after the events, for every key.
+    gap : float, default 0.1
+        Least lead of the best arm, in [0, 1).
+    high : float, default 1
+        Upper end of drawn click probabilities, in (gap, 1].
+    traffic : float, default 1
+        Exponent of the keys' Zipf distribution; at least 0.
+    context_dim : int, default 0
+        Length of the contexts; 0 for none.
+    margin : float, default 0.1
+        Distance between the contexts of events and of other rounds, in [0, 0.5).
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search queries",
+    sections 3 and 8.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ShiftingArms(arms=2, events=[501], clicks=[[0.9, 0.1], [0.1, 0.9]])
+    >>> policy = tacit.Thompson(arms=2, discount=0.98)
+    >>> result = tacit.simulate(policy, environment, horizon=1000, runs=20, seed=1)
+    >>> bool(result.regret[0, :, -1].mean() < 100)
+    True
+    """
+
+    class Params(NamedTuple):
+        margin: float
+
+    class World(NamedTuple):
+        impression: Impression
+        clicks: Floats  # (segments of all keys, arms)
+        starts: Ints  # (segments of all keys,) first round of each, in rounds of its key
+        segment: Ints  # (keys,) the present segment
+        seen: Ints  # (keys,) impressions so far
+        traffic: Floats  # (keys,) cumulative probability
+        best: Floats  # (segments of all keys,)
+        uniform: Floats  # (1,)
+
+    arms: int = 5
+    keys: int = 1
+    shifting: float = 1.0
+    events: Any = (1, 10)
+    clicks: Any = None
+    gap: float = 0.1
+    high: float = 1.0
+    traffic: float = 1.0
+    context_dim: int = 0
+    margin: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("arms", checks.integer("arms", self.arms, 1, 2**20))
+        self._set("keys", checks.integer("keys", self.keys, 1, 2**24))
+        self._set("shifting", checks.number("shifting", self.shifting, 0.0, 1.0))
+        self._set("gap", checks.number("gap", self.gap, 0.0, 0.99))
+        self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
+        self._set("traffic", checks.number("traffic", self.traffic, 0.0, 10.0))
+        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, 10_000))
+        self._set("margin", checks.number("margin", self.margin, 0.0, 0.49))
+        self._set("events", self._checked_events())
+        if self.clicks is not None:
+            self._set("clicks", probabilities("clicks", self.clicks, 2))
+            if len(self.clicks[0]) != self.arms:
+                raise InvalidValue("clicks", self.clicks, f"give {self.arms} numbers a segment")
+            if not isinstance(self.events, EventRounds) or len(self.clicks) != 1 + len(self.events):
+                raise InvalidValue(
+                    "clicks", self.clicks, "give events as a list of rounds and one segment more"
+                )
+
+    def _checked_events(self) -> Any:
+        events = self.events
+        if isinstance(events, list | EventRounds):
+            rounds = [checks.integer("events", round, 2) for round in events]
+            if sorted(set(rounds)) != rounds:
+                raise InvalidValue("events", events, "give rounds in increasing order")
+            return EventRounds(rounds)
+        if isinstance(events, Sequence) and len(events) == 2:
+            least = checks.integer("events", events[0], 0, 10_000)
+            return least, checks.integer("events", events[1], least, 10_000)
+        count = checks.integer("events", events, 0, 10_000)
+        return count, count
+
+    @property
+    def arm_count(self) -> int:
+        return self.arms
+
+    @property
+    def lanes(self) -> int:
+        return self.keys
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        weights = np.arange(1, self.keys + 1) ** -self.traffic
+        weights /= weights.sum()
+        shifting = np.zeros(self.keys, dtype=bool)
+        shifting[rng.permutation(self.keys)[: round(self.shifting * self.keys)]] = True
+        clicks, starts, first = [], [], []
+        for key in range(self.keys):
+            first.append(len(starts))
+            rounds = self._event_rounds(rng, int(horizon * weights[key])) if shifting[key] else []
+            starts += [1, *rounds]
+            clicks += self._click_segments(rng, len(rounds) + 1)
+        table = np.array(clicks)
+        return self.World(
+            impression=Impression(np.arange(self.arms), np.zeros(self.context_dim)),
+            clicks=table,
+            starts=np.array([*starts, NO_EVENT], np.int64),
+            segment=np.array(first, np.int64),
+            seen=np.zeros(self.keys, np.int64),
+            traffic=np.cumsum(weights),
+            best=table.max(axis=1),
+            uniform=np.zeros(1),
+        )
+
+    def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
+        if isinstance(self.events, EventRounds):
+            return list(self.events)
+        least, most = self.events
+        count = min(int(rng.integers(least, most + 1)), max(expected - 1, 0))
+        return sorted((2 + rng.choice(max(expected - 1, 1), count, replace=False)).tolist())
+
+    def _click_segments(self, rng: Generator, count: int) -> list[Any]:
+        if self.clicks is not None:
+            return list(self.clicks[:count])
+        segments: list[Any] = []
+        while len(segments) < count:
+            drawn = rng.uniform(0.0, self.high, self.arms)
+            ordered = np.sort(drawn)
+            leads = self.arms == 1 or ordered[-1] - ordered[-2] >= self.gap
+            moved = self.arms == 1 or not segments or drawn.argmax() != segments[-1].argmax()
+            if leads and moved:
+                segments.append(drawn)
+        return segments
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        lane = 0
+        if len(world.traffic) > 1:
+            lane = min(np.searchsorted(world.traffic, rng.random(), "right"), len(world.traffic) - 1)
+        world.seen[lane] += 1
+        # A key's last segment is followed by the next key's first, which starts at round 1.
+        event = world.seen[lane] == world.starts[world.segment[lane] + 1] and world.seen[lane] > 1
+        if event:
+            world.segment[lane] += 1
+        context = world.impression.context
+        if len(context) > 0:
+            high = 0.0
+            while high < 0.5 + params.margin:
+                for i in range(len(context)):
+                    context[i] = rng.random() if event else 0.5 * rng.random()
+                    high = max(high, context[i])
+                if not event:
+                    break
+        world.uniform[0] = rng.random()
+        return int(lane)
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+        return 1.0 if world.uniform[0] < world.clicks[world.segment[lane], arm] else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+        return float(world.clicks[world.segment[lane], arm])
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        return float(world.best[world.segment[lane]])
+
+
+class EventRounds(tuple[int, ...]):
+    """Rounds of events, told apart from a (least, most) pair and hashable unlike a list."""

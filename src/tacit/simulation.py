@@ -1,0 +1,612 @@
+"""Policy × environment → regret curves."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.dispatch import (
+    arrive,
+    choose,
+    epoch,
+    expected,
+    kernel,
+    learn,
+    learned_propensity,
+    observe,
+    optimum,
+    respond,
+)
+from tacit.environments.base import Environment
+from tacit.errors import InvalidValue
+from tacit.policies.base import Floats, Generator, Impression, Ints, Policy
+from tacit.progress import progress
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ENVIRONMENT_STREAM, POLICY_STREAM, DELAY_STREAM = range(3)
+ROUNDS_A_CALL = 2**18
+
+
+class Curve(NamedTuple):
+    """What a run records: totals so far, and copies of them at checkpoints.
+
+    Attributes
+    ----------
+    total : array of float64, shape (2,)
+        Regret and reward so far.
+    rounds : array of int64, shape (checkpoints,)
+    values : array of float64, shape (checkpoints, 2)
+    position : array of int64, shape (1,)
+        The next checkpoint.
+    """
+
+    total: Floats
+    rounds: Ints
+    values: Floats
+    position: Ints
+
+
+class InFlight(NamedTuple):
+    """Feedback that is under way: a slot per round and, per due round, a linked list of slots.
+
+    Feedback never takes ``len(lanes)`` rounds or more, so a round modulo that length names both
+    a slot and a due round without collision.
+
+    Attributes
+    ----------
+    lanes, arms, epochs : array of int64, shape (span,)
+    rewards, propensities : array of float64, shape (span,)
+    offered : array of int64, shape (span, arms)
+    counts : array of int64, shape (span,)
+        How many arms were on offer.
+    contexts : array of float64, shape (span, context_dim)
+    first, last, next : array of int64, shape (span,)
+        The lists, −1 where they end.
+    """
+
+    lanes: Ints
+    arms: Ints
+    epochs: Ints
+    rewards: Floats
+    propensities: Floats
+    offered: Ints
+    counts: Ints
+    contexts: Floats
+    first: Ints
+    last: Ints
+    next: Ints
+
+    @classmethod
+    def empty(cls, span: int, arms: int, context_dim: int) -> InFlight:
+        """Return an empty store for feedback that takes fewer than ``span`` rounds."""
+
+        def ints() -> Ints:
+            return np.full(span, -1, np.int64)
+
+        return cls(
+            ints(),
+            ints(),
+            ints(),
+            np.zeros(span),
+            np.zeros(span),
+            np.zeros((span, arms), np.int64),
+            ints(),
+            np.zeros((span, context_dim)),
+            ints(),
+            ints(),
+            ints(),
+        )
+
+
+@kernel
+def record(curve: Curve, round: int, regret: float, reward: float) -> None:
+    """Add a round to the totals, and note them at a checkpoint."""
+    curve.total[0] += regret
+    curve.total[1] += reward
+    position = curve.position[0]
+    if position < len(curve.rounds) and curve.rounds[position] == round + 1:
+        curve.values[position, 0] = curve.total[0]
+        curve.values[position, 1] = curve.total[1]
+        curve.position[0] += 1
+
+
+def play(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    start: int,
+    stop: int,
+    rng: Generator,
+    env_rng: Generator,
+    curve: Curve,
+) -> None:
+    """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
+    impression = world.impression
+    for round in range(start, stop):
+        lane = arrive(env, world, round, env_rng)
+        observe(params, state, lane, impression)
+        arm = choose(params, state, lane, impression, rng)
+        propensity = learned_propensity(params, state, lane, impression, arm)
+        reward = respond(env, world, lane, arm)
+        record(curve, round, optimum(env, world, lane) - expected(env, world, lane, arm), reward)
+        learn(params, state, lane, impression, arm, reward, propensity)
+
+
+@kernel
+def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
+    """Learn from the feedback that is due, in the order of its rounds."""
+    slot = flight.first[due]
+    while slot >= 0:
+        lane = flight.lanes[slot]
+        if flight.epochs[slot] == epoch(params, state, lane):
+            offered = flight.offered[slot, : flight.counts[slot]]
+            impression = Impression(offered, flight.contexts[slot])
+            arm, reward = flight.arms[slot], flight.rewards[slot]
+            learn(params, state, lane, impression, arm, reward, flight.propensities[slot])
+        slot = flight.next[slot]
+    flight.first[due] = -1
+
+
+@kernel
+def depart(flight: InFlight, slot: int, due: int) -> None:
+    """Put a slot at the end of the list of its due round."""
+    flight.next[slot] = -1
+    if flight.first[due] < 0:
+        flight.first[due] = slot
+    else:
+        flight.next[flight.last[due]] = slot
+    flight.last[due] = slot
+
+
+def play_delayed(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    start: int,
+    stop: int,
+    rng: Generator,
+    env_rng: Generator,
+    curve: Curve,
+    flight: InFlight,
+    delay_rng: Generator,
+    least: int,
+    most: int,
+    batch: int,
+) -> None:
+    """Play the rounds from ``start`` to ``stop``; feedback is delayed and handed over in batches."""
+    impression = world.impression
+    span = len(flight.lanes)
+    for round in range(start, stop):
+        deliver(params, state, flight, round % span)
+        lane = arrive(env, world, round, env_rng)
+        observe(params, state, lane, impression)
+        arm = choose(params, state, lane, impression, rng)
+        slot = round % span
+        flight.lanes[slot], flight.arms[slot] = lane, arm
+        flight.propensities[slot] = learned_propensity(params, state, lane, impression, arm)
+        flight.rewards[slot] = reward = respond(env, world, lane, arm)
+        flight.epochs[slot] = epoch(params, state, lane)
+        flight.counts[slot] = len(impression.arms)
+        flight.offered[slot, : len(impression.arms)] = impression.arms
+        flight.contexts[slot, :] = impression.context
+        record(curve, round, optimum(env, world, lane) - expected(env, world, lane, arm), reward)
+        delay = least + int(delay_rng.random() * (most - least + 1))
+        due = (round + delay + batch) // batch * batch
+        depart(flight, slot, due % span)
+
+
+class Run:
+    """One run of a policy in an environment, to be advanced at will.
+
+    Parameters
+    ----------
+    policy : Policy
+    environment : Environment
+    horizon : int
+        Rounds of the whole run.
+    seed : int
+        At least 0.
+    number : int
+        Which of the runs of this seed; every policy sees the same streams in the same run.
+    checkpoints : array of int64
+        Rounds after which regret and reward are noted, increasing.
+
+    Attributes
+    ----------
+    state : named tuple
+        What the policy has learned.
+    rng : Generator
+        The policy's.
+    curve : Curve
+    round : int
+        Rounds played.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        environment: Environment,
+        horizon: int,
+        seed: int,
+        number: int,
+        checkpoints: Ints,
+    ) -> None:
+        from tacit.compiled import compiled
+
+        self.policy, self.environment, self.horizon = policy, environment, horizon
+        env_rng = stream(seed, number, ENVIRONMENT_STREAM)
+        self.rng = stream(seed, number, POLICY_STREAM)
+        self.world = environment.world(env_rng, horizon)
+        self.state = policy.init(environment.lanes)
+        count = len(checkpoints)
+        self.curve = Curve(np.zeros(2), checkpoints, np.zeros((count, 2)), np.zeros(1, np.int64))
+        self.round = 0
+        self._env_rng = env_rng
+        least, most = environment.delays
+        parts = policy.params, environment.params
+        if most == 0 and environment.batch == 1:
+            self._extra: tuple[Any, ...] = ()
+            self._play = compiled(play, *parts)
+        else:
+            span = most + environment.batch + 1
+            flight = InFlight.empty(span, environment.arm_count, len(self.world.impression.context))
+            delay_rng = stream(seed, number, DELAY_STREAM)
+            self._extra = flight, delay_rng, least, most, environment.batch
+            self._play = compiled(play_delayed, *parts)
+
+    def advance(self, rounds: int) -> int:
+        """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
+        stop = min(self.round + rounds, self.horizon)
+        self._play(
+            self.policy.params,
+            self.state,
+            self.environment.params,
+            self.world,
+            self.round,
+            stop,
+            self.rng,
+            self._env_rng,
+            self.curve,
+            *self._extra,
+        )
+        played, self.round = stop - self.round, stop
+        return played
+
+
+def stream(seed: int, run: int, which: int) -> Generator:
+    """Return the generator of one stream of one run."""
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which)))
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired difference of final regrets: the same impressions, the same chances.
+
+    Attributes
+    ----------
+    first, second : str
+        Names of the policies.
+    difference : float
+        Mean over the runs of first − second; negative where the first is better.
+    standard_error : float
+        NaN with a single run.
+    runs : int
+    """
+
+    first: str
+    second: str
+    difference: float
+    standard_error: float
+    runs: int
+
+    def __str__(self) -> str:
+        return (
+            f"regret of {self.first} − regret of {self.second}: "
+            f"{self.difference:+,.1f} ± {self.standard_error:,.1f} (standard error, {self.runs} runs)"
+        )
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What a simulation found.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The policies.
+    rounds : array of int64, shape (checkpoints,)
+    regret, reward : array of float64, shape (policies, runs, checkpoints)
+        Totals up to each checkpoint: expected reward missed, and reward received.
+    environment : Environment
+    seed : int
+    """
+
+    names: tuple[str, ...]
+    rounds: Ints
+    regret: Floats
+    reward: Floats
+    environment: Environment
+    seed: int
+
+    @property
+    def table(self) -> pyarrow.Table:
+        """One row per policy, run and checkpoint."""
+        import pyarrow as pa
+
+        policies, runs, points = self.regret.shape
+        return pa.table(
+            {
+                "policy": np.repeat(np.array(self.names, object), runs * points),
+                "run": np.tile(np.repeat(np.arange(runs), points), policies),
+                "round": np.tile(self.rounds, policies * runs),
+                "regret": self.regret.ravel(),
+                "reward": self.reward.ravel(),
+            }
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return per policy the final regret and reward per 1000 rounds, means and errors."""
+        runs, horizon = self.regret.shape[1], int(self.rounds[-1])
+        return [
+            {
+                "policy": name,
+                "regret": float(regret.mean()),
+                "regret_se": standard_error(regret),
+                "reward_per_1000": float(1000 * reward.mean() / horizon),
+                "runs": runs,
+                "rounds": horizon,
+            }
+            for name, regret, reward in zip(
+                self.names, self.regret[:, :, -1], self.reward[:, :, -1], strict=True
+            )
+        ]
+
+    def summary(self) -> str:
+        """Return the final regret of each policy as an aligned table.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policies = [tacit.UniformRandom(arms=2), tacit.UCB1(arms=2)]
+        >>> result = tacit.simulate(policies, tacit.BernoulliArms([0.2, 0.8]), 500, runs=3, seed=1)
+        >>> print(result.summary().splitlines()[0])
+        policy         regret  ± s.e.  reward/1000  runs
+        """
+        from tacit.text import aligned
+
+        header = ("policy", "regret", "± s.e.", "reward/1000", "runs")
+        return aligned(
+            [
+                header,
+                *(
+                    (
+                        row["policy"],
+                        f"{row['regret']:,.1f}",
+                        f"{row['regret_se']:,.1f}",
+                        f"{row['reward_per_1000']:,.1f}",
+                        str(row["runs"]),
+                    )
+                    for row in self.rows()
+                ),
+            ]
+        )
+
+    def compare(self, first: str | int | Policy, second: str | int | Policy) -> Comparison:
+        """Return the mean difference of two policies' final regrets with its standard error.
+
+        Parameters
+        ----------
+        first, second : str, int or Policy
+            A name in ``names``, a position, or the policy itself.
+
+        Raises
+        ------
+        InvalidValue
+            If it is none of the simulated policies, or more than one.
+        """
+        a, b = self._position(first), self._position(second)
+        difference = self.regret[a, :, -1] - self.regret[b, :, -1]
+        return Comparison(
+            self.names[a],
+            self.names[b],
+            float(difference.mean()),
+            standard_error(difference),
+            len(difference),
+        )
+
+    def _position(self, which: str | int | Policy) -> int:
+        if isinstance(which, int) and -len(self.names) <= which < len(self.names):
+            return which
+        text = which.label if isinstance(which, Policy) else str(which)
+        found = [i for i, name in enumerate(self.names) if name in (text, text.split("(")[0])]
+        if len(found) != 1:
+            raise InvalidValue("policy", which, f"name one of {', '.join(self.names)}")
+        return found[0]
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the mean regret of each policy with a band of two standard errors.
+
+        Parameters
+        ----------
+        path : path
+            Where to write; the suffix gives the format.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from tacit.plots import regret_curves
+
+        return regret_curves(self, Path(path))
+
+
+def standard_error(values: Floats) -> float:
+    """Return the standard error of the mean; NaN of fewer than two values."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def simulate(
+    policies: Policy | Sequence[Policy],
+    environment: Environment,
+    horizon: int,
+    *,
+    runs: int = 1,
+    seed: int = 0,
+    workers: int | None = None,
+    checkpoints: int | Sequence[int] = 200,
+) -> SimulationResult:
+    """Play policies in an environment and count their regret.
+
+    In the same run every policy sees the same impressions and the same chance behind each
+    click, so differences are paired. The result does not depend on ``workers``. Runs are
+    spread over threads: compiled loops release the interpreter's lock.
+
+    Parameters
+    ----------
+    policies : Policy or sequence of Policy
+    environment : Environment
+    horizon : int
+        Rounds per run; at least 1.
+    runs : int, default 1
+        Independent repetitions; at least 1.
+    seed : int, default 0
+        Where every draw comes from; at least 0. More runs extend fewer: run i is the same.
+    workers : int, optional
+        Threads; by default one per core.
+    checkpoints : int or sequence of int, default 200
+        How many evenly spaced rounds to note, or which.
+
+    Returns
+    -------
+    SimulationResult
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range or a policy does not fit the environment.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policies = [tacit.UCB1(arms=3), tacit.Thompson(arms=3)]
+    >>> environment = tacit.BernoulliArms([0.1, 0.5, 0.9])
+    >>> result = tacit.simulate(policies, environment, horizon=2000, runs=20, seed=7)
+    >>> result.compare("Thompson", "UCB1").difference < 0
+    True
+    """
+    chosen = _fitting(policies, environment)
+    horizon = checks.integer("horizon", horizon, 1)
+    runs = checks.integer("runs", runs, 1)
+    seed = checks.integer("seed", seed, 0, 2**128)
+    workers = checks.integer("workers", os.cpu_count() if workers is None else workers, 1)
+    rounds = _checkpoint_rounds(checkpoints, horizon)
+    units = [(p, r) for p in range(len(chosen)) for r in range(runs)]
+    values = np.zeros((len(chosen), runs, len(rounds), 2))
+    stopped = threading.Event()
+
+    def play_unit(policy: int, run: int, report: Callable[[float], None]) -> None:
+        unit = Run(chosen[policy], environment, horizon, seed, run, rounds)
+        while unit.round < horizon and not stopped.is_set():
+            report(unit.advance(ROUNDS_A_CALL))
+        values[policy, run] = unit.curve.values
+
+    label = f"{len(chosen)} policies × {runs} runs"
+    with progress(len(units) * horizon, label) as advance:
+        _in_threads(units, play_unit, advance, min(workers, len(units)), stopped)
+    return SimulationResult(
+        names=_names(chosen),
+        rounds=rounds,
+        regret=np.ascontiguousarray(values[..., 0]),
+        reward=np.ascontiguousarray(values[..., 1]),
+        environment=environment,
+        seed=seed,
+    )
+
+
+def _in_threads(
+    units: list[tuple[int, int]],
+    play_unit: Callable[[int, int, Callable[[float], None]], None],
+    advance: Callable[[float], None],
+    workers: int,
+    stopped: threading.Event,
+) -> None:
+    """Play every unit; an error or an interrupt stops the others before it goes on its way."""
+    done = [0.0] * len(units)
+    reported = 0.0
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+
+            def reporter(i: int) -> Callable[[float], None]:
+                def report(amount: float) -> None:
+                    done[i] += amount
+
+                return report
+
+            waiting = {pool.submit(play_unit, *unit, reporter(i)) for i, unit in enumerate(units)}
+            while waiting:
+                finished, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                advance(sum(done) - reported)
+                reported = sum(done)
+        except BaseException:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
+    """Return the policies as a list, after checking them against the environment."""
+    if not isinstance(environment, Environment):
+        raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
+    chosen = [policies] if isinstance(policies, Policy) else list(policies)
+    if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
+        raise InvalidValue("policies", policies, "give a policy or a list of them")
+    for policy in chosen:
+        if policy.arm_count != environment.arm_count:
+            raise InvalidValue(
+                f"{type(policy).__name__}.arms",
+                policy.arms,
+                f"the environment has {environment.arm_count} arms; give as many",
+            )
+        if policy.context_dim not in (0, environment.context_dim):
+            raise InvalidValue(
+                f"{type(policy).__name__} contexts",
+                policy.context_dim,
+                f"the environment gives contexts of length {environment.context_dim}",
+            )
+    return chosen
+
+
+def _checkpoint_rounds(checkpoints: int | Sequence[int], horizon: int) -> Ints:
+    if isinstance(checkpoints, int):
+        count = min(checks.integer("checkpoints", checkpoints, 1), horizon)
+        return np.unique(np.linspace(horizon / count, horizon, count).round().astype(np.int64))
+    rounds = [checks.integer("checkpoints", round, 1, horizon) for round in checkpoints]
+    if not rounds or sorted(set(rounds)) != rounds:
+        raise InvalidValue("checkpoints", checkpoints, "give rounds in increasing order")
+    return np.array(rounds, np.int64)
+
+
+def _names(policies: Sequence[Policy]) -> tuple[str, ...]:
+    """Name policies by their class where that tells them apart, else by their hyperparameters."""
+    short = [type(policy).__name__ for policy in policies]
+    return tuple(
+        name if short.count(name) == 1 else policy.label
+        for name, policy in zip(short, policies, strict=True)
+    )
