@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tacit.dispatch import kernel
 from tacit.environments import BernoulliArms, Environment, SearchInterest, ShiftingArms
 from tacit.errors import TacitError
@@ -18,7 +21,59 @@ from tacit.policies import (
     Policy,
     Thompson,
     UniformRandom,
+    policy_from_spec,
 )
 from tacit.simulation import Comparison, SimulationResult, simulate
 
+if TYPE_CHECKING:
+    from tacit.evaluate import ReplayResult, replay
+    from tacit.logs import read_log, read_open_bandit, write_log
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "EXP3",
+    "EXP3S",
+    "KLUCB",
+    "UCB1",
+    "BernoulliArms",
+    "Comparison",
+    "Decision",
+    "Decisions",
+    "Environment",
+    "EpsilonGreedy",
+    "ExplorationFloor",
+    "Impression",
+    "IndexPolicy",
+    "Learner",
+    "Policy",
+    "ReplayResult",
+    "SearchInterest",
+    "ShiftingArms",
+    "SimulationResult",
+    "TacitError",
+    "Thompson",
+    "UniformRandom",
+    "kernel",
+    "policy_from_spec",
+    "read_log",
+    "read_open_bandit",
+    "replay",
+    "simulate",
+    "write_log",
+]
+
+# These need pyarrow, which would double the time that the import takes.
+_LATER = {
+    "ReplayResult": "tacit.evaluate",
+    "replay": "tacit.evaluate",
+    "read_log": "tacit.logs",
+    "read_open_bandit": "tacit.logs",
+    "write_log": "tacit.logs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")

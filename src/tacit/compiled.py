@@ -24,19 +24,18 @@ import numba
 import numpy as np
 import platformdirs
 from numba.core import caching
-from numba.core.dispatcher import Dispatcher
 from numba.extending import overload, register_jitable
 
 from tacit import dispatch
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
-OPTIONS = {"error_model": "numpy"}
+OPTIONS: Any = {"error_model": "numpy"}
 # A kernel that is not inlined costs a reference count per array and call: twice the time.
-KERNEL_OPTIONS = OPTIONS | {"forceinline": True}
+KERNEL_OPTIONS: Any = OPTIONS | {"forceinline": True}
 
 PACKAGE = Path(__file__).parent
 
-_dispatchers: list[Dispatcher] = []
+_dispatchers: list[Any] = []
 _taught_helpers = 0
 
 
@@ -59,7 +58,7 @@ for _generic in (
 
 def _learns_from_propensity(params: Any) -> bool:
     """Say whether the part of this numba type, or one inside it, learns from propensities."""
-    part = dispatch.parts.get(getattr(params, "instance_class", None))
+    part = dispatch.parts.get(getattr(params, "instance_class", type(None)))
     return part is not None and (
         part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
     )
@@ -142,21 +141,20 @@ class _Cache(caching.FunctionCache):
     """numba's function cache in a folder of ours, safe when several processes write."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._impl_class = type(
-            "Impl", (caching.CompileResultCacheImpl,), {"_locator_classes": [_locator(folder)]}
-        )
+        implementation = {"_locator_classes": [_locator(folder)]}
+        self._impl_class: Any = type("Impl", (caching.CompileResultCacheImpl,), implementation)
         self._folder = folder
-        super().__init__(function)
+        super().__init__(function)  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(self._folder / "lock"):
-            super().save_overload(sig, data)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 @cache
-def _dispatcher(function: Callable[..., Any], stamp: str) -> Dispatcher:
-    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+def _dispatcher(function: Callable[..., Any], stamp: str) -> Any:
+    dispatcher: Any = numba.njit(nogil=True, **OPTIONS)(function)
     dispatcher._cache = _Cache(function, cache_root() / stamp)
     _dispatchers.append(dispatcher)
     return dispatcher
@@ -170,7 +168,7 @@ def _parts_within(params: Any) -> Iterable[type]:
             yield from _parts_within(value)
 
 
-def compiled(driver: Callable[..., Any], *all_params: Any) -> Dispatcher:
+def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
     """Compile ``driver`` for parts with these ``Params``, or find it in the cache.
 
     Parameters

@@ -46,7 +46,24 @@ def kernel(function: Function) -> Function:
 
 
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
-    """Bind ``part`` to its ``Params`` type, after checking that its kernels fit."""
+    """Bind ``part`` to its ``Params`` type, after checking that its kernels fit.
+
+    A class without ``Params`` of its own is a base for others, or a variant that shares its
+    parent's kernels.
+
+    Raises
+    ------
+    TypeError
+        If a kernel takes other arguments, or could never be found.
+    """
+    if "Params" not in part.__dict__:
+        own = [generic.__name__ for generic in generics if generic.__name__ in part.__dict__]
+        if own and hasattr(part, "Params"):
+            raise TypeError(
+                f"{part.__qualname__} has its own {own[0]}, but kernels are found by the type of "
+                "Params: give it a nested class Params(NamedTuple) of its own"
+            )
+        return
     for generic in generics:
         implementation = getattr(part, generic.__name__)
         expected = list(inspect.signature(generic).parameters)
@@ -57,6 +74,21 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
                 f"a kernel of this name is a static method that takes ({', '.join(expected)})"
             )
     parts[part.Params] = part
+
+
+def enlist(part: Any, registry: dict[str, Any]) -> None:
+    """Make a part known by its name, which no part of the package may lose to another."""
+    if "Params" in part.__dict__:
+        known = registry.get(canonical(part.__name__))
+        own = __name__.partition(".")[0]
+        if known is not None and known.__module__.partition(".")[0] == own != part.__module__:
+            raise TypeError(f"{part.__name__} is the name of {known}; choose another one")
+        registry[canonical(part.__name__)] = part
+
+
+def canonical(name: str) -> str:
+    """Return a part's name without case, hyphens and underscores."""
+    return name.lower().replace("-", "").replace("_", "")
 
 
 # A policy's kernels -------------------------------------------------------------------------

@@ -238,7 +238,9 @@ class Learner:
         retired = self.retired
         if isinstance(arms, int):
             if name is not None and name not in retired:
-                raise InvalidValue("arm", name, "arms are numbered here; call add_arm() without a name")
+                raise InvalidValue(
+                    "arm", name, "arms are numbered here; call add_arm() without a name"
+                )
             added: Arm = arms if name is None else name
         else:
             added = checks.name("arm", name)
@@ -311,7 +313,15 @@ class Learner:
         self._observe = entry(observe_rows, (params, self._state, self._one), params)
         self._learn = entry(
             learn_rows,
-            (params, self._state, self._one, self._chosen, self._reward, self._propensity, self._epochs),
+            (
+                params,
+                self._state,
+                self._one,
+                self._chosen,
+                self._reward,
+                self._propensity,
+                self._epochs,
+            ),
             params,
         )
 
@@ -361,7 +371,9 @@ class Learner:
         if dim == 0 and array.ndim == 2 and len(array) == rows:
             return np.zeros((rows, 0))
         if array.shape != (rows, dim) or not np.isfinite(array).all():
-            raise InvalidValue("context", contexts, f"give {dim} finite numbers for each impression")
+            raise InvalidValue(
+                "context", contexts, f"give {dim} finite numbers for each impression"
+            )
         return array
 
     def choose(
@@ -394,7 +406,7 @@ class Learner:
         """
         one = self._one
         if arms is not None or context is not None or one.contexts.shape[1]:
-            contexts = None if context is None else [context]
+            contexts: Any = None if context is None else [context]
             return self.choose_many([key], contexts, None if arms is None else [arms])[0]
         lane = self._lanes.get(key)
         one.lanes[0] = self._new_lane(key) if lane is None else lane
@@ -450,7 +462,7 @@ class Learner:
         self._choose(self._params, self._state, batch, self.rng, slots, epochs, asked)
         first = self.decisions
         self.decisions += rows
-        return Decisions(first, keys, self._names, slots, epochs, propensities, batch)
+        return Decisions(first, tuple(keys), self._names, slots, epochs, propensities, batch)
 
     def _offers(
         self, arms: Sequence[Sequence[Arm] | None] | None, rows: int
@@ -458,7 +470,9 @@ class Learner:
         if arms is None:
             return self._offered, np.zeros(rows, np.int64), np.full(rows, len(self._offered))
         if len(arms) != rows:
-            raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
+            raise InvalidValue(
+                "arms", arms, f"give one list of arms for each of {rows} impressions"
+            )
         offered = [self._offered if offer is None else self.slots(offer) for offer in arms]
         sizes = np.array([len(offer) for offer in offered], np.int64)
         stops = np.cumsum(sizes)
@@ -487,7 +501,8 @@ class Learner:
         InvalidValue
             If the reward is outside [0, 1].
         """
-        self._reward[0] = checks.number("reward", reward, 0.0, 1.0)
+        value = float(reward) if isinstance(reward, bool | np.bool_) else reward
+        self._reward[0] = checks.number("reward", value, 0.0, 1.0)
         one = self._one
         one.lanes[0] = self.lane(decision.key)
         if decision.offered is not self._offered or len(decision.context):
@@ -496,7 +511,13 @@ class Learner:
         self._epochs[0] = decision.epoch
         self._propensity[0] = np.nan if decision.propensity is None else decision.propensity
         learned = self._learn(
-            self._params, self._state, one, self._chosen, self._reward, self._propensity, self._epochs
+            self._params,
+            self._state,
+            one,
+            self._chosen,
+            self._reward,
+            self._propensity,
+            self._epochs,
         )
         return bool(learned)
 
@@ -519,9 +540,12 @@ class Learner:
         InvalidValue
             If there is not one reward within [0, 1] for each; then nothing was learned.
         """
-        values = np.ascontiguousarray(rewards, dtype=np.float64)
-        if values.shape != (len(decisions),):
-            raise InvalidValue("rewards", rewards, f"give one for each of {len(decisions)} decisions")
+        given = np.asarray(rewards)
+        if given.shape != (len(decisions),) or (given.dtype.kind not in "fiub" and len(given)):
+            raise InvalidValue(
+                "rewards", rewards, f"give one for each of {len(decisions)} decisions"
+            )
+        values = np.ascontiguousarray(given, dtype=np.float64)
         wrong = ~((values >= 0.0) & (values <= 1.0))
         if wrong.any():
             first = int(np.argmax(wrong))
@@ -549,7 +573,9 @@ class Learner:
             arms=np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
             starts=stops - sizes,
             stops=stops,
-            contexts=np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
+            contexts=np.array(contexts, np.float64).reshape(
+                len(decisions), self.policy.context_dim
+            ),
         )
 
     def recall(self, decisions: Sequence[Decision]) -> None:
@@ -595,7 +621,9 @@ class Learner:
 
         return read(Path(path))
 
-    def restore(self, state: Any, keys: Sequence[str], retired: Sequence[Arm], decisions: int) -> None:
+    def restore(
+        self, state: Any, keys: Sequence[str], retired: Sequence[Arm], decisions: int
+    ) -> None:
         """Take over the parts of a snapshot."""
         self._lanes = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self._state, self._capacity = state, len(keys)
@@ -614,9 +642,9 @@ def generator(seed: Seed) -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         if isinstance(seed.bit_generator, np.random.PCG64):
             return seed
-    elif isinstance(seed, np.random.SeedSequence) or seed is None:
+    elif seed is None or isinstance(seed, np.random.SeedSequence):
         return np.random.Generator(np.random.PCG64(seed))
-    elif isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
+    elif isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:  # noqa: SIM114
         return np.random.Generator(np.random.PCG64(seed))
     raise InvalidValue(
         "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
 
 
-def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any) -> tuple[Any, Any]:
+def figure(
+    width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any
+) -> tuple[Any, Any]:
     """Return a matplotlib figure and its axes in the house style, with no global state.
 
     Raises
@@ -52,7 +54,9 @@ def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
     (line,) = ax.plot(x, mean, label=label, **style)
     if len(samples) > 1:
         error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-        ax.fill_between(x, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, lw=0)
+        ax.fill_between(
+            x, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, lw=0
+        )
 
 
 def regret_curves(result: SimulationResult, path: Path) -> Path:
@@ -63,7 +67,9 @@ def regret_curves(result: SimulationResult, path: Path) -> Path:
     runs = result.regret.shape[1]
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret (expected clicks missed)")
-    ax.set_title(f"{type(result.environment).__name__}, {runs} runs, bands of ±2 standard errors", size=10)
+    ax.set_title(
+        f"{type(result.environment).__name__}, {runs} runs, bands of ±2 standard errors", size=10
+    )
     ax.set_xlim(0, result.rounds[-1])
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter("{x:,.0f}")

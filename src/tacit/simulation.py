@@ -185,7 +185,7 @@ def play_delayed(
     most: int,
     batch: int,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop``; feedback is delayed and handed over in batches."""
+    """Play the rounds from ``start`` to ``stop``; feedback comes late, in batches."""
     impression = world.impression
     span = len(flight.lanes)
     for round in range(start, stop):
@@ -316,7 +316,7 @@ class Comparison:
     def __str__(self) -> str:
         return (
             f"regret of {self.first} − regret of {self.second}: "
-            f"{self.difference:+,.1f} ± {self.standard_error:,.1f} (standard error, {self.runs} runs)"
+            f"{self.difference:+,.1f} ± {self.standard_error:,.1f} (s.e., {self.runs} runs)"
         )
 
 
@@ -432,7 +432,7 @@ class SimulationResult:
         if isinstance(which, int) and -len(self.names) <= which < len(self.names):
             return which
         text = which.label if isinstance(which, Policy) else str(which)
-        found = [i for i, name in enumerate(self.names) if name in (text, text.split("(")[0])]
+        found = [i for i, name in enumerate(self.names) if text in (name, name.split("(")[0])]
         if len(found) != 1:
             raise InvalidValue("policy", which, f"name one of {', '.join(self.names)}")
         return found[0]
@@ -529,7 +529,7 @@ def simulate(
     with progress(len(units) * horizon, label) as advance:
         _in_threads(units, play_unit, advance, min(workers, len(units)), stopped)
     return SimulationResult(
-        names=_names(chosen),
+        names=tuple(policy.label for policy in chosen),
         rounds=rounds,
         regret=np.ascontiguousarray(values[..., 0]),
         reward=np.ascontiguousarray(values[..., 1]),
@@ -573,7 +573,9 @@ def _in_threads(
 def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
     """Return the policies as a list, after checking them against the environment."""
     if not isinstance(environment, Environment):
-        raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
+        raise InvalidValue(
+            "environment", environment, "give one, such as BernoulliArms([0.1, 0.2])"
+        )
     chosen = [policies] if isinstance(policies, Policy) else list(policies)
     if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
         raise InvalidValue("policies", policies, "give a policy or a list of them")
@@ -601,12 +603,3 @@ def _checkpoint_rounds(checkpoints: int | Sequence[int], horizon: int) -> Ints:
     if not rounds or sorted(set(rounds)) != rounds:
         raise InvalidValue("checkpoints", checkpoints, "give rounds in increasing order")
     return np.array(rounds, np.int64)
-
-
-def _names(policies: Sequence[Policy]) -> tuple[str, ...]:
-    """Name policies by their class where that tells them apart, else by their hyperparameters."""
-    short = [type(policy).__name__ for policy in policies]
-    return tuple(
-        name if short.count(name) == 1 else policy.label
-        for name, policy in zip(short, policies, strict=True)
-    )

@@ -84,27 +84,25 @@ def from_bytes(content: bytes, source: str) -> Learner:
     except zipfile.BadZipFile as error:
         raise SnapshotError(f"{source}: truncated: the end of the file is missing") from error
     with archive:
-        header = _header(archive, source)
         try:
-            return _learner(archive, header)
+            return _learner(archive, _header(archive, source))
         except TacitError:
             raise
-        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError) as error:
+        except Exception as error:
+            # A damaged archive makes zipfile and NumPy raise almost anything.
             raise SnapshotError(f"{source}: damaged: {error}") from error
 
 
 def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+    foreign = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
     if "header.json" not in archive.namelist():
-        raise SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
-    try:
-        header = json.loads(archive.read("header.json"))
-    except (zipfile.BadZipFile, ValueError) as error:
-        raise SnapshotError(f"{source}: damaged: header: {error}") from error
+        raise foreign
+    header = json.loads(archive.read("header.json"))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
-    if not isinstance(header.get("version"), int) or header["version"] > VERSION:
+        raise foreign
+    if header["version"] > VERSION:
         raise SnapshotError(
-            f"{source}: newer: it is of version {header.get('version')}, this tacit reads up to "
+            f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
             f"{VERSION}; update tacit"
         )
     return header
@@ -113,7 +111,7 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
 def _learner(archive: zipfile.ZipFile, header: dict[str, Any]) -> Learner:
     from tacit.learner import Learner
 
-    policy = policy_from_spec(header["policy"])
+    policy = policy_from_spec(header["policy"], imports=False)
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
     arrays = []
@@ -123,7 +121,9 @@ def _learner(archive: zipfile.ZipFile, header: dict[str, Any]) -> Learner:
             if member.read(1):
                 raise ValueError(f"{name} is longer than it says")
         if array.shape != expected.shape or array.dtype != expected.dtype:
-            raise ValueError(f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}")
+            raise ValueError(
+                f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}"
+            )
         arrays.append(array)
     learner = Learner(policy, seed=0, propensities=header["propensities"])
     learner.rng.bit_generator.state = header["generator"]

@@ -4,5 +4,12 @@ from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
+from tacit.environments.spec import environment_from_spec
 
-__all__ = ["BernoulliArms", "Environment", "SearchInterest", "ShiftingArms"]
+__all__ = [
+    "BernoulliArms",
+    "Environment",
+    "SearchInterest",
+    "ShiftingArms",
+    "environment_from_spec",
+]

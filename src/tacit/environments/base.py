@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit import checks, dispatch
 from tacit.errors import InvalidValue
-from tacit.policies.base import Generator, canonical
+from tacit.policies.base import Generator
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,8 @@ class Environment:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "Params" in cls.__dict__:
-            dispatch.register(cls, cls.kernels)
-            registry[canonical(cls.__name__)] = cls
+        dispatch.register(cls, cls.kernels)
+        dispatch.enlist(cls, registry)
 
     def __post_init__(self) -> None:
         least, most = self.delays

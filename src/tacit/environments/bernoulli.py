@@ -35,7 +35,7 @@ class BernoulliArms(Environment):
     --------
     >>> import tacit
     >>> environment = tacit.BernoulliArms([0.1, 0.2, 0.3])
-    >>> result = tacit.simulate(tacit.UniformRandom(arms=3), environment, horizon=1000, runs=2, seed=1)
+    >>> result = tacit.simulate(tacit.UniformRandom(arms=3), environment, 1000, runs=2, seed=1)
     >>> [float(regret) for regret in result.regret[0, :, -1].round(-1)]
     [100.0, 100.0]
     """

@@ -144,7 +144,9 @@ class ShiftingArms(Environment):
         weights /= weights.sum()
         shifting = np.zeros(self.keys, dtype=bool)
         shifting[rng.permutation(self.keys)[: round(self.shifting * self.keys)]] = True
-        clicks, starts, first = [], [], []
+        clicks: list[Any] = []
+        starts: list[int] = []
+        first: list[int] = []
         for key in range(self.keys):
             first.append(len(starts))
             rounds = self._event_rounds(rng, int(horizon * weights[key])) if shifting[key] else []
@@ -186,7 +188,8 @@ class ShiftingArms(Environment):
     def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
         lane = 0
         if len(world.traffic) > 1:
-            lane = min(np.searchsorted(world.traffic, rng.random(), "right"), len(world.traffic) - 1)
+            lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
+            lane = min(lane, len(world.traffic) - 1)
         world.seen[lane] += 1
         # A key's last segment is followed by the next key's first, which starts at round 1.
         event = world.seen[lane] == world.starts[world.segment[lane] + 1] and world.seen[lane] > 1

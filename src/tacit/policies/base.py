@@ -111,9 +111,8 @@ class Policy:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "Params" in cls.__dict__:
-            dispatch.register(cls, cls.kernels)
-            registry[canonical(cls.__name__)] = cls
+        dispatch.register(cls, cls.kernels)
+        dispatch.enlist(cls, registry)
 
     def __post_init__(self) -> None:
         self._set("arms", checks.arms(self.arms))
@@ -153,7 +152,7 @@ class Policy:
     def label(self) -> str:
         """The name with what differs from the defaults, but without the arms."""
         told = [
-            f"{f.name}={value.label if isinstance(value, Policy) else value!r}"
+            value.label if isinstance(value, Policy) else f"{f.name}={value:g}"
             for f in fields(self)
             for value in [getattr(self, f.name)]
             if f.name != "arms" and value != f.default
@@ -199,8 +198,3 @@ class Policy:
 
 registry: dict[str, type[Policy]] = {}
 """Every policy class that has been defined, by its canonical name."""
-
-
-def canonical(name: str) -> str:
-    """Return a policy's name without case, hyphens and underscores."""
-    return name.lower().replace("-", "").replace("_", "")

@@ -26,6 +26,8 @@ def _running_integrals() -> Floats:
 
 
 RUNNING = _running_integrals()
+
+
 @kernel
 def softplus(y: float) -> float:
     """Give ln(1 + exp(y)) without overflow."""
@@ -42,7 +44,7 @@ def panel_width(y: float, scales: Floats, reach: float) -> float:
         if y < low:
             width = min(width, low - y)
         elif z < -7.0:
-            # The tails fall like exp(s·y) and exp(−f·y): four panels of 6.5 e-foldings each.
+            # The tails fall like exp(s·y) and exp(−f·y): panels of three e-foldings.
             width = min(width, left, max(mode - 7.0 * deviation - y, 1e-3 * deviation))
         elif z < 7.0:
             width = min(width, (1.25 if abs(z + 0.6) < 3.6 else 2.0) * deviation)
@@ -79,7 +81,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
         low = mode - 7.0 * deviation - 26.0 / s
         high = mode + 7.0 * deviation + 26.0 / f
         scales[b, 0], scales[b, 1], scales[b, 2] = low, mode, deviation
-        scales[b, 3], scales[b, 4], scales[b, 5] = high, 6.5 / s, 6.5 / f
+        scales[b, 3], scales[b, 4], scales[b, 5] = high, 3.0 / s, 3.0 / f
         peak[b] = s * mode - (s + f) * softplus(mode)
         reach = max(reach, abs(np.log(s)), abs(np.log(f)))
         fewest = min(fewest, s, f)

@@ -34,11 +34,13 @@ def kl_upper_bound(mean: float, budget: float) -> float:
     """
     if mean >= 1.0:
         return 1.0
-    if mean <= 0.0:
+    if mean < 1e-15:
         return float(1.0 - np.exp(-budget))
     # 1 − (1 − mean)·exp(−(budget + H)/(1 − mean)) bounds q too and, unlike 1, is below 1.
     entropy = -mean * np.log(mean) - (1.0 - mean) * np.log(1.0 - mean)
     tail = np.exp(-(budget + entropy) / (1.0 - mean))
+    if tail < 1e-12:
+        return float(1.0 - tail)
     q = min(mean + np.sqrt(0.5 * budget), 1.0 - tail)
     for _ in range(50):
         slope = (q - mean) / (q * (1.0 - q))

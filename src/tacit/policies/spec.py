@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.base import Policy, canonical, registry
+from tacit.dispatch import canonical
+from tacit.policies.base import Policy, registry
 
-GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
+Kind = TypeVar("Kind")
+
+GRAMMAR = (
+    'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
+)
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -34,31 +39,37 @@ def policy_class(name: str) -> type[Policy]:
     >>> policy_class("epsilon-greedy").__name__
     'EpsilonGreedy'
     """
+    return named_class(name, registry, Policy)
+
+
+def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> type[Kind]:
+    """Find a class by its name in ``known``, or as ``module:Class`` below ``base``."""
     if ":" in name:
-        return _imported_class(name)
-    if canonical(name) in registry:
-        return registry[canonical(name)]
-    names = sorted(policy.__name__ for policy in registry.values())
-    near = get_close_matches(canonical(name), list(registry), n=1)
-    hint = f"did you mean {registry[near[0]].__name__}? " if near else ""
+        return _imported_class(name, base)
+    if canonical(name) in known:
+        return known[canonical(name)]
+    kind = base.__name__.lower()
+    names = ", ".join(sorted(found.__name__ for found in known.values()))
+    near = get_close_matches(canonical(name), list(known), n=1)
+    hint = f"did you mean {known[near[0]].__name__}? " if near else ""
     raise UnknownName(
-        f"policy: no policy is called {name!r}; {hint}there are {', '.join(names)}, "
-        'and "module:Class" for one of your own'
+        f'{kind}: none is called {name!r}; {hint}there are {names}, and "module:Class" for your own'
     )
 
 
-def _imported_class(name: str) -> type[Policy]:
+def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
     module, _, attribute = name.partition(":")
+    kind = base.__name__.lower()
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownName(f"policy: cannot import {name!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise UnknownName(f"policy: {name!r} is not a subclass of tacit.Policy")
+        raise UnknownName(f"{kind}: cannot import {name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UnknownName(f"{kind}: {name!r} is not a subclass of tacit.{base.__name__}")
     return found
 
 
-def policy_from_spec(spec: Any, arms: Any = None) -> Policy:
+def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Policy:
     """Make a policy from text or from a plain table.
 
     Parameters
@@ -69,6 +80,8 @@ def policy_from_spec(spec: Any, arms: Any = None) -> Policy:
         key per hyperparameter, as in TOML and in snapshots.
     arms : int or sequence of str, optional
         The arms, where the spec does not say them.
+    imports : bool, default True
+        Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
 
     Raises
     ------
@@ -87,54 +100,70 @@ def policy_from_spec(spec: Any, arms: Any = None) -> Policy:
     if isinstance(spec, Policy):
         return spec if arms is None else spec.with_arms(arms)
     if isinstance(spec, str):
-        name, positional, named = _parsed(spec)
+        name, positional, named = parsed_call(spec)
     elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
         name, positional = spec["name"], []
         named = {key: value for key, value in spec.items() if key != "name"}
     else:
         raise InvalidValue("policy", spec, f"{GRAMMAR}, or a table with the key name")
-    return _made(policy_class(name), positional, named, arms)
+    if ":" in name and not imports:
+        raise UnknownName(f"policy: {name!r} may not be imported from here; import it yourself")
+    return _made(policy_class(name), positional, named, arms, imports)
 
 
-def _made(policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any) -> Policy:
-    allowed = [field.name for field in fields(policy) if field.init]
-    if len(positional) > len(allowed):
-        raise InvalidValue(policy.__name__, positional, f"it takes {', '.join(allowed)}")
+def _made(
+    policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any, imports: bool
+) -> Policy:
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
-    given = dict(zip((name for name in allowed if name != "arms"), positional, strict=False))
-    given |= named
-    for name in given:
-        if name not in allowed:
-            raise InvalidValue(f"{policy.__name__}.{name}", given[name], f"it takes {', '.join(allowed)}")
-    if "policy" in allowed and "policy" in given:
-        given["policy"] = policy_from_spec(given["policy"], arms)
-    elif "arms" in allowed and "arms" not in given:
-        if arms is None:
-            raise InvalidValue("arms", None, "say the number of arms or their names")
-        given["arms"] = arms
-    if isinstance(given.get("arms"), list):
-        given["arms"] = tuple(given["arms"])
-    try:
-        return policy(**given)
-    except TypeError as error:
-        raise InvalidValue(policy.__name__, given, str(error)) from error
+    allowed = [field.name for field in fields(policy) if field.init]
+    given = matched(policy, [name for name in allowed if name != "arms"], positional, named)
+    if "policy" in given:
+        given["policy"] = policy_from_spec(given["policy"], arms, imports=imports)
+    elif "arms" in allowed and given.setdefault("arms", arms) is None:
+        raise InvalidValue("arms", None, "say the number of arms or their names")
+    return policy(**given)
 
 
-def _parsed(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+def matched(
+    made: type, order: list[str], positional: list[Any], named: dict[str, Any]
+) -> dict[str, Any]:
+    """Match a call's arguments to the fields of a dataclass, or say what it takes."""
+    takes = [field.name for field in fields(made) if field.init]
+    surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
+    if surplus:
+        raise InvalidValue(made.__name__, surplus[0], f"it takes {', '.join(takes)}")
+    given = dict(zip(order, positional, strict=False)) | named
+    for field in fields(made):
+        lacks = field.default is MISSING and field.default_factory is MISSING
+        if field.init and lacks and field.name not in given and field.name != "arms":
+            raise InvalidValue(f"{made.__name__}.{field.name}", None, "it must be given")
+    return given
+
+
+def parsed_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Split ``name(literal, name=literal, …)`` without evaluating anything."""
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
         raise InvalidValue("policy", text, GRAMMAR)
     name, arguments = match.group(1), match.group(2) or "()"
     try:
-        # A hyphen inside a name would be read as a minus.
-        call = ast.parse("_" + re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", arguments), mode="eval").body
-        assert isinstance(call, ast.Call)
+        call = ast.parse("_" + _without_hyphens(arguments), mode="eval").body
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            raise ValueError(text)
         positional = [_value(node) for node in call.args]
         named = {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError):
         raise InvalidValue("policy", text, GRAMMAR) from None
     return name, positional, named
+
+
+def _without_hyphens(arguments: str) -> str:
+    """Replace hyphens inside bare names, which would be read as minus signs, by underscores."""
+    pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
+    return "".join(
+        piece if i % 2 else re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", piece)
+        for i, piece in enumerate(pieces)
+    )
 
 
 def _value(node: ast.expr) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from tacit import checks
 from tacit.policies.base import About, Counts, Impression, count
@@ -76,7 +76,7 @@ class UCB1(IndexPolicy):
 
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:
-        return params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0))
+        return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
 
     @staticmethod
     def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:

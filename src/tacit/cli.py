@@ -1,0 +1,322 @@
+"""The command line: one tool, ``tacit``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tacit import __version__
+from tacit.errors import TacitError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EPILOG = """\b
+Every option can also come from the environment (TACIT_SIMULATE_HORIZON=1000) or from a TOML
+file (--config FILE, a table per command: [simulate] horizon = 1000).
+Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted."""
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Turn errors of what the user typed into usage errors."""
+    try:
+        yield
+    except TacitError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def from_config(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Take defaults from the command's table of a TOML file."""
+    if path is not None:
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{path}: {error}") from error
+        table = tables.get(str(context.info_name), {})
+        known = {parameter.name for parameter in context.command.params}
+        for name in table:
+            if name.replace("-", "_") not in known:
+                raise click.UsageError(f"{path}: [{context.info_name}] has no option {name!r}")
+        context.default_map = {name.replace("-", "_"): value for name, value in table.items()}
+    return path
+
+
+def config_option(command: Command) -> Command:
+    """Add ``--config``, read before all other options."""
+    return click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        callback=from_config,
+        is_eager=True,
+        help="TOML file with defaults for these options.",
+    )(command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+seed_option = click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Where every draw comes from.",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Threads; by default one per core. Never changes results.",
+)
+
+
+def show(value: Any, text: str, as_json: bool) -> None:
+    """Print a result for machines or for people."""
+    click.echo(json.dumps(value, indent=1) if as_json else text)
+
+
+@click.group(
+    epilog=EPILOG, context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="tacit")
+def cli() -> None:
+    """Learn what to show from clicks, although clicks lie.
+
+    \b
+    Start with:
+      tacit demo                             the whole thing on simulated searchers
+      tacit simulate --policy thompson       regret curves
+      tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit serve                            decisions over HTTP
+    """
+
+
+@cli.command()
+@config_option
+@click.option(
+    "--policy", default=None, help='The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".'
+)
+@click.option(
+    "--interest",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Play this date × topic table of search interest instead of simulated shifts.",
+)
+@click.option("--impressions", type=click.IntRange(100), help="How much traffic.  [default: 15000]")
+@click.option(
+    "--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder."
+)
+@click.option(
+    "--port", default=0, type=click.IntRange(0, 65535), help="Port of the page; 0 takes a free one."
+)
+@click.option("--keep", is_flag=True, help="Keep the page open afterwards, until Ctrl-C.")
+@seed_option
+@json_option
+def demo(
+    config: Path | None,
+    policy: str | None,
+    interest: Path | None,
+    impressions: int | None,
+    out: Path,
+    port: int,
+    keep: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Start the service, send it searchers whose intent shifts, show what it learned."""
+    import tacit.demo as show_case
+
+    with usage():
+        scenario = show_case.scenario(interest, policy, impressions, seed)
+    show_case.play(scenario, out, port, keep=keep, as_json=as_json)
+
+
+@cli.command()
+@config_option
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    default=("ucb1", "thompson"),
+    show_default=True,
+    help='Name, call or module:Class; may be repeated. E.g. "epsilon-greedy(epsilon=0.05)".',
+)
+@click.option(
+    "--environment",
+    default="bernoulli-arms([0.1, 0.2, 0.3, 0.4, 0.5])",
+    show_default=True,
+    help='E.g. "shifting-arms(arms=5, keys=10, delay=(5, 20))" or "search-interest(\'FILE\')".',
+)
+@click.option(
+    "--horizon", default=100_000, show_default=True, type=click.IntRange(1), help="Rounds per run."
+)
+@click.option("--runs", default=20, show_default=True, type=click.IntRange(1), help="Repetitions.")
+@seed_option
+@workers_option
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the regret curves into this file."
+)
+@click.option(
+    "--table", type=click.Path(path_type=Path), help="Write all checkpoints (.csv or .parquet)."
+)
+@json_option
+def simulate(
+    config: Path | None,
+    policies: tuple[str, ...],
+    environment: str,
+    horizon: int,
+    runs: int,
+    seed: int,
+    workers: int | None,
+    plot: Path | None,
+    table: Path | None,
+    as_json: bool,
+) -> None:
+    """Play policies against each other in an environment that knows the truth."""
+    from tacit.environments import environment_from_spec
+    from tacit.policies import policy_from_spec
+    from tacit.simulation import simulate as run
+
+    with usage():
+        world = environment_from_spec(environment)
+        players = [policy_from_spec(spec, arms=world.arm_count) for spec in policies]
+        if table and table.suffix not in (".csv", ".parquet"):
+            raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
+    result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
+    if plot:
+        result.plot(plot)
+    if table:
+        write_table(result.table, table)
+    show(result.rows(), result.summary(), as_json)
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write an Arrow table as CSV or Parquet, by its suffix."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            pyarrow.parquet.write_table(table, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@cli.command()
+@config_option
+@click.option("--list", "listing", is_flag=True, help="List what can be reproduced.")
+@click.argument("name", required=False)
+@click.option(
+    "--out", default="out", show_default=True, type=click.Path(path_type=Path), help="Folder."
+)
+@click.option("--runs", type=click.IntRange(1), help="Repetitions; each item has its own default.")
+@seed_option
+@workers_option
+@json_option
+def reproduce(
+    config: Path | None,
+    listing: bool,
+    name: str | None,
+    out: Path,
+    runs: int | None,
+    seed: int,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
+    from tacit.papers import ITEMS, item
+    from tacit.papers.report import write
+    from tacit.text import aligned
+
+    if listing:
+        titles = {known: item(known).TITLE for known in ITEMS}
+        show(titles, aligned_left(list(titles.items())), as_json)
+        return
+    if name is None:
+        raise click.UsageError("say what to reproduce; tacit reproduce --list names it all")
+    with usage():
+        module = item(name)
+    result = module.reproduce(runs=runs or module.RUNS, seed=seed, workers=workers)
+    paths = write(name, result, out)
+    rows = [list(result.cells[0]), *(list(map(cell_text, cell.values())) for cell in result.cells)]
+    text = aligned(rows) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
+    show({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell's value as short text."""
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def aligned_left(rows: list[tuple[str, str]]) -> str:
+    """Return pairs as two columns, both flush left."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+
+
+@cli.command()
+@json_option
+@click.argument("names", nargs=-1)
+def policies(names: tuple[str, ...], as_json: bool) -> None:
+    """List the policies: where each comes from, what it assumes, what to use when that fails."""
+    from tacit.policies.base import registry
+    from tacit.policies.spec import policy_class
+
+    with usage():
+        chosen = [policy_class(name) for name in names] or list(registry.values())
+    table = {policy.__name__: policy.about._asdict() for policy in chosen}
+    text = "\n\n".join(
+        f"{name}\n" + "\n".join(f"  {label:<10} {about[label]}" for label in about)
+        for name, about in table.items()
+    )
+    show(table, text, as_json)
+
+
+@cli.command()
+@json_option
+def warmup(as_json: bool) -> None:
+    """Compile everything ahead, into the cache that later runs use."""
+    from tacit.warmup import compile_all
+
+    hits, misses, folder = compile_all()
+    text = f"compiled {misses} loops, found {hits} in the cache: {folder}"
+    show({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
+
+
+@cli.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version."""
+    show({"version": __version__}, f"tacit {__version__}", as_json)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        code = cli.main(arguments, prog_name="tacit", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = 130
+    except TacitError as error:
+        click.echo(f"error: {error}", err=True)
+        code = 1
+    except BrokenPipeError:
+        # The reader of a pipe has left (as head does); nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

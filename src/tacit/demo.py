@@ -1,0 +1,365 @@
+"""The main job end to end: the service, live searchers whose intent shifts, what was learned."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from tacit.dispatch import arrive, expected
+from tacit.environments import Environment, SearchInterest, ShiftingArms
+from tacit.errors import MissingExtra, TacitError
+from tacit.policies import Policy, policy_from_spec
+from tacit.policies.base import Floats, Ints
+from tacit.progress import progress
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, stream
+from tacit.text import aligned
+
+PLACEMENT = "search"
+SEARCHERS = 8
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is played: searchers, what they search for, what they can be shown."""
+
+    title: str
+    environment: Environment
+    keys: tuple[str, ...]
+    arms: tuple[str, ...]
+    policy: Policy
+    impressions: int
+    seed: int
+
+
+def scenario(
+    interest: Path | None, policy: str | None, impressions: int | None, seed: int
+) -> Scenario:
+    """Return the scenario of real search interest if a table is given, else a simulated one."""
+    if interest is not None:
+        real = SearchInterest(interest)
+        days = len(real.dates) - 1
+        return Scenario(
+            title=f"one query over {days} days of real search interest, {real.dates[0]} on",
+            environment=real,
+            keys=(interest.stem,),
+            arms=real.topics,
+            policy=policy_from_spec(
+                policy or "thompson(prior_failures=10, discount=0.999)", real.topics
+            ),
+            impressions=impressions or 100 * days,
+            seed=seed,
+        )
+    arms = ("reference", "news", "shop", "video", "film")
+    keys = ("independence day", "tomato", "jaguar")
+    return Scenario(
+        title=f"{len(keys)} queries, {len(arms)} kinds of result, intent that shifts",
+        environment=ShiftingArms(
+            arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5
+        ),
+        keys=keys,
+        arms=arms,
+        policy=policy_from_spec(policy or "thompson(discount=0.998)", arms),
+        impressions=impressions or 15_000,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """All impressions of a run, drawn ahead so that every way to answer meets the same ones.
+
+    Attributes
+    ----------
+    lanes : array of int64, shape (impressions,)
+    uniforms : array of float64, shape (impressions,)
+        The chance behind each click.
+    truth : array of float64, shape (impressions, arms)
+        Click probabilities at that moment.
+    """
+
+    lanes: Ints
+    uniforms: Floats
+    truth: Floats
+
+    @classmethod
+    def drawn(cls, scene: Scenario) -> Traffic:
+        """Draw the impressions of a scenario from its seed."""
+        rng = stream(scene.seed, 0, ENVIRONMENT_STREAM)
+        environment, params = scene.environment, scene.environment.params
+        world = environment.world(rng, scene.impressions)
+        slots = range(environment.arm_count)
+        lanes = np.empty(scene.impressions, np.int64)
+        uniforms = np.empty(scene.impressions)
+        truth = np.empty((scene.impressions, environment.arm_count))
+        for i in range(scene.impressions):
+            lanes[i] = arrive(params, world, i, rng)
+            uniforms[i] = world.uniform[0]
+            truth[i] = [expected(params, world, lanes[i], slot) for slot in slots]
+        return cls(lanes, uniforms, truth)
+
+    def outcome(self, shown: Ints) -> Outcome:
+        """Return what showing these slots got and missed, impression by impression."""
+        got = self.truth[np.arange(len(shown)), shown]
+        return Outcome(self.uniforms < got, self.truth.max(axis=1) - got)
+
+    def best_fixed(self) -> Ints:
+        """Return, per impression, the slot that is best for its key in hindsight."""
+        best = np.array(
+            [
+                self.truth[self.lanes == lane].sum(axis=0).argmax()
+                for lane in range(self.lanes.max() + 1)
+            ]
+        )
+        return np.asarray(best[self.lanes])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Clicks and regret per impression."""
+
+    clicks: Any
+    regret: Floats
+
+    @property
+    def clicks_per_1000(self) -> float:
+        """Clicks per thousand impressions."""
+        return float(1000 * self.clicks.mean())
+
+
+def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool) -> None:
+    """Run the demonstration and print what came of it."""
+    with progress(None, "drawing the searchers"):
+        traffic = Traffic.drawn(scene)
+    with running_service(scene, folder, port) as address:
+        if not as_json:
+            click.echo(f"tacit demo: {scene.title}")
+            click.echo(f"policy {scene.policy.label}; page {address}")
+        shown, seconds = send(scene, traffic, address)
+        outcomes = compared(scene, traffic, shown)
+        figure = draw(scene, outcomes, folder / "demo.png")
+        report(scene, outcomes, seconds, figure, address, as_json)
+        if keep:
+            click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
+            threading.Event().wait()
+
+
+def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, Outcome]:
+    """Return the outcome of the policy beside those of the three measuring sticks."""
+    rng = stream(scene.seed, 0, POLICY_STREAM)
+    uniform = rng.integers(0, len(scene.arms), len(shown))
+    return {
+        f"tacit: {scene.policy.label}": traffic.outcome(shown),
+        "best fixed arm in hindsight": traffic.outcome(traffic.best_fixed()),
+        "uniform choice": traffic.outcome(uniform),
+        "clairvoyant optimum": traffic.outcome(traffic.truth.argmax(axis=1)),
+    }
+
+
+def report(
+    scene: Scenario,
+    outcomes: dict[str, Outcome],
+    seconds: float,
+    figure: Path | None,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Print the table, where the figure is and where the page was."""
+    rate = scene.impressions / seconds
+    if as_json:
+        rows = [
+            {
+                "shown by": name,
+                "clicks_per_1000": o.clicks_per_1000,
+                "regret": float(o.regret.sum()),
+            }
+            for name, o in outcomes.items()
+        ]
+        figure_path = str(figure) if figure else None
+        content = {"impressions": scene.impressions, "seconds": seconds, "rows": rows}
+        click.echo(json.dumps(content | {"figure": figure_path, "page": address}, indent=1))
+        return
+    table = [("shown by", "clicks/1000", "regret (clicks)")]
+    for name, outcome in outcomes.items():
+        table.append((name, f"{outcome.clicks_per_1000:.1f}", f"{outcome.regret.sum():,.0f}"))
+    click.echo()
+    click.echo(aligned(table))
+    click.echo()
+    click.echo(
+        f"{scene.impressions:,} impressions through the service in {seconds:.1f} s "
+        f"({rate:,.0f}/s, each a decision and its feedback, both durable before the answer)"
+    )
+    click.echo(
+        f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'"
+    )
+    click.echo(f"page {address} (tacit demo --keep leaves it open)")
+
+
+# The service ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
+    """Start the service on a fresh store in ``folder``; stop it in the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("demo.sqlite*"):
+        old.unlink()
+    port = port or free_port()
+    config = folder / "demo.toml"
+    config.write_text(configuration(scene, folder / "demo.sqlite", port), encoding="utf-8")
+    log = (folder / "service.log").open("w")
+    command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+    try:
+        await_ready(process, port, folder / "service.log")
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+        log.close()
+
+
+def configuration(scene: Scenario, store: Path, port: int) -> str:
+    """Return the service's configuration as TOML."""
+    from tacit.policies import policy_to_spec
+
+    def toml(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + "}"
+        return json.dumps(value)
+
+    policy = policy_to_spec(scene.policy)
+    arms = policy.pop("arms", list(scene.arms))
+    return f"""[server]
+host = "127.0.0.1"
+port = {port}
+
+[store]
+path = {toml(str(store))}
+
+[placements.{PLACEMENT}]
+arms = {toml(arms)}
+policy = {toml(policy)}
+seed = {scene.seed}
+"""
+
+
+def free_port() -> int:
+    """Return a port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until the service answers that it is ready."""
+    deadline = time.monotonic() + PATIENCE
+    with progress(None, "starting the service (the first time it compiles)") as advance:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                text = log.read_text(encoding="utf-8", errors="replace").strip()
+                if "tacit[service]" in text:
+                    raise MissingExtra("the service", "service")
+                raise TacitError(f"the service stopped: {text[-2000:]}")
+            try:
+                connection = HTTPConnection("127.0.0.1", port, timeout=5)
+                connection.request("GET", "/readyz")
+                if connection.getresponse().status == 200:
+                    return
+            except (OSError, HTTPException):
+                threading.Event().wait(0.05)
+            advance(0)
+    raise TacitError(f"the service was not ready after {PATIENCE:.0f} s; see {log}")
+
+
+def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
+    """Let the searchers search; return the slots they were shown and the seconds it took."""
+    slots = {arm: slot for slot, arm in enumerate(scene.arms)}
+    shown = np.empty(scene.impressions, np.int64)
+    port = int(address.rstrip("/").rpartition(":")[2])
+    stopped = threading.Event()
+    tickets = iter(range(scene.impressions))
+    turn = threading.Lock()
+
+    def searcher() -> None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        while not stopped.is_set():
+            with turn:
+                i = next(tickets, None)
+            if i is None:
+                return
+            answer = post(connection, "decide", {"key": scene.keys[traffic.lanes[i]]})
+            shown[i] = slots[answer["arm"]]
+            reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
+            post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
+            advance(1)
+
+    began = time.monotonic()
+    with (
+        progress(scene.impressions, "searchers") as advance,
+        ThreadPoolExecutor(SEARCHERS) as pool,
+    ):
+        try:
+            for future in [pool.submit(searcher) for _ in range(SEARCHERS)]:
+                future.result()
+        finally:
+            stopped.set()
+    return shown, time.monotonic() - began
+
+
+def post(connection: HTTPConnection, action: str, content: dict[str, Any]) -> Any:
+    """Send one request to the placement and return the answer."""
+    body = json.dumps(content)
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", f"/v1/placements/{PLACEMENT}/{action}", body, headers)
+    response = connection.getresponse()
+    answer = json.loads(response.read() or b"null")
+    if response.status >= 300:
+        raise TacitError(f"{action} was answered with {response.status}: {answer}")
+    return answer
+
+
+def draw(scene: Scenario, outcomes: dict[str, Outcome], path: Path) -> Path | None:
+    """Draw click rates and regret over time; None where matplotlib is not installed."""
+    from tacit.plots import figure, save
+
+    try:
+        drawing, (rates, regrets) = figure(7.5, 6.5, rows=2, sharex=True)
+    except MissingExtra:
+        return None
+    width = max(scene.impressions // 40, 1)
+    ends = np.arange(width, scene.impressions + 1, width)
+    for name, outcome in outcomes.items():
+        style = {"color": "black", "ls": ":", "lw": 1} if "clairvoyant" in name else {}
+        windows = outcome.clicks[: ends[-1]].reshape(-1, width)
+        error = np.sqrt(windows.mean(axis=1) * (1 - windows.mean(axis=1)) / width)
+        (line,) = rates.plot(ends - width / 2, windows.mean(axis=1), label=name, **style)
+        if name.startswith("tacit"):
+            low, high = windows.mean(axis=1) - 2 * error, windows.mean(axis=1) + 2 * error
+            rates.fill_between(ends - width / 2, low, high, color=line.get_color(), alpha=0.2, lw=0)
+        regrets.plot(np.cumsum(outcome.regret), label=name, **style)
+    rates.set_ylabel(f"clicks per impression\n(windows of {width:,}; band: ±2 s.e.)")
+    rates.set_ylim(bottom=0)
+    rates.set_title(scene.title, size=10)
+    regrets.set_ylabel("cumulative regret (clicks missed)")
+    regrets.set_xlabel("impressions")
+    regrets.set_xlim(0, scene.impressions)
+    regrets.xaxis.set_major_formatter("{x:,.0f}")
+    regrets.yaxis.set_major_formatter("{x:,.0f}")
+    regrets.legend(frameon=False, fontsize=8)
+    return save(drawing, path)

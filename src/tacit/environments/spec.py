@@ -1,0 +1,36 @@
+"""Environments as text, for the command line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tacit.environments.base import Environment, registry
+from tacit.policies.spec import matched, named_class, parsed_call
+
+
+def environment_from_spec(spec: str) -> Environment:
+    """Make an environment from text: a name or a call, parsed and never evaluated.
+
+    Parameters
+    ----------
+    spec : str
+        As in the examples; or ``module:Class(…)`` for one of your own.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such environment.
+    InvalidValue
+        If the text cannot be parsed or a parameter is unknown or out of range.
+
+    Examples
+    --------
+    >>> environment_from_spec("bernoulli-arms([0.1, 0.2], delay=10)").arm_count
+    2
+    >>> environment_from_spec("shifting-arms(arms=3, events=(1, 4))").events
+    (1, 4)
+    """
+    name, positional, named = parsed_call(spec)
+    environment = named_class(name, registry, Environment)
+    order = [field.name for field in fields(environment) if field.init and not field.kw_only]
+    return environment(**matched(environment, order, positional, named))

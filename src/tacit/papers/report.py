@@ -1,0 +1,68 @@
+"""What a reproduction leaves behind: JSON, CSV, a figure and a Markdown report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The outcome of one item.
+
+    Attributes
+    ----------
+    cells : list of dict
+        The numbers, one table row each, all with the same keys.
+    report : str
+        Markdown that says what was done, what a paper says and what was found.
+    draw : callable
+        Draws the figure into a path.
+    settings : dict
+        Seed, runs and whatever else the numbers depend on.
+    """
+
+    cells: list[dict[str, Any]]
+    report: str
+    draw: Callable[[Path], Path]
+    settings: dict[str, Any]
+
+
+def write(name: str, result: Reproduction, folder: Path) -> list[Path]:
+    """Write ``folder/name.{json,csv,png,md}``, each only when complete; return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{suffix}" for suffix in ("json", "csv", "png", "md")]
+    content = {"name": name, "settings": result.settings, "cells": result.cells}
+    _replace(paths[0], lambda path: path.write_text(json.dumps(content, indent=1) + "\n"))
+    _replace(paths[1], lambda path: _write_csv(path, result.cells))
+    _replace(paths[2], result.draw)
+    report = f"{result.report.strip()}\n\n![{name}]({name}.png)\n"
+    _replace(paths[3], lambda path: path.write_text(report))
+    return paths
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_csv(path: Path, cells: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(cells[0]))
+        writer.writeheader()
+        writer.writerows(cells)
+
+
+def markdown_table(rows: list[list[str]]) -> str:
+    """Return rows as a Markdown table, the first being its head."""
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])

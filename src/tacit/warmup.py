@@ -1,0 +1,60 @@
+"""Compile ahead what later runs would compile on first use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.environments import BernoulliArms, Environment, ShiftingArms
+from tacit.learner import Learner
+from tacit.policies import (
+    EXP3,
+    EXP3S,
+    KLUCB,
+    UCB1,
+    EpsilonGreedy,
+    ExplorationFloor,
+    Policy,
+    Thompson,
+    UniformRandom,
+)
+from tacit.progress import progress
+from tacit.simulation import simulate
+
+
+def all_policies() -> list[Policy]:
+    """Return one policy of each kind, over two arms."""
+    plain: list[Policy] = [
+        UniformRandom(2),
+        EpsilonGreedy(2),
+        UCB1(2),
+        KLUCB(2),
+        Thompson(2),
+        EXP3(2),
+        EXP3S(2),
+    ]
+    return [*plain, *(ExplorationFloor(policy) for policy in plain)]
+
+
+def all_environments() -> list[Environment]:
+    """Return the environments, over two arms, at once and with delay."""
+    return [
+        BernoulliArms([0.4, 0.6]),
+        BernoulliArms([0.4, 0.6], delay=1),
+        ShiftingArms(arms=2),
+        ShiftingArms(arms=2, delay=1),
+    ]
+
+
+def compile_all() -> tuple[int, int, Path]:
+    """Compile every policy for every driver; return cache hits, compilations and the folder."""
+    from tacit.compiled import cache_root, cache_statistics
+
+    policies, environments = all_policies(), all_environments()
+    with progress(len(policies) * (1 + len(environments)), "compiling") as advance:
+        for policy in policies:
+            Learner(policy, seed=0)
+            advance(1)
+            for environment in environments:
+                simulate(policy, environment, horizon=10, workers=1)
+                advance(1)
+    return *cache_statistics(), cache_root()

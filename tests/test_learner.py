@@ -1,0 +1,387 @@
+"""The learner: keys, lanes, arms, batches, snapshots."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.errors import InvalidValue, SnapshotError, UnknownName
+from tacit.state import leaves
+
+
+def state_bytes(learner):
+    """Return all that a learner has learned, bit for bit, with its generator."""
+    used = len(learner.keys)
+    arrays = {name: array[:used].tobytes() for name, array in leaves(learner.state)}
+    return arrays, learner.rng.bit_generator.state, learner.decisions
+
+
+def play(learner, rounds, keys=("a", "b", "c"), seed=0):
+    """Choose and learn for some rounds; return the arms."""
+    rng = np.random.default_rng(seed)
+    arms = []
+    for _ in range(rounds):
+        decision = learner.choose(keys[rng.integers(len(keys))])
+        arms.append(decision.arm)
+        learner.learn(decision, rng.random())
+    return arms
+
+
+def test_a_decision_says_what_was_shown():
+    learner = tacit.Learner(tacit.Thompson(["holiday", "film"]), seed=7)
+    decision = learner.choose("independence day")
+    assert decision.id == 0
+    assert decision.key == "independence day"
+    assert decision.arm in ("holiday", "film")
+    assert decision.propensity == pytest.approx(0.5)
+    assert decision.epoch == 0
+    assert learner.choose("independence day").id == 1
+
+
+def test_deterministic_policies_report_no_propensity():
+    assert tacit.Learner(tacit.UCB1(3), seed=1).choose("q").propensity is None
+    assert (
+        tacit.Learner(tacit.Thompson(3), seed=1, propensities=False).choose("q").propensity is None
+    )
+    # EXP3 cannot learn without it.
+    assert tacit.Learner(tacit.EXP3(3), seed=1, propensities=False).choose("q").propensity
+
+
+@pytest.mark.parametrize("policy", [tacit.UCB1(4), tacit.Thompson(4), tacit.EXP3(4)], ids=repr)
+def test_a_batch_equals_its_single_calls(policy):
+    one, many = tacit.Learner(policy, seed=3), tacit.Learner(policy, seed=3)
+    keys = ["a", "b", "a", "c", "a", "b"] * 20
+    rewards = np.random.default_rng(1).random(len(keys))
+    for start in range(0, len(keys), 6):
+        chunk = slice(start, start + 6)
+        singles = [one.choose(key) for key in keys[chunk]]
+        decisions = many.choose_many(keys[chunk])
+        assert [(d.id, d.key, d.arm, d.propensity) for d in singles] == [
+            (d.id, d.key, d.arm, d.propensity) for d in decisions
+        ]
+        assert decisions.arms == [d.arm for d in singles]
+        for decision, reward in zip(singles, rewards[chunk], strict=True):
+            one.learn(decision, reward)
+        assert many.learn_many(decisions, rewards[chunk]) == 6
+    assert state_bytes(one) == state_bytes(many)
+    # A list of single decisions is as good as the columns.
+    assert many.learn_many([decisions[0], decisions[3]], [1.0, 0.0]) == 2
+
+
+def test_decisions_are_a_sequence():
+    decisions = tacit.Learner(tacit.UCB1(3), seed=1).choose_many(["a", "b", "c"])
+    assert len(decisions) == 3
+    assert [d.key for d in decisions] == ["a", "b", "c"]
+    assert decisions[-1].key == "c"
+    assert [d.id for d in decisions[1:]] == [1, 2]
+    with pytest.raises(IndexError):
+        decisions[3]
+
+
+def test_the_same_seed_gives_the_same_decisions_and_another_does_not():
+    first, second, other = (tacit.Learner(tacit.Thompson(5), seed=s) for s in (7, 7, 8))
+    arms = play(first, 200)
+    assert play(second, 200) == arms
+    assert play(other, 200) != arms
+    assert state_bytes(first) == state_bytes(second)
+
+
+def test_offered_arms_are_respected():
+    learner = tacit.Learner(tacit.UniformRandom(["a", "b", "c", "d"]), seed=1)
+    decisions = learner.choose_many(["q"] * 300, arms=[["b", "d"]] * 150 + [None] * 150)
+    assert set(decisions.arms[:150]) == {"b", "d"}
+    assert set(decisions.arms[150:]) == {"a", "b", "c", "d"}
+    assert decisions[0].propensity == 0.5
+    assert decisions[200].propensity == 0.25
+    with pytest.raises(UnknownName, match="'x' is not on offer"):
+        learner.choose("q", arms=["a", "x"])
+    with pytest.raises(InvalidValue, match="only once"):
+        learner.choose("q", arms=["a", "a"])
+    with pytest.raises(InvalidValue, match="at least one arm"):
+        learner.choose("q", arms=[])
+
+
+def test_arms_come_and_go_while_running():
+    learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
+    play(learner, 50, keys=("q",))
+    before = learner.state.plays[0].copy()
+    pending = learner.choose("q")
+    assert learner.add_arm("c") == "c"
+    np.testing.assert_array_equal(learner.state.plays[0, :2], before)
+    assert learner.choose("q").arm == "c"  # never played, so first
+    assert learner.learn(pending, 1.0)  # decided before the arm came
+    learner.retire_arm("a")
+    assert learner.arms == ["b", "c"]
+    assert learner.retired == ["a"]
+    assert "a" not in learner.choose_many(["q"] * 50).arms
+    learner.add_arm("a")
+    assert learner.arms == ["a", "b", "c"]
+    np.testing.assert_array_equal(learner.state.plays[0, 0], before[0] + (pending.arm == "a"))
+    with pytest.raises(InvalidValue, match="on offer already"):
+        learner.add_arm("a")
+    with pytest.raises(UnknownName, match="there is no arm 'z'"):
+        learner.retire_arm("z")
+    learner.retire_arm("a")
+    learner.retire_arm("b")
+    with pytest.raises(InvalidValue, match="last arm"):
+        learner.retire_arm("c")
+
+
+def test_numbered_arms_come_and_go():
+    learner = tacit.Learner(tacit.Thompson(2), seed=1)
+    assert learner.add_arm() == 2
+    learner.retire_arm(0)
+    assert learner.arms == [1, 2]
+    with pytest.raises(InvalidValue, match="numbered"):
+        learner.add_arm("x")
+
+
+def test_many_keys_keep_what_each_learned():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    keys = [f"key {i}" for i in range(5000)]
+    for start in range(0, 5000, 700):
+        decisions = learner.choose_many(keys[start : start + 700])
+        learner.learn_many(decisions, np.full(len(decisions), 0.5))
+    assert learner.keys == keys
+    assert (learner.state.rewards[:5000].sum(axis=1) == 0.5).all()
+    assert (learner.state.plays[5000:] == 0).all()
+
+
+@pytest.mark.parametrize("key", ["x" * 513, "é" * 257, "\ud800", 7, None, b"q"])
+def test_bad_keys_are_refused_before_anything_changes(key):
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    with pytest.raises(InvalidValue, match="key"):
+        learner.choose(key)
+    with pytest.raises(InvalidValue, match="key"):
+        learner.choose_many(["good", key])
+    assert learner.keys == []
+    assert learner.decisions == 0
+
+
+@pytest.mark.parametrize("key", ["", "x" * 512, "é" * 256, "🎬" * 128])
+def test_keys_of_up_to_512_bytes_are_fine(key):
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    assert learner.choose(key).key == key
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), "1", None])
+def test_bad_rewards_teach_nothing(reward):
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    decisions = learner.choose_many(["a", "b"])
+    before = state_bytes(learner)
+    with pytest.raises(InvalidValue, match="reward"):
+        learner.learn(decisions[0], reward)
+    with pytest.raises((InvalidValue, ValueError, TypeError)):
+        learner.learn_many(decisions, [1.0, reward])
+    with pytest.raises(InvalidValue, match="one for each"):
+        learner.learn_many(decisions, [1.0])
+    assert state_bytes(learner) == before
+
+
+def test_a_click_may_be_a_bool():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    learner.learn(learner.choose("q"), True)
+    assert learner.state.rewards[0].sum() == 1.0
+
+
+def test_decisions_for_unknown_keys_are_refused():
+    decision = tacit.Learner(tacit.UCB1(2), seed=1).choose("elsewhere")
+    with pytest.raises(UnknownName, match="elsewhere"):
+        tacit.Learner(tacit.UCB1(2), seed=1).learn(decision, 1.0)
+
+
+@pytest.mark.parametrize("seed", [-1, "7", 1.5, True, np.random.Generator(np.random.MT19937(1))])
+def test_bad_seeds_are_refused(seed):
+    with pytest.raises(InvalidValue, match="seed"):
+        tacit.Learner(tacit.UCB1(2), seed=seed)
+
+
+# Epochs --------------------------------------------------------------------------------------
+
+
+class TestEpochs:
+    """A policy that restarts after each third reward of a lane."""
+
+    def test_feedback_of_an_earlier_epoch_teaches_nothing(self):
+        from policies_of_ones_own import Forgetful
+
+        learner = tacit.Learner(Forgetful(2, patience=3), seed=1)
+        old = learner.choose("q")
+        for _ in range(3):
+            assert learner.learn(learner.choose("q"), 1.0)
+        assert learner.epoch("q") == 1
+        assert learner.choose("q").epoch == 1
+        before = state_bytes(learner)
+        assert not learner.learn(old, 1.0)
+        assert learner.learn_many([old, old], [1.0, 1.0]) == 0
+        assert state_bytes(learner) == before
+
+
+# Snapshots -----------------------------------------------------------------------------------
+
+SNAPSHOT_POLICIES = [
+    tacit.UCB1(["a", "b", "c"]),
+    tacit.Thompson(3, discount=0.99),
+    tacit.EXP3(3),
+    tacit.ExplorationFloor(tacit.EXP3S(3), 0.1),
+]
+
+
+@pytest.mark.parametrize("policy", SNAPSHOT_POLICIES, ids=repr)
+def test_going_on_from_a_snapshot_equals_never_having_stopped(policy, tmp_path):
+    path = tmp_path / "learner.tacit"
+    straight, broken = tacit.Learner(policy, seed=5), tacit.Learner(policy, seed=5)
+    for part in range(4):
+        arms = play(straight, 50, seed=part, keys=("a", "b", f"part {part}"))
+        assert play(broken, 50, seed=part, keys=("a", "b", f"part {part}")) == arms
+        broken.save(path)
+        broken = tacit.Learner.load(path)
+    assert broken.policy == policy
+    assert state_bytes(broken) == state_bytes(straight)
+    assert [p.name for p in tmp_path.iterdir()] == ["learner.tacit"]
+
+
+def test_snapshots_keep_retired_arms_and_odd_keys(tmp_path):
+    path = tmp_path / "learner.tacit"
+    learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
+    play(learner, 20, keys=("", "🎬", 'quote " and \n newline'))
+    learner.add_arm("c")
+    learner.retire_arm("a")
+    learner.save(path)
+    loaded = tacit.Learner.load(path)
+    assert loaded.keys == learner.keys
+    assert loaded.arms == ["b", "c"]
+    assert loaded.retired == ["a"]
+    assert play(loaded, 20) == play(learner, 20)
+
+
+def test_an_empty_learner_can_be_saved(tmp_path):
+    tacit.Learner(tacit.UCB1(2), seed=1).save(tmp_path / "x")
+    assert tacit.Learner.load(tmp_path / "x").choose("q").arm in (0, 1)
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "learner.tacit"
+    learner = tacit.Learner(tacit.UCB1(3), seed=1)
+    play(learner, 30)
+    learner.save(path)
+    return path
+
+
+def rewritten(path, name, change):
+    """Rewrite one member of a snapshot."""
+    with zipfile.ZipFile(path) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    members[name] = change(members[name])
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+def changed_header(**changes):
+    return lambda content: json.dumps(json.loads(content) | changes).encode()
+
+
+def test_a_truncated_snapshot_is_refused(snapshot):
+    snapshot.write_bytes(snapshot.read_bytes()[:-40])
+    with pytest.raises(SnapshotError, match="truncated"):
+        tacit.Learner.load(snapshot)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_damaged_snapshot_is_refused_or_unharmed(data, tmp_path_factory):
+    """One flipped bit anywhere: refused with an error of ours, or read as it was written."""
+    learner = tacit.Learner(tacit.UCB1(3), seed=1)
+    play(learner, 10)
+    path = tmp_path_factory.mktemp("damage") / "x.tacit"
+    learner.save(path)
+    content = bytearray(path.read_bytes())
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    try:
+        loaded = tacit.Learner.load(path)
+    except SnapshotError:
+        return
+    assert state_bytes(loaded) == state_bytes(learner)
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"not a snapshot")
+    with pytest.raises(SnapshotError, match="foreign"):
+        tacit.Learner.load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme", "hello")
+    with pytest.raises(SnapshotError, match="foreign"):
+        tacit.Learner.load(path)
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        tacit.Learner.load(tmp_path / "nothing")
+
+
+def test_a_newer_snapshot_is_refused(snapshot):
+    rewritten(snapshot, "header.json", changed_header(version=2))
+    with pytest.raises(SnapshotError, match="newer: it is of version 2"):
+        tacit.Learner.load(snapshot)
+
+
+def test_arrays_that_do_not_fit_are_refused(snapshot):
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros((3, 7)))
+    rewritten(snapshot, "plays.npy", lambda _: buffer.getvalue())
+    with pytest.raises(SnapshotError, match=r"damaged: plays is float64\(3, 7\)"):
+        tacit.Learner.load(snapshot)
+
+
+def test_pickled_arrays_are_refused(snapshot):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([[{}]], dtype=object), allow_pickle=True)
+    rewritten(snapshot, "plays.npy", lambda _: buffer.getvalue())
+    with pytest.raises(SnapshotError, match="damaged"):
+        tacit.Learner.load(snapshot)
+
+
+def test_loading_never_imports_what_the_file_names(snapshot, tmp_path):
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        rewritten(
+            snapshot, "header.json", changed_header(policy={"name": "evil:Policy", "arms": 3})
+        )
+        with pytest.raises((SnapshotError, UnknownName)):
+            tacit.Learner.load(snapshot)
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert "evil" not in sys.modules
+
+
+def test_a_failed_save_leaves_the_old_snapshot(snapshot, monkeypatch):
+    before = snapshot.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        tacit.Learner(tacit.UCB1(3), seed=2).save(snapshot)
+    assert snapshot.read_bytes() == before
+    assert list(snapshot.parent.iterdir()) == [snapshot]
+
+
+# The package ---------------------------------------------------------------------------------
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, tacit; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"numba", "llvmlite", "matplotlib", "pyarrow", "starlette", "msgspec", "rich", "scipy"}
+    assert not heavy & set(loaded)

@@ -1,0 +1,395 @@
+"""Every policy: exact small cases, propensities against frequencies, ties, regret."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+import tacit
+from tacit.errors import InvalidValue, UnknownName
+from tacit.policies import Counts, policy_from_spec, policy_to_spec
+from tacit.policies.base import registry
+from tacit.policies.beta_maximum import probability_largest
+from tacit.policies.kl_ucb import bernoulli_kl, kl_upper_bound
+
+POLICIES = [
+    tacit.UniformRandom(3),
+    tacit.EpsilonGreedy(3, epsilon=0.3),
+    tacit.UCB1(3),
+    tacit.KLUCB(3),
+    tacit.Thompson(3),
+    tacit.Thompson(3, discount=0.9),
+    tacit.EXP3(3, gamma=0.2),
+    tacit.EXP3S(3, gamma=0.2, alpha=0.01),
+    tacit.ExplorationFloor(tacit.UCB1(3), epsilon=0.3),
+    tacit.ExplorationFloor(tacit.EXP3(3, gamma=0.2), epsilon=0.3),
+]
+by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
+
+
+def taught(policy, rewards, seed=1, key="query"):
+    """Return a learner that has played some rounds, with the reward of each arm given."""
+    learner = tacit.Learner(policy, seed=seed)
+    rng = np.random.default_rng(seed + 1000)
+    for _ in range(30):
+        decision = learner.choose(key)
+        learner.learn(decision, float(rng.random() < rewards[decision.arm]))
+    return learner
+
+
+def frequencies(learner, draws, key="query", arms=None):
+    """Return how often each arm is chosen when nothing is learned in between."""
+    offers = None if arms is None else [arms] * draws
+    decisions = learner.choose_many([key] * draws, arms=offers)
+    return np.bincount(decisions.slots, minlength=3) / draws, decisions
+
+
+@by_label
+def test_propensity_is_the_frequency_of_the_choice(policy):
+    """Error probability 1e-6 per policy: each count is binomial, checked at 5.1 sigma."""
+    learner = taught(policy, [0.3, 0.5, 0.4])
+    draws = 40_000
+    observed, decisions = frequencies(learner, draws)
+    if not policy.randomized:
+        assert np.isnan(decisions.propensities).all()
+        return
+    told = np.zeros(3)
+    told[decisions.slots] = decisions.propensities
+    assert (
+        len(
+            {
+                (int(s), float(p))
+                for s, p in zip(decisions.slots, decisions.propensities, strict=True)
+            }
+        )
+        <= 3
+    )
+    sigma = np.sqrt(told * (1 - told) / draws)
+    assert (np.abs(observed - told) <= 5.1 * sigma + 1e-9)[observed > 0].all()
+    assert told.sum() == pytest.approx(1.0, abs=1e-6) or (observed == 0).any()
+
+
+@by_label
+def test_propensities_over_a_subset_sum_to_one(policy):
+    learner = taught(policy, [0.3, 0.5, 0.4])
+    kernel_propensity = type(policy).propensity
+    impression = tacit.Impression(np.array([0, 2]), np.zeros(0))
+    lane = learner.lane("query")
+    total = sum(
+        kernel_propensity(policy.params, learner.state, lane, impression, arm) for arm in (0, 2)
+    )
+    assert total == pytest.approx(1.0, abs=1e-7)
+    observed, _ = frequencies(learner, 200, arms=[0, 2])
+    assert observed[1] == 0
+
+
+@by_label
+def test_a_fresh_lane_chooses_every_arm_alike(policy):
+    """Ties are broken at random: chi-square on fresh keys, error probability 1e-6."""
+    learner = tacit.Learner(policy, seed=5)
+    decisions = learner.choose_many([f"key {i}" for i in range(6000)])
+    counts = np.bincount(decisions.slots, minlength=3)
+    assert stats.chisquare(counts).pvalue > 1e-6
+
+
+@by_label
+def test_keys_learn_apart(policy):
+    learner = tacit.Learner(policy, seed=2)
+    alone = tacit.Learner(policy, seed=2)
+    first = learner.choose("a")
+    learner.learn(first, 1.0)
+    alone_first = alone.choose("a")
+    alone.learn(alone_first, 1.0)
+    for leaf, other in zip(learner.state, alone.state, strict=True):
+        np.testing.assert_array_equal(leaf, other)
+    learner.learn(learner.choose("b"), 1.0)
+    for leaf, other in zip(learner.state, alone.state, strict=True):
+        np.testing.assert_array_equal(leaf[0], other[0])
+
+
+@by_label
+def test_compiled_and_plain_kernels_agree(policy):
+    """The kernels are plain Python too: same draws, same choices, same state to rounding."""
+    learner = tacit.Learner(policy, seed=11)
+    cls, params, state = type(policy), policy.params, policy.init(1)
+    rng = np.random.Generator(np.random.PCG64(11))
+    impression = tacit.Impression(np.arange(3), np.zeros(0))
+    rewards = np.random.default_rng(3).random(60)
+    for reward in rewards:
+        decision = learner.choose("query")
+        arm = cls.choose(params, state, 0, impression, rng)
+        assert arm == decision.slot
+        propensity = cls.propensity(params, state, 0, impression, arm)
+        if policy.randomized:
+            assert decision.propensity == pytest.approx(propensity, rel=1e-9)
+        learner.learn(decision, reward)
+        cls.learn(params, state, 0, impression, arm, reward, propensity)
+    for leaf, plain in zip(learner.state, state, strict=True):
+        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12)
+
+
+# Cases worked by hand ------------------------------------------------------------------------
+
+
+def test_ucb1_index_by_hand():
+    # Round t = 5 after 3 plays with 2 clicks of arm 0 and 1 play without of arm 1:
+    # arm 0: 2/3 + sqrt(2 ln 5/3), arm 1: 0 + sqrt(2 ln 5).
+    state = Counts(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.array([4.0]))
+    params = tacit.UCB1(2).params
+    shared = tacit.UCB1.confidence(params, state, 0)
+    assert tacit.UCB1.index(params, state, 0, 0, shared) == pytest.approx(
+        2 / 3 + math.sqrt(2 * math.log(5) / 3)
+    )
+    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(
+        math.sqrt(2 * math.log(5))
+    )
+    # α = 1, t0 = 10 is sqrt(8 ln 15/n).
+    params = tacit.UCB1(2, alpha=1.0, t0=10).params
+    shared = tacit.UCB1.confidence(params, state, 0)
+    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(
+        math.sqrt(8 * math.log(15))
+    )
+
+
+def test_ucb1_plays_each_arm_once_first():
+    learner = tacit.Learner(tacit.UCB1(5), seed=3)
+    seen = []
+    for _ in range(5):
+        decision = learner.choose("query")
+        seen.append(decision.arm)
+        learner.learn(decision, 1.0)
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+
+
+def test_exp3_by_hand():
+    # γ = 0.5, two arms: first p = 1/2; reward 1 adds γ·(1/p)/K = 0.5 to that log weight.
+    learner = tacit.Learner(tacit.EXP3(2, gamma=0.5), seed=1)
+    first = learner.choose("query")
+    assert first.propensity == pytest.approx(0.5)
+    learner.learn(first, 1.0)
+    chosen = 0.5 * math.exp(0.5) / (1 + math.exp(0.5)) + 0.25
+    for _ in range(20):
+        decision = learner.choose("query")
+        expected = chosen if decision.arm == first.arm else 1 - chosen
+        assert decision.propensity == pytest.approx(expected)
+
+
+def test_exp3s_by_hand():
+    # γ = 0.5, α = 0.1, K = 2, weights 1, 1: the shared part is e·0.1/2·2 = 0.1e.
+    learner = tacit.Learner(tacit.EXP3S(2, gamma=0.5, alpha=0.1), seed=1)
+    first = learner.choose("query")
+    learner.learn(first, 1.0)
+    weights = learner.state.weights[0]
+    assert weights[first.arm] == pytest.approx(math.exp(0.5) + 0.1 * math.e)
+    assert weights[1 - first.arm] == pytest.approx(1 + 0.1 * math.e)
+
+
+@pytest.mark.parametrize(
+    "policy", [tacit.EXP3(2, gamma=0.9), tacit.EXP3S(2, gamma=0.9, alpha=1e-9)]
+)
+def test_exponential_weights_never_overflow(policy):
+    """Some implementations overflow here and then play uniformly without a word."""
+    learner = tacit.Learner(policy, seed=1)
+    for _ in range(40):
+        decisions = learner.choose_many(["query"] * 250)
+        learner.learn_many(decisions, [float(arm == 1) for arm in decisions.arms])
+    decision = learner.choose("query")
+    assert np.isfinite(learner.state.weights).all()
+    told = decision.propensity if decision.arm == 1 else 1 - decision.propensity
+    assert told == pytest.approx(0.55, abs=1e-6)
+
+
+def test_exp3_tuning_is_the_published_one():
+    gamma = tacit.EXP3.tuned(5, horizon=10_000).gamma
+    assert gamma == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 10_000)))
+    policy = tacit.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
+    t = 3_000_000
+    assert policy.alpha == 1 / t
+    assert policy.gamma == pytest.approx(
+        math.sqrt(5 * (10 * math.log(5 * t) + math.e) / ((math.e - 1) * t))
+    )
+
+
+def test_thompson_counts_and_forgets():
+    learner = tacit.Learner(tacit.Thompson(2, discount=0.5), seed=1)
+    first = learner.choose("query", arms=[0])
+    learner.learn(first, 1.0)
+    learner.learn(first, 0.25)
+    assert learner.state.successes[0].tolist() == [0.75, 0.0]
+    assert learner.state.failures[0].tolist() == [0.75, 0.0]
+
+
+def test_exploration_floor_by_hand():
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(4), 0.2), seed=1)
+    for _ in range(60):
+        decision = learner.choose("query")
+        assert decision.propensity in (
+            pytest.approx(0.05),
+            *(pytest.approx(0.05 + 0.8 / ties) for ties in (1, 2, 3, 4)),
+        )
+        learner.learn(decision, float(decision.arm == 2))
+    shares = {d.arm: d.propensity for d in learner.choose_many(["query"] * 300)}
+    assert shares[2] == pytest.approx(0.85)
+    assert [shares[arm] for arm in (0, 1, 3)] == pytest.approx([0.05] * 3)
+
+
+# Numerics ------------------------------------------------------------------------------------
+
+
+@given(
+    mean=st.floats(0.0, 1.0),
+    budget=st.floats(0.0, 50.0),
+)
+def test_kl_upper_bound_solves_its_equation(mean, budget):
+    q = kl_upper_bound(mean, budget)
+    assert mean <= q <= 1.0
+    if q < 1.0 - 1e-12:
+        slope = (q - mean) / (q * (1.0 - q)) if q > 0.0 else 0.0
+        assert abs(bernoulli_kl(mean, q) - budget) <= 1e-9 * max(1.0, slope) + 1e-9
+
+
+def exact_largest(successes, failures, chosen):
+    """P(chosen is largest) by adaptive quadrature over x, split at the variables' quantiles."""
+    betas = [stats.beta(s, f) for s, f in zip(successes, failures, strict=True)]
+    cuts = sorted({q for b in betas for q in b.ppf([1e-13, 1e-4, 0.1, 0.5, 0.9, 1 - 1e-4])})
+
+    def integrand(x):
+        others = (b.cdf(x) for i, b in enumerate(betas) if i != chosen)
+        return betas[chosen].pdf(x) * math.prod(others)
+
+    pairs = zip([0.0, *cuts], [*cuts, 1.0], strict=True)
+    return sum(
+        integrate.quad(integrand, a, b, epsabs=1e-12, limit=200)[0] for a, b in pairs if a < b
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    counts=st.lists(
+        st.tuples(st.floats(1.0, 3000.0), st.floats(1.0, 3000.0)), min_size=2, max_size=5
+    )
+)
+def test_probability_largest_against_quadrature(counts):
+    successes, failures = map(np.array, zip(*counts, strict=True))
+    told = [probability_largest(successes, failures, i) for i in range(len(counts))]
+    assert sum(told) == pytest.approx(1.0, abs=1e-8)
+    assert told[0] == pytest.approx(exact_largest(successes, failures, 0), abs=1e-6)
+
+
+def test_probability_largest_of_very_different_scales():
+    # Beta(1, 1) against a point mass near 0.3: the uniform wins with probability 0.7.
+    successes, failures = np.array([1.0, 3e8]), np.array([1.0, 7e8])
+    assert probability_largest(successes, failures, 0) == pytest.approx(0.7, abs=1e-6)
+    # Jeffreys-like priors with singular densities, by symmetry.
+    assert probability_largest(np.full(4, 0.05), np.full(4, 0.05), 2) == pytest.approx(
+        0.25, abs=1e-7
+    )
+
+
+# Learning ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "bound"),
+    [
+        (tacit.UCB1(3), 0.15),
+        (tacit.KLUCB(3), 0.05),
+        (tacit.Thompson(3), 0.05),
+        (tacit.EXP3(3), 0.3),
+    ],
+    ids=lambda value: getattr(value, "label", str(value)),
+)
+def test_regret_stays_far_below_uniform_choice(policy, bound):
+    environment = tacit.BernoulliArms([0.2, 0.5, 0.8])
+    result = tacit.simulate([policy, tacit.UniformRandom(3)], environment, 5000, runs=10, seed=4)
+    mine, uniform = result.regret[:, :, -1].mean(axis=1)
+    assert mine < bound * uniform
+
+
+# Boundaries ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: tacit.UCB1(0), "arms"),
+        (lambda: tacit.UCB1([]), "arms"),
+        (lambda: tacit.UCB1(["a", "a"]), "arms"),
+        (lambda: tacit.UCB1(2.5), "arms"),
+        (lambda: tacit.UCB1(True), "arms"),
+        (lambda: tacit.UCB1(2, alpha=0), "alpha"),
+        (lambda: tacit.UCB1(2, alpha=math.inf), "alpha"),
+        (lambda: tacit.UCB1(2, alpha="1"), "alpha"),
+        (lambda: tacit.UCB1(2, t0=-1), "t0"),
+        (lambda: tacit.EpsilonGreedy(2, epsilon=1.5), "epsilon"),
+        (lambda: tacit.EpsilonGreedy(2, epsilon=math.nan), "epsilon"),
+        (lambda: tacit.KLUCB(2, c=-1), "c"),
+        (lambda: tacit.Thompson(2, prior_successes=0), "prior_successes"),
+        (lambda: tacit.Thompson(2, discount=0), "discount"),
+        (lambda: tacit.EXP3(2, gamma=0), "gamma"),
+        (lambda: tacit.EXP3S(2, alpha=0), "alpha"),
+        (lambda: tacit.EXP3.tuned(2, horizon=0), "horizon"),
+        (lambda: tacit.ExplorationFloor(tacit.UCB1(2), epsilon=0), "epsilon"),
+        (lambda: tacit.ExplorationFloor("ucb1"), "policy"),
+    ],
+)
+def test_bad_hyperparameters_name_the_field(make, field):
+    with pytest.raises(InvalidValue) as caught:
+        make()
+    assert caught.value.field == field
+    assert field in str(caught.value)
+
+
+@by_label
+def test_policies_are_frozen_hashable_and_survive_their_spec(policy):
+    with pytest.raises(AttributeError):
+        policy.arms = 7
+    assert policy_from_spec(policy_to_spec(policy)) == policy
+    assert hash(policy_from_spec(policy_to_spec(policy))) == hash(policy)
+
+
+def test_specs_as_text():
+    assert policy_from_spec("UCB1", 3) == tacit.UCB1(3)
+    assert policy_from_spec("epsilon-greedy(epsilon=0.2)", 3) == tacit.EpsilonGreedy(3, 0.2)
+    assert policy_from_spec("epsilon_greedy(0.2)", 3) == tacit.EpsilonGreedy(3, 0.2)
+    floor = tacit.ExplorationFloor(tacit.EpsilonGreedy(3, 0.2), 0.1)
+    assert policy_from_spec("exploration-floor(epsilon-greedy(0.2), epsilon=0.1)", 3) == floor
+    assert policy_from_spec("thompson(arms=['a-b', 'c'])").arms == ("a-b", "c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ucb1(",
+        "ucb1(alpha=open('x'))",
+        "ucb1(alpha=1)(2)",
+        "ucb1(**{})",
+        "__import__('os')",
+        "ucb1;x",
+    ],
+)
+def test_specs_are_parsed_and_never_evaluated(text):
+    with pytest.raises((InvalidValue, UnknownName)):
+        policy_from_spec(text, 3)
+
+
+def test_unknown_names_are_helped():
+    with pytest.raises(UnknownName, match="did you mean Thompson"):
+        policy_from_spec("tompson", 3)
+    with pytest.raises(InvalidValue, match="it takes arms, alpha, t0"):
+        policy_from_spec("ucb1(beta=1)", 3)
+    with pytest.raises(InvalidValue, match="say the number of arms"):
+        policy_from_spec("ucb1")
+
+
+def test_every_policy_says_what_it_rests_on():
+    ours = [policy for policy in registry.values() if policy.__module__.startswith("tacit.")]
+    assert len(ours) >= 8
+    for policy in ours:
+        assert all(policy.about), policy
