@@ -115,6 +115,14 @@ def test_columns_that_may_be_null_may_be_left_out(tmp_path):
     assert batch.to_pylist() == [{name: row.get(name) for name in GOOD}]
 
 
+def test_a_format_can_be_named_where_the_suffix_does_not_say_it(tmp_path):
+    (batch,) = pa.Table.from_pylist([GOOD]).to_batches()
+    write_log(batch, tmp_path / "clicks.log", format="csv")
+    with pytest.raises(InvalidValue, match=r"format: 'clicks\.log'"):
+        read_log(tmp_path / "clicks.log")
+    assert table(read_log(tmp_path / "clicks.log", format="csv"))["arm"].to_pylist() == ["film"]
+
+
 # Writing ------------------------------------------------------------------------------------
 
 
@@ -145,8 +153,9 @@ def test_a_wrong_row_is_not_written(tmp_path):
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(InvalidValue, match=r"format: 'a\.txt' .*parquet, csv, json"):
         write_log(pa.Table.from_pylist([GOOD]), tmp_path / "a.txt")
-    with pytest.raises(InvalidValue, match="log: 3 is not allowed"):
-        write_log(3, tmp_path / "a.csv")
+    for log in (3, [3]):
+        with pytest.raises(InvalidValue, match="log: 3 is not allowed"):
+            write_log(log, tmp_path / "a.csv")
     with pytest.raises(LogError, match="cannot be written"):
         write_log(pa.Table.from_pylist([GOOD]), tmp_path / "nowhere" / "a.csv")
 
@@ -160,6 +169,8 @@ WRONG = [
     ("key-too-long", {"key": "ü" * 257}),
     ("missing-arms", {"arms": None}),
     ("unparsable-arms", {"arms": "film"}),
+    ("unparsable-arms", {"arms": 7}),
+    ("unparsable-arms", {"arms": [["film"]]}),
     ("bad-arms", {"arms": []}),
     ("bad-arms", {"arms": ["film", "film"]}),
     ("bad-arms", {"arms": ["film", None]}),
@@ -361,6 +372,7 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
     [
         ({"columns": {"query": "key"}}, "columns: 'query' is not allowed; .* placement, key"),
         ({"constants": {"query": "a"}}, "constants: 'query'"),
+        ({"arms": "film"}, r"constants\[arms\]: 'film'"),
         ({"constants": {"reward": "yes"}}, r"constants\[reward\]: 'yes'"),
         ({"batch_rows": 0}, "batch_rows: 0"),
         ({"format": "xlsx"}, "format: 'xlsx' .* parquet, csv, json"),

@@ -16,7 +16,7 @@ import pytest
 import tacit
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
-from tacit.evaluate.replay import Pass, Source, score_interval
+from tacit.evaluate.rejection import Pass, Source, score_interval
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
 from tacit.state import leaves, trimmed
@@ -380,7 +380,19 @@ def test_a_good_policy_approaches_the_best_arm():
     """Uniform choice would earn 0.3; the test fails with probability below 1e-4."""
     result = replay(tacit.Thompson(ARMS), random_log(9000, 5), passes=5)
     assert min(result.estimates) > 0.44
-    assert 0.44 < result.low < 0.5 < result.high
+
+
+def test_replay_agrees_with_deciding_live():
+    """As many rows count as there are rounds in the simulation; fails with probability 1e-4."""
+    policy, rounds = tacit.Thompson(ARMS), 600
+    logs = (random_log(3 * rounds, seed) for seed in range(60))
+    offline = [replay(policy, log, passes=1, seed=seed).estimate for seed, log in enumerate(logs)]
+    live = tacit.simulate(
+        [policy], tacit.BernoulliArms(MEANS.tolist()), horizon=rounds, runs=200, seed=1
+    )
+    online = live.reward[0, :, -1] / rounds
+    error = math.sqrt(np.var(offline) / len(offline) + np.var(online) / len(online))
+    assert abs(np.mean(offline) - np.mean(online)) < RARE * error
 
 
 # Real data ----------------------------------------------------------------------------------

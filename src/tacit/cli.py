@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from tacit import __version__
-from tacit.errors import TacitError
+from tacit.errors import MissingExtra, TacitError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,11 +41,17 @@ def from_config(context: click.Context, _: click.Parameter, path: Path | None) -
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{path}: {error}") from error
         table = tables.get(str(context.info_name), {})
-        known = {parameter.name for parameter in context.command.params}
+        options = {
+            flag.lstrip("-").replace("-", "_"): str(parameter.name)
+            for parameter in context.command.params
+            for flag in parameter.opts
+        }
         for name in table:
-            if name.replace("-", "_") not in known:
+            if name.replace("-", "_") not in options:
                 raise click.UsageError(f"{path}: [{context.info_name}] has no option {name!r}")
-        context.default_map = {name.replace("-", "_"): value for name, value in table.items()}
+        context.default_map = {
+            options[name.replace("-", "_")]: value for name, value in table.items()
+        }
     return path
 
 
@@ -139,7 +145,6 @@ def demo(
 @config_option
 @click.option(
     "--policy",
-    "policies",
     multiple=True,
     default=("ucb1", "thompson"),
     show_default=True,
@@ -166,7 +171,7 @@ def demo(
 @json_option
 def simulate(
     config: Path | None,
-    policies: tuple[str, ...],
+    policy: tuple[str, ...],
     environment: str,
     horizon: int,
     runs: int,
@@ -183,7 +188,7 @@ def simulate(
 
     with usage():
         world = environment_from_spec(environment)
-        players = [policy_from_spec(spec, arms=world.arm_count) for spec in policies]
+        players = [policy_from_spec(spec, arms=world.arm_count) for spec in policy]
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
     result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
@@ -209,6 +214,146 @@ def write_table(table: Any, path: Path) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--policy",
+    required=True,
+    help='Name, call or module:Class; e.g. "thompson" or "ucb1(alpha=0.3)".',
+)
+@click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option(
+    "--window",
+    default=1_000_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Rows shuffled at once.",
+)
+@click.option(
+    "--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice."
+)
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@seed_option
+@json_option
+def evaluate(
+    config: Path | None,
+    log: Path,
+    policy: str,
+    passes: int,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    window: int,
+    assume_uniform: bool,
+    strict: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Estimate what a policy would have earned, from a click log of uniform choices.
+
+    LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    """
+    from dataclasses import asdict
+
+    from tacit.evaluate import arms_of, replay
+    from tacit.logs import read_log
+    from tacit.policies import policy_from_spec
+    from tacit.policies.spec import parsed_call, policy_class
+    from tacit.progress import progress
+
+    with usage():
+        policy_class(parsed_call(policy)[0])
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+    with progress(None, "reading the arms"):
+        arms = arms_of(reader)
+    with usage():
+        player = policy_from_spec(policy, arms)
+    with progress(None, "replaying") as advance:
+        done = 0
+
+        def report(rows: int) -> None:
+            nonlocal done
+            advance(rows - done)
+            done = rows
+
+        result = replay(
+            player,
+            reader,
+            passes=passes,
+            seed=seed,
+            window=window,
+            assume_uniform=assume_uniform,
+            progress=report,
+        )
+    rows = reader.report
+    text = result.summary()
+    if rows.rejected:
+        text += "\n" + rows.summary()
+    show({**asdict(result), "rejected": dict(rows.rejected)}, text, as_json)
+
+
+def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Split ``NAME=VALUE`` texts."""
+    split = [text.partition("=") for text in texts]
+    for name, equals, _ in split:
+        if not (name and equals):
+            raise click.UsageError(f"--{option}: {name!r} is not of the form NAME=VALUE")
+    return {name: value for name, _, value in split}
+
+
+@cli.command()
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file with placements; by default one placement named default.",
+)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of the log."
+)
+def serve(config: Path | None, host: str | None, port: int | None, store: Path | None) -> None:
+    """Run the decision service, until Ctrl-C or SIGTERM."""
+    try:
+        from tacit.service.config import load_config
+        from tacit.service.server import serve as run
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+
+    overrides = {"server.host": host, "server.port": port, "store.path": store and str(store)}
+    with usage():
+        configuration = load_config(config, overrides)
+    run(configuration)
+
+
+@cli.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Check the installation, and say how to mend what is wrong."""
+    from tacit.service.doctor import checks
+
+    found = checks()
+    marks = {True: "ok", False: "WRONG", None: "note"}
+    lines = [(marks[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in found]
+    text = "\n".join(
+        f"{mark:<5}  {line}" + (f"\n       → {remedy}" if remedy and mark != "ok" else "")
+        for mark, line, remedy in lines
+    )
+    show([check._asdict() for check in found], text, as_json)
+    if any(check.ok is False for check in found):
+        raise SystemExit(1)
 
 
 @cli.command()

@@ -34,6 +34,8 @@ OPTIONS: Any = {"error_model": "numpy"}
 KERNEL_OPTIONS: Any = OPTIONS | {"forceinline": True}
 
 PACKAGE = Path(__file__).parent
+WITHOUT_KERNELS = {"service", "logs", "papers"}
+"""Folders whose sources cannot change what is compiled."""
 
 _dispatchers: list[Any] = []
 _taught_helpers = 0
@@ -81,7 +83,8 @@ def _sources(part: type) -> Iterable[Path]:
 def _package_stamp() -> bytes:
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(path.read_bytes())
+        if not WITHOUT_KERNELS & set(path.relative_to(PACKAGE).parts):
+            digest.update(path.read_bytes())
     for module in (numba, np):
         digest.update(module.__version__.encode())
     return digest.digest()

@@ -525,6 +525,9 @@ def simulate(
             report(unit.advance(ROUNDS_A_CALL))
         values[policy, run] = unit.curve.values
 
+    for policy in chosen:
+        # Compiled here, once, before threads would ask for it side by side.
+        Run(policy, environment, horizon, seed, 0, rounds).advance(0)
     label = f"{len(chosen)} policies × {runs} runs"
     with progress(len(units) * horizon, label) as advance:
         _in_threads(units, play_unit, advance, min(workers, len(units)), stopped)

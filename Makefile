@@ -1,0 +1,65 @@
+# Every target sets up what it needs and does nothing twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := src tests benchmarks
+
+.PHONY: help demo test lint bench reproduce docs clean
+
+help:
+	@echo "make demo       run the main job: the service, live searchers, what was learned"
+	@echo "make test       lint, check types, run all tests"
+	@echo "make lint       lint and check types only"
+	@echo "make bench      measure speed against C and against other packages"
+	@echo "make reproduce  compute every table and figure anew, into out/"
+	@echo "make docs       build the documentation site into site/"
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "tacit needs Python 3.11 or newer"'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of extras, renewed when the requirements change.
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots,docs]'
+	@touch $@
+
+# The page is tested in a real browser; Debian has one.
+$(VENV)/.browser:
+	@command -v chromium >/dev/null || { \
+	  echo "installing chromium for the tests of the page"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	@mkdir -p $(VENV) && touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/tacit demo
+
+test: lint $(VENV)/.browser
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check --quiet $(SOURCES)
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench.py
+
+reproduce: $(VENV)/.run
+	@for item in $$($(BIN)/tacit reproduce --list --json | $(BIN)/python -c 'import json, sys; print(*json.load(sys.stdin))'); do \
+	  $(BIN)/tacit reproduce $$item --out out || exit 1; done
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) build dist site out demo benchmarks/.venvs
+	find . -name __pycache__ -prune -exec rm -rf {} +

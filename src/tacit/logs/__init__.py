@@ -1,0 +1,9 @@
+"""Click logs: their schema, readers and writers."""
+
+from tacit.logs.open_bandit import read_open_bandit
+from tacit.logs.reader import LogReader, read_log
+from tacit.logs.rows import LogReport
+from tacit.logs.schema import SCHEMA
+from tacit.logs.writer import write_log
+
+__all__ = ["SCHEMA", "LogReader", "LogReport", "read_log", "read_open_bandit", "write_log"]

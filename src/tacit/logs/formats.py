@@ -1,0 +1,239 @@
+"""The file formats: Parquet, CSV and JSON lines, each read and written in a stream.
+
+In CSV a list is JSON text, nothing between two commas is null, and ``""`` is empty text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from tacit.errors import InvalidValue, LogError
+from tacit.logs.rows import Raw
+from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
+
+JSON_LINES_LOOKED_AT = 1000
+
+
+class Format(NamedTuple):
+    """How to read and write one file format.
+
+    Attributes
+    ----------
+    suffixes : tuple of str
+        The endings of its files' names.
+    names : function
+        From a file to the names of its columns.
+    read : function
+        From a file, names of columns and a number of rows to batches of at most so many rows.
+    write : function
+        Writes batches of the schema to an open file.
+    sparse : bool
+        Whether a row leaves out columns in which it has nothing, so that ``names`` may not
+        know them all.
+    """
+
+    suffixes: tuple[str, ...]
+    names: Callable[[Path], list[str]]
+    read: Callable[[Path, Sequence[str], int], Iterator[Raw]]
+    write: Callable[[BinaryIO, Iterable[Any]], None]
+    sparse: bool = False
+
+
+def format_of(path: Path, name: str | None = None) -> str:
+    """Return the name of a file's format, by ``name`` if given, else by the file's suffix.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such format, or the suffix does not say one.
+    """
+    if name is None:
+        for known, form in FORMATS.items():
+            if path.suffix.lower() in form.suffixes:
+                return known
+    elif name in FORMATS:
+        return name
+    value = path.name if name is None else name
+    raise InvalidValue("format", value, f"give one of {', '.join(FORMATS)}")
+
+
+# Parquet ------------------------------------------------------------------------------------
+
+
+def _parquet_names(path: Path) -> list[str]:
+    schema = pyarrow.parquet.read_schema(path)
+    version = (schema.metadata or {}).get(VERSION_KEY, b"1")
+    if not version.isdigit() or int(version) > VERSION:
+        raise LogError(
+            f"{path}: its click-log schema is of version {version.decode(errors='replace')}, "
+            f"this tacit reads up to {VERSION}; update tacit"
+        )
+    return list(schema.names)
+
+
+def _read_parquet(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+    first = 1
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_rows, columns=list(names)):
+            rows = np.arange(first, first + len(batch))
+            yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+            first += len(batch)
+
+
+def _write_parquet(file: BinaryIO, batches: Iterable[Any]) -> None:
+    with pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+# CSV ----------------------------------------------------------------------------------------
+
+
+def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
+    """Open a CSV file; rows with too many or too few fields go to ``malformed``."""
+
+    def skip(row: Any) -> str:
+        # The header counts there, not here.
+        malformed.append((row.number - 1, row.text))
+        return "skip"
+
+    return pyarrow.csv.open_csv(
+        path,
+        # Only a reader without threads knows the numbers of malformed rows.
+        read_options=pyarrow.csv.ReadOptions(use_threads=False),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        # As bytes, so that one row that is not UTF-8 does not spoil a block.
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=list(names),
+            column_types=dict.fromkeys(names, pa.binary()),
+            check_utf8=False,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _csv_names(path: Path) -> list[str]:
+    with _csv_reader(path, [], []) as reader:
+        return list(reader.schema.names)
+
+
+def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+    malformed: list[tuple[int, str]] = []
+    first = 1
+    with _csv_reader(path, names, malformed) as reader:
+        for block in reader:
+            for start in range(0, len(block), batch_rows):
+                batch = block.slice(start, batch_rows)
+                # The parser may be ahead of the rows it gave, and so may be ``malformed``.
+                skipped = np.array([row for row, _ in malformed], np.int64)
+                span = np.arange(first, first + len(batch) + len(skipped))
+                rows = np.setdiff1d(span, skipped)[: len(batch)]
+                first = int(rows[-1]) + 1
+                passed = [bad for bad in malformed if bad[0] < first]
+                del malformed[: len(passed)]
+                yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, passed)
+    if malformed:
+        yield Raw({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
+
+
+CSV_SCHEMA = pa.schema(
+    [
+        field.with_type(pa.string())
+        if pa.types.is_list(field.type) or pa.types.is_timestamp(field.type)
+        else field
+        for field in SCHEMA
+    ]
+)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _time_text(times: Any) -> Any:
+    return pc.binary_join_element_wise(times.cast(pa.timestamp("us")).cast(pa.string()), "Z", "")
+
+
+def _write_csv(file: BinaryIO, batches: Iterable[Any]) -> None:
+    with pyarrow.csv.CSVWriter(file, CSV_SCHEMA) as writer:
+        for batch in batches:
+            columns = [_csv_column(batch.column(field.name)) for field in SCHEMA]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=CSV_SCHEMA))
+
+
+def _csv_column(values: Any) -> Any:
+    if pa.types.is_timestamp(values.type):
+        return _time_text(values)
+    if pa.types.is_list(values.type):
+        texts = (None if value is None else _as_json(value) for value in values.to_pylist())
+        return pa.array(texts, pa.string())
+    return values
+
+
+# JSON lines ---------------------------------------------------------------------------------
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a line; None if it is none, or holds text that is not Unicode."""
+    try:
+        value = json.loads(line.decode("utf-8-sig"))
+        if b"\\ud" in line.lower():
+            _as_json(value).encode()
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _json_names(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        objects = map(_object, islice(file, JSON_LINES_LOOKED_AT))
+        return list(dict.fromkeys(name for found in objects if found for name in found))
+
+
+def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+    first = 1
+    with path.open("rb") as file:
+        while lines := list(islice(file, batch_rows)):
+            objects = [(row, line, _object(line)) for row, line in enumerate(lines, first)]
+            first += len(lines)
+            good = [found for _, _, found in objects if found is not None]
+            rows = [row for row, _, found in objects if found is not None]
+            yield Raw(
+                {name: [found.get(name) for found in good] for name in names},
+                np.array(rows, np.int64),
+                [
+                    (row, line.decode(errors="replace").rstrip("\n"))
+                    for row, line, found in objects
+                    if found is None and line.strip()
+                ],
+            )
+
+
+def _write_json(file: BinaryIO, batches: Iterable[Any]) -> None:
+    names = [field.name for field in SCHEMA]
+    for batch in batches:
+        columns = [
+            (_time_text(values) if pa.types.is_timestamp(values.type) else values).to_pylist()
+            for values in (batch.column(name) for name in names)
+        ]
+        for row in zip(*columns, strict=True):
+            file.write(_as_json(dict(zip(names, row, strict=True))).encode() + b"\n")
+
+
+FORMATS = {
+    "parquet": Format((".parquet",), _parquet_names, _read_parquet, _write_parquet),
+    "csv": Format((".csv",), _csv_names, _read_csv, _write_csv),
+    "json": Format((".jsonl", ".ndjson", ".json"), _json_names, _read_json, _write_json, True),
+}

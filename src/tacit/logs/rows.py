@@ -1,0 +1,381 @@
+"""Rows as they come from a file, made into rows of the schema or rejected for a reason.
+
+A row is rejected for the first of these that holds:
+
+================================ ===============================================================
+reason                           the row
+================================ ===============================================================
+``malformed-row``                has another number of fields than the header, or is no JSON
+                                 object in UTF-8
+``missing-COLUMN``               has nothing in a column that is never null
+``unparsable-COLUMN``            has a value that cannot be read in the column's type
+``key-too-long``                 has a key of more than 512 bytes
+``bad-arms``                     offers no arm, a null, or the same arm twice
+``arm-not-offered``              shows an arm that was not on offer
+``negative-position``            has a position below 0
+``propensity-outside-range``     has a propensity outside (0, 1]
+``reward-outside-range``         has a reward outside [0, 1]
+``context-not-finite``           has a context with a null, an infinity or NaN in it
+================================ ===============================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.checks import MAX_NAME_BYTES
+from tacit.errors import LogError
+from tacit.logs.schema import ALLOWED, SCHEMA
+from tacit.policies.base import Ints
+
+Bools = npt.NDArray[np.bool_]
+
+MALFORMED = "malformed-row"
+
+TEXT = (
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+)
+TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
+
+
+class Raw(NamedTuple):
+    """Rows of a source before any check.
+
+    Attributes
+    ----------
+    columns : dict
+        Per column of the source an Arrow array, or a list of JSON values.
+    rows : array of int64
+        The number of each row in its source, from 1.
+    malformed : list of (int, str)
+        Number and text of the rows that could not be told into columns.
+    """
+
+    columns: dict[str, Any]
+    rows: Ints
+    malformed: list[tuple[int, str]]
+
+
+class Chunk(NamedTuple):
+    """Rows that passed every check, and where they stand.
+
+    Attributes
+    ----------
+    batch : pyarrow.RecordBatch
+        In the schema.
+    source : str
+        The file.
+    rows : array of int64
+        The number of each row in it, from 1.
+    """
+
+    batch: Any
+    source: str
+    rows: Ints
+
+
+class Example(NamedTuple):
+    """The first row that was rejected for some reason."""
+
+    source: str
+    row: int
+    column: str
+    value: Any
+
+
+@dataclass
+class LogReport:
+    """What became of a log's rows.
+
+    Attributes
+    ----------
+    read, kept : int
+        Rows that were read, and rows that passed every check.
+    rejected : dict
+        Per reason, how many rows were rejected for it.
+    examples : dict
+        Per reason, the first such row.
+    """
+
+    read: int = 0
+    kept: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, Example] = field(default_factory=dict)
+
+    def reject(self, reason: str, count: int, example: Example) -> None:
+        """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + count
+        self.examples.setdefault(reason, example)
+
+    def summary(self) -> str:
+        """Return the report as text, a line per reason."""
+        lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]
+        for reason, count in sorted(self.rejected.items()):
+            source, row, column, value = self.examples[reason]
+            lines.append(f"  {reason}: {count}, first {source} row {row}, {column} = {value!r}")
+        return "\n".join(lines)
+
+
+# From values to the schema's types ----------------------------------------------------------
+
+
+def converted(values: Any, kind: Any) -> Any:
+    """Return an Arrow array of type ``kind``, null where a value cannot be read as that type.
+
+    Parameters
+    ----------
+    values : pyarrow.Array or list
+        Of any type; a list holds JSON values.
+    kind : pyarrow.DataType
+        A type of the schema.
+    """
+    return _piecewise(values, kind, _from_json if isinstance(values, list) else _cast)
+
+
+def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
+    """Convert all values at once; where that fails, halve, so that only bad values become null."""
+    try:
+        return convert(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError):
+        if len(values) <= 1:
+            return pa.nulls(len(values), kind)
+    except pa.ArrowNotImplementedError:
+        return pa.nulls(len(values), kind)
+    half = len(values) // 2
+    parts = [_piecewise(part, kind, convert) for part in (values[:half], values[half:])]
+    return pa.concat_arrays(parts)
+
+
+def _from_json(values: list[Any], kind: Any) -> Any:
+    return converted(pa.array(values), kind)
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if array.type == kind:
+        return array
+    if _is_text(array.type) and kind != pa.string():
+        return _read(converted(array, pa.string()), kind)
+    if pa.types.is_timestamp(kind) and _is_number(array.type):
+        # A bare number is no time, because nothing says its unit.
+        return pa.nulls(len(array), kind)
+    # Nanoseconds are cut off.
+    return array.cast(options=pc.CastOptions(target_type=kind, allow_time_truncate=True))
+
+
+def _is_text(kind: Any) -> bool:
+    return kind in TEXT or pa.types.is_dictionary(kind)
+
+
+def _is_number(kind: Any) -> bool:
+    return pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
+
+
+def _read(texts: Any, kind: Any) -> Any:
+    if pa.types.is_list(kind):
+        return _read_lists(texts, kind)
+    if pa.types.is_timestamp(kind):
+        return _read_times(texts, kind)
+    return texts.cast(pa.float64()).cast(kind)
+
+
+def _read_times(texts: Any, kind: Any) -> Any:
+    """Read ISO 8601, with or without a zone."""
+    for form in TIMES:
+        try:
+            return _cast(texts.cast(form), kind)
+        except pa.ArrowInvalid:
+            continue
+    raise pa.ArrowInvalid("none of these forms fits all of these times")
+
+
+def _read_lists(texts: Any, kind: Any) -> Any:
+    """Read lists written as JSON; each distinct text is parsed once."""
+    encoded = texts.dictionary_encode()
+    element = _arm_name if kind.value_type == pa.string() else _number
+    lists = [_read_list(text, element) for text in encoded.dictionary.to_pylist()]
+    return pa.array(lists, kind).take(encoded.indices)
+
+
+def _read_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
+    try:
+        values = json.loads(text)
+        return list(map(element, values)) if isinstance(values, list) else None
+    except (ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _arm_name(value: Any) -> str | None:
+    if value is None:
+        return None
+    if type(value) not in (str, int):
+        raise ValueError("an arm is text or a whole number")
+    return str(value).encode().decode()
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        raise ValueError("a context consists of numbers")
+    return float(value)
+
+
+# Checks -------------------------------------------------------------------------------------
+
+
+def representatives(lists: Any) -> Ints:
+    """Give for each row the first row that has the same list.
+
+    Parameters
+    ----------
+    lists : pyarrow.ListArray of string
+
+    Returns
+    -------
+    array of int64, shape (rows,)
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> representatives(pa.array([["a"], ["a", "b"], ["a"]]))
+    array([0, 1, 0])
+    """
+    codes = lists.flatten().dictionary_encode(null_encoding="encode").indices
+    content = codes.to_numpy().astype(np.int32).tobytes()
+    stops = 4 * np.cumsum(lengths(lists))
+    first: dict[bytes, int] = {}
+    found, start = [], 0
+    for row, stop in enumerate(stops.tolist()):
+        found.append(first.setdefault(content[start:stop], row))
+        start = stop
+    return np.array(found, np.int64)
+
+
+def lengths(lists: Any) -> Ints:
+    """Return the length of each list, 0 for null."""
+    return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), np.int64)
+
+
+class _Fault(NamedTuple):
+    reason: str
+    column: str
+    rows: Bools
+
+
+def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
+    """Give every fault there can be, in the order of precedence, with the rows that have it."""
+    for column in SCHEMA:
+        name, empty = column.name, _is_null(raw[column.name])
+        if not column.nullable:
+            yield _Fault(f"missing-{name}", name, empty)
+        yield _Fault(f"unparsable-{name}", name, ~empty & _is_null(columns[name]))
+    too_long = pc.greater(pc.binary_length(columns["key"]), MAX_NAME_BYTES)
+    yield _Fault("key-too-long", "key", _filled(too_long, False))
+    yield from _arm_faults(columns["arms"], columns["arm"])
+    negative = pc.less(columns["position"], 0)
+    yield _Fault("negative-position", "position", _filled(negative, False))
+    propensity = _filled(columns["propensity"], 1.0)
+    yield _Fault("propensity-outside-range", "propensity", ~((propensity > 0) & (propensity <= 1)))
+    reward = _filled(columns["reward"], 0.0)
+    yield _Fault("reward-outside-range", "reward", ~((reward >= 0) & (reward <= 1)))
+    yield _Fault("context-not-finite", "context", _not_finite(columns["context"]))
+
+
+def _is_null(values: Any) -> Bools:
+    if isinstance(values, list):
+        return np.array([value is None for value in values], bool)
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _filled(array: Any, value: Any) -> Any:
+    return array.fill_null(value).to_numpy(zero_copy_only=False)
+
+
+def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
+    alike = representatives(arms).tolist()
+    offers = {row: arms[row].as_py() or [] for row in set(alike)}
+    distinct = {row: set(offer) for row, offer in offers.items()}
+    bad = {
+        row: not offer or None in offer or len(distinct[row]) < len(offer)
+        for row, offer in offers.items()
+    }
+    yield _Fault("bad-arms", "arms", np.array([bad[row] for row in alike], bool))
+    shown = zip(alike, arm.to_pylist(), strict=True)
+    absent = [name not in distinct[row] for row, name in shown]
+    yield _Fault("arm-not-offered", "arm", np.array(absent, bool))
+
+
+def _not_finite(contexts: Any) -> Bools:
+    wrong = ~np.isfinite(_filled(contexts.flatten(), np.nan))
+    rows = pc.list_parent_indices(contexts).to_numpy()[wrong]
+    found = np.zeros(len(contexts), bool)
+    found[rows] = True
+    return found
+
+
+def checked(raw: Raw, source: str, report: LogReport, *, strict: bool) -> Chunk:
+    """Return the rows that pass every check, and count the others in ``report``.
+
+    Parameters
+    ----------
+    raw : Raw
+        Its columns under the schema's names; all of them.
+    source : str
+        The file, for reports and errors.
+    report : LogReport
+        Where rows are counted.
+    strict : bool
+        Whether to raise at the first row that is rejected.
+
+    Raises
+    ------
+    LogError
+        Under ``strict``; names source, row, column and value.
+    """
+    columns = {column.name: converted(raw.columns[column.name], column.type) for column in SCHEMA}
+    kept = np.ones(len(raw.rows), bool)
+    rejected = []
+    if raw.malformed:
+        row, text = raw.malformed[0]
+        rejected.append((MALFORMED, len(raw.malformed), Example(source, row, "row", text)))
+    for fault in _faults(raw.columns, columns):
+        new = np.flatnonzero(fault.rows & kept)
+        if len(new):
+            kept[new] = False
+            value = raw.columns[fault.column][int(new[0])]
+            plain = value.as_py() if isinstance(value, pa.Scalar) else value
+            example = Example(source, int(raw.rows[new[0]]), fault.column, plain)
+            rejected.append((fault.reason, len(new), example))
+    if strict and rejected:
+        reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
+        raise LogError(_message(reason, example))
+    report.read += len(raw.rows) + len(raw.malformed)
+    report.kept += int(kept.sum())
+    for reason, count, example in rejected:
+        report.reject(reason, count, example)
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+    return Chunk(batch.filter(pa.array(kept)), source, raw.rows[kept])
+
+
+def _message(reason: str, example: Example) -> str:
+    shown = repr(example.value)
+    if len(shown) > 200:
+        shown = shown[:197] + "..."
+    allowed = ALLOWED.get(example.column, "as many fields as the header, or one JSON object a line")
+    return (
+        f"{example.source}: row {example.row}: {example.column}: {shown} is not allowed "
+        f"({reason}); give {allowed}"
+    )

@@ -1,0 +1,248 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+HERE = Path(__file__).parent
+SHORT = ["--horizon", "500", "--runs", "2"]
+
+
+def tacit(*arguments, env=None, cwd=None):
+    """Run the command and return what came of it."""
+    environment = os.environ | {"PYTHONPATH": str(HERE)} | (env or {})
+    return subprocess.run(
+        [sys.executable, "-m", "tacit", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=cwd,
+        timeout=120,
+    )
+
+
+def test_help_teaches():
+    result = tacit("--help")
+    assert result.returncode == 0
+    for command in (
+        "demo",
+        "simulate",
+        "evaluate",
+        "serve",
+        "reproduce",
+        "policies",
+        "warmup",
+        "doctor",
+    ):
+        assert command in result.stdout
+        assert "Usage" in tacit(command, "--help").stdout
+    assert tacit("version").stdout.startswith("tacit 0.")
+
+
+def test_simulate_prints_a_table_and_writes_files(tmp_path):
+    plot, table = tmp_path / "regret.png", tmp_path / "regret.parquet"
+    result = tacit("simulate", *SHORT, "--policy", "ucb1", "--plot", plot, "--table", table)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[1].startswith("UCB1")
+    assert result.stderr == ""  # no progress in a pipe
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert pyarrow.parquet.read_table(table).num_rows == 400
+
+
+def test_json_is_for_machines():
+    result = tacit("simulate", *SHORT, "--json", "--seed", "3")
+    rows = json.loads(result.stdout)
+    assert [row["policy"] for row in rows] == ["UCB1", "Thompson"]
+    assert rows[0]["runs"] == 2
+    assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "3").stdout) == rows
+    assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "4").stdout) != rows
+
+
+def test_options_come_from_flags_then_environment_then_file(tmp_path):
+    config = tmp_path / "study.toml"
+    config.write_text('[simulate]\nhorizon = 300\nruns = 3\npolicy = ["ucb1"]\n')
+    rows = json.loads(tacit("simulate", "--json", "--config", config).stdout)
+    assert [(row["policy"], row["rounds"], row["runs"]) for row in rows] == [("UCB1", 300, 3)]
+    env = {"TACIT_SIMULATE_RUNS": "2", "TACIT_SIMULATE_HORIZON": "200"}
+    row = json.loads(
+        tacit("simulate", "--json", "--config", config, "--horizon", "100", env=env).stdout
+    )[0]
+    assert (row["rounds"], row["runs"]) == (100, 2)
+    config.write_text("[simulate]\nhorizn = 300\n")
+    result = tacit("simulate", "--config", config)
+    assert result.returncode == 2
+    assert "horizn" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["simulate", "--policy", "ucb2"], "did you mean UCB1"),
+        (["simulate", "--policy", "ucb1(alpha=-1)"], "alpha"),
+        (["simulate", "--environment", "bernoulli-arms([2])"], "means"),
+        (["simulate", "--horizon", "0"], "horizon"),
+        (["simulate", "--table", "x.xls"], ".csv or .parquet"),
+        (["reproduce", "nothing"], "regret-basics"),
+        (["reproduce"], "--list"),
+        (["evaluate", "nowhere", "--policy", "ucb1"], "nowhere"),
+        (["evaluate", ".", "--policy", "nothing"], "nothing"),
+        (["demo", "--policy", "nothing"], "nothing"),
+        (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments, told):
+    result = tacit(*arguments)
+    assert result.returncode == 2, result.stderr
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_failed_work_exits_with_1(shared_data):
+    result = tacit("evaluate", shared_data / "open_bandit/bts/men", "--policy", "thompson")
+    assert result.returncode == 1
+    assert "IPS" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_evaluate_replays_a_real_log(shared_data):
+    log = shared_data / "open_bandit/random/men"
+    result = tacit("evaluate", log, "--policy", "thompson", "--passes", "3", "--json")
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert content["rows"] == 10_000
+    assert content["low"] < content["estimate"] < content["high"]
+    assert content["logged"] == pytest.approx(0.0046)
+    assert len(content["matched"]) == 3
+
+
+def test_reproduce_leaves_data_figure_and_report(tmp_path):
+    assert "regret-basics" in tacit("reproduce", "--list").stdout
+    result = tacit("reproduce", "regret-basics", "--out", tmp_path, "--runs", "2")
+    assert result.returncode == 0, result.stderr
+    content = json.loads((tmp_path / "regret-basics.json").read_text())
+    assert content["settings"] == {"seed": 1, "runs": 2, "horizon": 100_000}
+    assert {"policy", "regret_mean", "regret_std", "runs"} <= set(content["cells"][0])
+    assert len(content["cells"]) == 15
+    assert (tmp_path / "regret-basics.png").read_bytes().startswith(b"\x89PNG")
+    assert "Lai and Robbins" in (tmp_path / "regret-basics.md").read_text()
+    assert len((tmp_path / "regret-basics.csv").read_text().splitlines()) == 16
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_interrupting_ends_cleanly(tmp_path):
+    table = tmp_path / "table.csv"
+    command = [sys.executable, "-m", "tacit", "simulate", "--horizon", "10000000000"]
+    process = subprocess.Popen(
+        [*command, "--table", str(table)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    # It is at work once it has used a second of processor time beyond its start.
+    stat = Path(f"/proc/{process.pid}/stat")
+    deadline = time.monotonic() + 60
+    while int(stat.read_text().split()[13]) < 400 and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.strip() == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_policies_say_what_they_rest_on():
+    text = tacit("policies", "kl-ucb").stdout
+    assert "Garivier" in text
+    assert "assumes" in text
+    listed = json.loads(tacit("policies", "--json").stdout)
+    assert {"UCB1", "KLUCB", "Thompson", "EXP3", "EXP3S", "ExplorationFloor"} <= set(listed)
+
+
+# A policy of one's own ------------------------------------------------------------------------
+
+
+def test_a_policy_of_ones_own_runs_in_every_driver(shared_data):
+    own = "policies_of_ones_own:ExploreThenCommit"
+    simulated = tacit("simulate", *SHORT, "--policy", f"{own}(tries=5)", "--json")
+    assert simulated.returncode == 0, simulated.stderr
+    assert json.loads(simulated.stdout)[0]["policy"] == "ExploreThenCommit(tries=5)"
+    log = shared_data / "open_bandit/random/men"
+    replayed = tacit("evaluate", log, "--policy", own, "--passes", "1", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["policy"] == "ExploreThenCommit"
+    missing = tacit("simulate", "--policy", "policies_of_ones_own:Nothing")
+    assert missing.returncode == 2
+    assert "Nothing" in missing.stderr
+
+
+# Compilation ----------------------------------------------------------------------------------
+
+COUNTED = """
+import sys
+from tacit.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+from tacit.compiled import cache_statistics
+print("hits %d misses %d" % cache_statistics(), file=sys.stderr)
+"""
+
+
+def counted(cache, *arguments, path=HERE):
+    """Run a command and return its output, and its numbers of cache hits and compilations."""
+    result = subprocess.run(
+        [sys.executable, "-c", COUNTED, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TACIT_CACHE_DIR": str(cache), "PYTHONPATH": str(path)},
+        timeout=120,
+    )
+    words = result.stderr.split()
+    return result.stdout, int(words[-3]), int(words[-1])
+
+
+def test_a_second_run_compiles_nothing(tmp_path):
+    arguments = ("simulate", *SHORT, "--policy", "ucb1", "--policy", "exp3")
+    first, _, compiled = counted(tmp_path, *arguments)
+    assert compiled == 2
+    second, hits, compiled = counted(tmp_path, *arguments)
+    assert (hits, compiled) == (2, 0)
+    assert second == first
+    # Other hyperparameters are other numbers, not other code.
+    _, hits, compiled = counted(tmp_path, "simulate", *SHORT, "--policy", "ucb1(alpha=2)")
+    assert (hits, compiled) == (1, 0)
+
+
+def test_an_edited_policy_is_compiled_anew(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    source = (HERE / "policies_of_ones_own.py").read_text()
+    (own / "mine.py").write_text(source)
+    arguments = ("simulate", *SHORT, "--policy", "mine:ExploreThenCommit", "--json")
+    first, _, compiled = counted(tmp_path / "cache", *arguments, path=own)
+    assert compiled == 1
+    (own / "mine.py").write_text(source.replace("if mean > best", "if mean < best or best < 0"))
+    shutil.rmtree(own / "__pycache__", ignore_errors=True)
+    second, _, compiled = counted(tmp_path / "cache", *arguments, path=own)
+    assert compiled == 1
+    regrets = [json.loads(text)[0]["regret"] for text in (first, second)]
+    assert regrets[1] > 2 * regrets[0]  # it now commits to the worst
+
+
+def test_without_a_writable_package_the_cache_goes_to_the_user(tmp_path, monkeypatch):
+    from tacit import compiled
+
+    monkeypatch.delenv("TACIT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "PACKAGE", Path("/proc/tacit"))  # nobody can write there
+    assert compiled.cache_root.__wrapped__() == tmp_path / "tacit" / "compiled"
