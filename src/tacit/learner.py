@@ -639,13 +639,11 @@ def generator(seed: Seed) -> np.random.Generator:
     InvalidValue
         If the seed is none, or a generator whose state a snapshot could not hold.
     """
-    if isinstance(seed, np.random.Generator):
-        if isinstance(seed.bit_generator, np.random.PCG64):
-            return seed
-    elif seed is None or isinstance(seed, np.random.SeedSequence):
-        return np.random.Generator(np.random.PCG64(seed))
-    elif isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:  # noqa: SIM114
-        return np.random.Generator(np.random.PCG64(seed))
+    if isinstance(seed, np.random.Generator) and isinstance(seed.bit_generator, np.random.PCG64):
+        return seed
+    number = isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
+    if seed is None or number or isinstance(seed, np.random.SeedSequence):
+        return np.random.Generator(np.random.PCG64(seed))  # type: ignore[arg-type]
     raise InvalidValue(
         "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
     )

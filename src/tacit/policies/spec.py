@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from tacit.errors import InvalidValue, UnknownName
 from tacit.dispatch import canonical
+from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Policy, registry
 
 Kind = TypeVar("Kind")

@@ -1,0 +1,57 @@
+"""What the README and the documentation show is run here, as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+
+def blocks(page, language):
+    """Return the code blocks of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def run(arguments, folder):
+    """Run a command in a folder; return its output."""
+    result = subprocess.run(
+        arguments,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("README.md", "python"))
+    output = run([sys.executable, "-c", code], tmp_path)
+    assert output.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (tmp_path / "regret.png").stat().st_size > 10_000
+
+
+def test_the_page_on_writing_a_policy_runs(tmp_path):
+    policy, use = blocks("docs/write-a-policy.md", "python")
+    (tmp_path / "mypolicies.py").write_text(policy)
+    own = "mypolicies:ExploreThenCommit(tries=50)"
+    arguments = ["simulate", "--policy", own, "--horizon", "2000", "--runs", "2"]
+    assert "ExploreThenCommit(tries=50)" in run(
+        [sys.executable, "-m", "tacit", *arguments], tmp_path
+    )
+    code = f"import tacit\nfrom mypolicies import *\n{use}\nprint(learner.choose('q').arm)"
+    assert run([sys.executable, "-c", code], tmp_path).strip() in "01234"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_between_files_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
