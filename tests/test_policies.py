@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -241,10 +241,10 @@ def test_exploration_floor_by_hand():
 # Numerics ------------------------------------------------------------------------------------
 
 
-@given(
-    mean=st.floats(0.0, 1.0),
-    budget=st.floats(0.0, 50.0),
-)
+@given(mean=st.floats(0.0, 1.0), budget=st.floats(0.0, 50.0))
+@example(mean=0.5, budget=19.0)
+@example(mean=1.6604607649575058e-146, budget=0.0)
+@example(mean=0.40625, budget=2.807928790583222e-31)
 def test_kl_upper_bound_solves_its_equation(mean, budget):
     q = kl_upper_bound(mean, budget)
     assert mean <= q <= 1.0

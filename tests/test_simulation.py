@@ -173,7 +173,7 @@ def test_random_delays_stay_in_their_range_and_lose_nothing():
 
 
 def test_delayed_policies_with_contexts_learn_from_the_context_of_their_round():
-    environment = tacit.ShiftingArms(arms=2, keys=3, context_dim=2, delay=4, batch=3)
+    environment = tacit.ShiftingArms(arms=2, keys=3, dim=2, delay=4, batch=3)
     result = tacit.simulate([tacit.EXP3(2), tacit.UCB1(2)], environment, 2000, runs=2, seed=1)
     assert (result.regret[:, :, -1] < 2000 * 0.6).all()
 
@@ -204,7 +204,7 @@ def test_given_events_happen_in_their_rounds():
 
 def test_contexts_announce_events_and_nothing_else():
     environment = tacit.ShiftingArms(
-        arms=3, keys=4, events=(5, 5), context_dim=3, margin=0.1, traffic=0.0
+        arms=3, keys=4, events=(5, 5), dim=3, margin=0.1, traffic=0.0
     )
     before, events = {}, 0
     for lane, truth, context in played(environment, 4000):

@@ -135,7 +135,17 @@ def learns_from_propensity(params: Any) -> bool:
     )
 
 
-POLICY_KERNELS = (choose, learn, observe, propensity, epoch)
+def restart(params: Any, state: Any, lane: int) -> None:
+    """Let the lane forget all it has learned."""
+    parts[type(params)].restart(params, state, lane)
+
+
+def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
+    """Give the mean reward of an arm so far; 0 before its first play."""
+    return parts[type(params)].estimate(params, state, lane, arm)
+
+
+POLICY_KERNELS = (choose, learn, observe, propensity, epoch, restart, estimate)
 
 # An index policy's kernels ------------------------------------------------------------------
 

@@ -589,11 +589,11 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
                 policy.arms,
                 f"the environment has {environment.arm_count} arms; give as many",
             )
-        if policy.context_dim not in (0, environment.context_dim):
+        if policy.context_dim > environment.context_dim:
             raise InvalidValue(
                 f"{type(policy).__name__} contexts",
                 policy.context_dim,
-                f"the environment gives contexts of length {environment.context_dim}",
+                f"the environment gives contexts of length {environment.context_dim} only",
             )
     return chosen
 

@@ -23,7 +23,7 @@ class ShiftingArms(Environment):
     Keys arrive with probability ∝ 1/rank^traffic. A share of them shifts: at each event the
     click probabilities of the key change, and with them its best arm. Unless given, they are
     drawn uniformly, again and again until the best arm leads by ``gap`` and, at an event, is
-    another one than before. Without an event a context is uniform in [0, 1/2]^context_dim; in
+    another one than before. Without an event a context is uniform in [0, 1/2]^dim; in
     the round of an event it is uniform among the points of the unit box of which some
     coordinate is at least 1/2 + margin.
 
@@ -47,10 +47,12 @@ class ShiftingArms(Environment):
         Upper end of drawn click probabilities, in (gap, 1].
     traffic : float, default 1
         Exponent of the keys' Zipf distribution; at least 0.
-    context_dim : int, default 0
-        Length of the contexts; 0 for none.
+    dim : int, default 0
+        Signals in a context; 0 for none.
     margin : float, default 0.1
         Distance between the contexts of events and of other rounds, in [0, 0.5).
+    announced : bool, default False
+        Whether one more signal tells the truth: 1 in the round of an event, else 0.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
@@ -75,6 +77,7 @@ class ShiftingArms(Environment):
     """
 
     class Params(NamedTuple):
+        dim: int
         margin: float
 
     class World(NamedTuple):
@@ -95,8 +98,9 @@ class ShiftingArms(Environment):
     gap: float = 0.1
     high: float = 1.0
     traffic: float = 1.0
-    context_dim: int = 0
+    dim: int = 0
     margin: float = 0.1
+    announced: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,7 +110,7 @@ class ShiftingArms(Environment):
         self._set("gap", checks.number("gap", self.gap, 0.0, 0.99))
         self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
         self._set("traffic", checks.number("traffic", self.traffic, 0.0, 10.0))
-        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, 10_000))
+        self._set("dim", checks.integer("dim", self.dim, 0, 10_000))
         self._set("margin", checks.number("margin", self.margin, 0.0, 0.49))
         self._set("events", self._checked_events())
         if self.clicks is not None:
@@ -138,6 +142,10 @@ class ShiftingArms(Environment):
     @property
     def lanes(self) -> int:
         return self.keys
+
+    @property
+    def context_dim(self) -> int:
+        return self.dim + self.announced
 
     def world(self, rng: Generator, horizon: int) -> World:
         weights = np.arange(1, self.keys + 1) ** -self.traffic
@@ -196,10 +204,12 @@ class ShiftingArms(Environment):
         if event:
             world.segment[lane] += 1
         context = world.impression.context
-        if len(context) > 0:
+        if len(context) > params.dim:
+            context[params.dim] = 1.0 if event else 0.0
+        if params.dim > 0:
             high = 0.0
             while high < 0.5 + params.margin:
-                for i in range(len(context)):
+                for i in range(params.dim):
                     context[i] = rng.random() if event else 0.5 * rng.random()
                     high = max(high, context[i])
                 if not event:

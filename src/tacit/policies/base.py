@@ -59,6 +59,21 @@ def count(state: Counts, lane: int, arm: int, reward: float) -> None:
     state.rewards[lane, arm] += reward
 
 
+@dispatch.kernel
+def forget(state: Counts, lane: int) -> None:
+    """Set the counts of a lane to zero."""
+    state.rounds[lane] = 0.0
+    state.plays[lane, :] = 0.0
+    state.rewards[lane, :] = 0.0
+
+
+@dispatch.kernel
+def mean_reward(state: Counts, lane: int, arm: int) -> float:
+    """Give the mean reward of an arm; 0 before its first play."""
+    plays = state.plays[lane, arm]
+    return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
+
+
 class About(NamedTuple):
     """What a policy rests on.
 
@@ -194,6 +209,22 @@ class Policy:
     def epoch(params: Any, state: Any, lane: int) -> int:
         """Say how often the lane has restarted; by default never."""
         return 0
+
+    @staticmethod
+    def restart(params: Any, state: Any, lane: int) -> None:
+        """Let the lane forget all it has learned; for policies that others restart."""
+        raise NotImplementedError
+
+    @staticmethod
+    def estimate(params: Any, state: Any, lane: int, arm: int) -> float:
+        """Give the mean reward of an arm so far; for policies that others restart."""
+        raise NotImplementedError
+
+    @property
+    def restartable(self) -> bool:
+        """Whether another policy may restart this one and ask for its estimates."""
+        kind = type(self)
+        return not (kind.restart is Policy.restart or kind.estimate is Policy.estimate)
 
 
 registry: dict[str, type[Policy]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tacit import checks
-from tacit.policies.base import About, Counts, Generator, Impression, count
+from tacit.policies.base import About, Counts, Generator, Impression, count, forget, mean_reward
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
 
 
@@ -93,3 +93,11 @@ class EpsilonGreedy(IndexPolicy):
         propensity: float,
     ) -> None:
         count(state, lane, arm, reward)
+
+    @staticmethod
+    def restart(params: Params, state: Counts, lane: int) -> None:
+        forget(state, lane)
+
+    @staticmethod
+    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
+        return mean_reward(state, lane, arm)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit import checks
 from tacit.dispatch import kernel
-from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
 from tacit.policies.index import IndexPolicy
 
 
@@ -35,7 +35,7 @@ def kl_upper_bound(mean: float, budget: float) -> float:
     if mean >= 1.0:
         return 1.0
     if mean < 1e-15:
-        return float(1.0 - np.exp(-budget))
+        return float(max(-np.expm1(-budget), mean))
     # 1 − (1 − mean)·exp(−(budget + H)/(1 − mean)) bounds q too and, unlike 1, is below 1.
     entropy = -mean * np.log(mean) - (1.0 - mean) * np.log(1.0 - mean)
     tail = np.exp(-(budget + entropy) / (1.0 - mean))
@@ -47,6 +47,9 @@ def kl_upper_bound(mean: float, budget: float) -> float:
         if not slope > 0.0:
             break
         step = (bernoulli_kl(mean, q) - budget) / slope
+        # Only rounding, next to the root, makes a step that is not downwards.
+        if not step > 0.0:
+            break
         q -= step
         if step < 1e-10:
             break
@@ -127,3 +130,11 @@ class KLUCB(IndexPolicy):
         propensity: float,
     ) -> None:
         count(state, lane, arm, reward)
+
+    @staticmethod
+    def restart(params: Params, state: Counts, lane: int) -> None:
+        forget(state, lane)
+
+    @staticmethod
+    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
+        return mean_reward(state, lane, arm)

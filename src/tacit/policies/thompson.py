@@ -125,3 +125,13 @@ class Thompson(Policy):
                 state.failures[lane, other] *= params.discount
         state.successes[lane, arm] += reward
         state.failures[lane, arm] += 1.0 - reward
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        state.successes[lane, :] = 0.0
+        state.failures[lane, :] = 0.0
+
+    @staticmethod
+    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+        plays = state.successes[lane, arm] + state.failures[lane, arm]
+        return float(state.successes[lane, arm] / plays) if plays > 0.0 else 0.0

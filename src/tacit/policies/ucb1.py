@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit import checks
-from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
 from tacit.policies.index import IndexPolicy
 
 
@@ -96,3 +96,11 @@ class UCB1(IndexPolicy):
         propensity: float,
     ) -> None:
         count(state, lane, arm, reward)
+
+    @staticmethod
+    def restart(params: Params, state: Counts, lane: int) -> None:
+        forget(state, lane)
+
+    @staticmethod
+    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
+        return mean_reward(state, lane, arm)
