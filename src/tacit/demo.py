@@ -221,7 +221,7 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
         old.unlink()
     port = port or free_port()
     config = folder / "demo.toml"
-    config.write_text(configuration(scene, folder / "demo.sqlite", port), encoding="utf-8")
+    config.write_text(configuration(scene, port), encoding="utf-8")
     log = (folder / "service.log").open("w")
     command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
@@ -234,7 +234,7 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
         log.close()
 
 
-def configuration(scene: Scenario, store: Path, port: int) -> str:
+def configuration(scene: Scenario, port: int) -> str:
     """Return the service's configuration as TOML."""
     from tacit.policies import policy_to_spec
 
@@ -250,7 +250,7 @@ host = "127.0.0.1"
 port = {port}
 
 [store]
-path = {toml(str(store))}
+path = "demo.sqlite"
 
 [placements.{PLACEMENT}]
 arms = {toml(arms)}

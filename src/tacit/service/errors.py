@@ -1,0 +1,21 @@
+"""What can go wrong in the service beyond a wrong value."""
+
+from __future__ import annotations
+
+from tacit.errors import TacitError
+
+
+class StoreError(TacitError):
+    """A store that cannot be opened, read or written; the message names it and the remedy."""
+
+
+class Unavailable(TacitError):
+    """Nothing can be made durable at present, so nothing is acknowledged; try again."""
+
+
+class UnknownDecision(TacitError, LookupError):
+    """Feedback for a decision that the placement never made."""
+
+
+class RepeatedFeedback(TacitError):
+    """Feedback for a decision that has its feedback already."""

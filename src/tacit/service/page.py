@@ -1,0 +1,235 @@
+"""The page: what every placement has learned and how the store is, rendered on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+import tacit
+from tacit.policies.base import Floats
+from tacit.service.charts import Curve, area_chart, line_chart, percent
+from tacit.service.engine import Engine
+from tacit.service.placement import Placement
+from tacit.service.series import ARMS, Estimate, R, uniform_estimate
+
+MOST_POINTS = 48
+MOST_ARMS = 7
+MOST_SHIFTS = 8
+
+SECOND = 1_000_000
+
+
+class Page:
+    """Renders the page of an engine.
+
+    Parameters
+    ----------
+    engine : Engine
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("tacit.service"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "percent": percent,
+            "size": size,
+            "grouped": lambda number: f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+        }
+
+    def whole(self) -> str:
+        """Return the page."""
+        return self._rendered("page.html")
+
+    def fragment(self) -> str:
+        """Return the part of the page that changes."""
+        return self._rendered("placements.html")
+
+    def _rendered(self, template: str) -> str:
+        now = self._engine.clock()
+        placements = list(self._engine.placements.values())
+        snapshots = [p.snapshot_time for p in placements if p.snapshot_time is not None]
+        health = self._engine.health()
+        return self._templates.get_template(template).render(
+            version=tacit.__version__,
+            placements=[View(placement, now) for placement in placements],
+            health=health,
+            committed=None if health.committed is None else age(now - health.committed),
+            snapshot=age(now - min(snapshots)) if snapshots else None,
+        )
+
+
+class Share(NamedTuple):
+    """An arm, or all that are not shown one by one, and its share of the impressions."""
+
+    name: str
+    style: str
+    share: float
+
+
+class View:
+    """One placement as the page shows it.
+
+    Parameters
+    ----------
+    placement : Placement
+    now : int
+        Microseconds since 1970.
+    """
+
+    def __init__(self, placement: Placement, now: int) -> None:
+        self.name = placement.name
+        self.policy = type(placement.config.policy).__name__
+        self.label = placement.config.policy.label
+        self.settings = repr(placement.config.policy)
+        self.randomized = placement.learner.reports_propensities
+        self.restarts = placement.restarts
+        self.impressions = placement.decisions
+        self.feedback = placement.feedback
+        self.keys = len(placement.learner.keys)
+        self._series = placement.series
+        self._arms = [str(arm) for arm in placement.arms]
+        self._now = now
+
+    @cached_property
+    def total(self) -> Floats:
+        """Sums over all time."""
+        total: Floats = self._series.table.sum(axis=0)
+        return total
+
+    @property
+    def rewards(self) -> float:
+        """The sum of all rewards."""
+        return float(self.total[R])
+
+    @property
+    def ctr(self) -> float | None:
+        """Rewards per impression."""
+        return _ratio(self.total)
+
+    @property
+    def uniform(self) -> Estimate | None:
+        """What uniform exploration would have earned per impression."""
+        return uniform_estimate(self.total)
+
+    @property
+    def shifts(self) -> list[tuple[str, str, int]]:
+        """The latest intent shifts: how long ago, of which key, its new epoch."""
+        latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
+        return [(age(self._now - time), key, epoch) for time, key, epoch in latest]
+
+    @cached_property
+    def _points(self) -> tuple[list[str], Floats]:
+        ends, sums = self._series.points(MOST_POINTS)
+        if len(ends) > 1 and ends[-1] > self._now:
+            # The stretch that is still filling would look like a fall.
+            ends, sums = ends[:-1], sums[:-1]
+        return [age(self._now - end) for end in ends], sums
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Rewards per impression, and of uniform exploration where that is known."""
+        _, sums = self._points
+        estimates = [uniform_estimate(row) for row in sums]
+        curves = [Curve(self.policy, "learned", [_ratio(row) for row in sums])]
+        if self.randomized:
+            values = [None if estimate is None else estimate.value for estimate in estimates]
+            curves.insert(0, Curve("uniform exploration", "uniform", values))
+        return curves
+
+    @property
+    def ctr_chart(self) -> Markup:
+        """Rewards per impression over time."""
+        title = f"{self.name}: clicks per impression over time"
+        uniform = "not known" if self.uniform is None else percent(self.uniform.value)
+        return line_chart(
+            self.curves,
+            self._points[0],
+            title,
+            f"Over all time {percent(self.ctr or 0.0)}; uniform exploration: {uniform}.",
+        )
+
+    @cached_property
+    def shares(self) -> list[Share]:
+        """The arms with the most impressions, and all others together."""
+        return [
+            Share(name, style, float(self.total[columns].sum()) / max(self.impressions, 1))
+            for name, style, columns in self._stack
+        ]
+
+    @cached_property
+    def _stack(self) -> list[tuple[str, str, list[int]]]:
+        """Name, style and columns of each layer of the chart of shares."""
+        by_impressions = np.argsort(-self.total[ARMS:], kind="stable")
+        # In slot order, so that an arm keeps its colour while the leaders change places.
+        shown = sorted(by_impressions[:MOST_ARMS].tolist())
+        rest = by_impressions[MOST_ARMS:].tolist()
+        stack = [(self._arms[s], f"arm-{i}", [ARMS + s]) for i, s in enumerate(shown)]
+        if rest:
+            stack.append((f"{len(rest)} other arms", "arm-rest", [ARMS + s for s in rest]))
+        return stack
+
+    @property
+    def share_chart(self) -> Markup:
+        """Each arm's share of the impressions over time."""
+        times, sums = self._points
+        impressions = sums[:, ARMS:].sum(axis=1)
+        filled = np.flatnonzero(impressions)
+        curves = [
+            Curve(name, style, (sums[filled][:, columns].sum(1) / impressions[filled]).tolist())
+            for name, style, columns in self._stack
+        ]
+        listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
+        return area_chart(
+            curves,
+            [times[i] for i in filled],
+            f"{self.name}: share of impressions of each arm over time",
+            f"Over all time: {listed}.",
+        )
+
+
+def _ratio(sums: Sequence[float] | Floats) -> float | None:
+    impressions = float(np.sum(sums[ARMS:]))
+    return float(sums[R]) / impressions if impressions else None
+
+
+def age(microseconds: int) -> str:
+    """Say how long ago something was.
+
+    Examples
+    --------
+    >>> age(400_000), age(90_000_000), age(7_300_000_000)
+    ('now', '1 min ago', '2 h 1 min ago')
+    """
+    seconds = microseconds // SECOND
+    if seconds < 1:
+        return "now"
+    for name, length, finer, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
+        if seconds >= length:
+            count, rest = divmod(seconds, length)
+            return f"{count} {name} {rest // part} {finer} ago"
+    return f"{seconds // 60} min ago" if seconds >= 60 else f"{seconds} s ago"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes.
+
+    Examples
+    --------
+    >>> size(900), size(5_600_000)
+    ('900 B', '5.6 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
+    unit, factor = next((u, f) for u, f in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= f)
+    return f"{count / factor:.1f} {unit}"

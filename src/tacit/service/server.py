@@ -1,0 +1,199 @@
+"""Running the service: one process, uvicorn on uvloop, a clean stop."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import ConfigError, MissingExtra
+from tacit.service.errors import Unavailable
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from tacit.service.config import Config
+
+DRAIN_SECONDS = 30
+BACKLOG = 2048
+
+Ready = Callable[[str], None]
+
+
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    ready: Ready | None = None,
+) -> None:
+    """Run the service until it is told to stop (SIGTERM or SIGINT).
+
+    Stopping answers what has arrived, writes a snapshot per placement, and closes the store.
+
+    Parameters
+    ----------
+    config : Config
+    host, port : optional
+        In place of the configuration's; port 0 takes any free one.
+    ready : function, optional
+        Called with the address once requests are answered; by default the address is printed.
+
+    Raises
+    ------
+    MissingExtra
+        If a package of the extra ``service`` is missing.
+    ConfigError
+        If the address cannot be taken, or a placement does not fit what the store holds.
+    StoreError
+        If the store cannot be opened.
+    """
+    server, listener = _bound(config, host, port, ready or _announce)
+    # What is loaded by now stays; a collection that walks it all would halt answers for 50 ms.
+    gc.collect()
+    gc.freeze()
+    with listener, _stopped_by_signals(server):
+        server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def running(config: Config) -> Iterator[str]:
+    """Run the service in a thread of its own, and give its address.
+
+    Raises
+    ------
+    MissingExtra, ConfigError, StoreError
+        As :func:`serve`.
+    Unavailable
+        If it ended before it answered.
+
+    Examples
+    --------
+    >>> import tempfile, urllib.request
+    >>> from tacit.service.config import load_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
+    ...     with running(load_config(overrides=values)) as address:
+    ...         urllib.request.urlopen(address + "/healthz").read()
+    b'{"status":"ok"}'
+    """
+    answering = threading.Event()
+    addresses: list[str] = []
+
+    def ready(address: str) -> None:
+        addresses.append(address)
+        answering.set()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listener])
+        finally:
+            answering.set()
+
+    server, listener = _bound(config, None, None, ready)
+    thread = threading.Thread(target=run, name="tacit-service")
+    with listener:
+        thread.start()
+        try:
+            answering.wait()
+            if not addresses:
+                raise Unavailable("service: it did not start; its log says why")
+            yield addresses[0]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _bound(
+    config: Config, host: str | None, port: int | None, ready: Ready
+) -> tuple[uvicorn.Server, socket.socket]:
+    """Open everything that can fail before the first request."""
+    try:
+        import httptools  # noqa: F401 (uvicorn would look for it only later)
+        import uvicorn
+        import uvloop  # noqa: F401
+
+        from tacit.service.engine import Engine
+        from tacit.service.http import application
+        from tacit.service.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a package", "service") from error
+
+    class Server(uvicorn.Server):
+        """Tells when it answers."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                ready(address)
+
+    listener = _listener(
+        config.server.host if host is None else host, config.server.port if port is None else port
+    )
+    address = _address(listener)
+    try:
+        store = SqliteStore(config.store.path)
+        try:
+            engine = Engine(config, store)
+        except BaseException:
+            store.close()
+            raise
+    except BaseException:
+        listener.close()
+        raise
+    settings = uvicorn.Config(
+        application(engine),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    return Server(settings), listener
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"server.port: cannot listen on {host} port {port}: {error.strerror}; "
+            "stop what listens there, or give another port (0 takes any free one)"
+        ) from error
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(address: str) -> None:
+    print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Stop cleanly on SIGTERM and SIGINT.
+
+    uvicorn hands a signal on to the handler from before when it is done; the usual ones would
+    end the process with an error then.
+    """
+
+    def stop(*_: Any) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

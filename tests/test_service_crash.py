@@ -1,0 +1,183 @@
+"""The service killed in the middle of traffic: nothing acknowledged is lost or doubled."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.learner import Decision, Learner
+from tacit.service.config import load_config
+from tacit.service.engine import Engine
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import DecisionRow
+from tacit.snapshot import from_bytes
+from tacit.state import leaves
+
+ROUNDS = 3
+CLIENTS = 6
+REQUESTS_BEFORE_KILL = 250
+SERVE = """
+import sys
+from tacit.service.config import load_config
+from tacit.service.server import serve
+serve(load_config(sys.argv[1]))
+"""
+CONFIG = """
+[server]
+port = 0
+[store]
+path = "s.db"
+[placements.home]
+arms = ["a", "b", "c", "d", "e"]
+policy = "thompson(discount=0.99)"
+seed = 11
+snapshot_every = 150
+"""
+
+
+class Traffic:
+    """Clients that remember what was acknowledged to them, and what was sent at all."""
+
+    def __init__(self):
+        self.decided = {}
+        self.learned = {}
+        self.sent = {}
+        self.enough = threading.Event()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def play(self, port):
+        """Send traffic until the server is gone."""
+        self.enough.clear()
+        self._count = 0
+        threads = [threading.Thread(target=self._client, args=(port, i)) for i in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _client(self, port, number):
+        rng = random.Random(number)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+
+        def post(what, body):
+            connection.request("POST", f"/v1/placements/home/{what}", json.dumps(body))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            assert response.status == 200, answer
+            return answer
+
+        try:
+            while True:
+                key = f"key {rng.randrange(20)}"
+                decision = post("decide", {"key": key})
+                id, reward = decision["decision_id"], float(rng.random() < 0.3)
+                with self._lock:
+                    self.decided[id] = (key, decision["arm"], decision["propensity"])
+                    self.sent[id] = reward
+                post("feedback", {"decision_id": id, "reward": reward})
+                with self._lock:
+                    self.learned[id] = reward
+                    self._count += 1
+                    if self._count >= REQUESTS_BEFORE_KILL // 2:
+                        self.enough.set()
+        except (OSError, http.client.HTTPException):
+            return
+
+
+def started(config):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(config)], stdout=subprocess.PIPE, text=True
+    )
+    line = process.stdout.readline()
+    assert line.startswith("tacit serves at"), line
+    return process, int(line.split()[3].rpartition(":")[2])
+
+
+def stopped(process, number):
+    process.send_signal(number)
+    code = process.wait(timeout=20)
+    process.stdout.close()
+    return code
+
+
+def folded(events):
+    """Return a learner that took in the log one event at a time, and nothing but the log."""
+    arms = ("a", "b", "c", "d", "e")
+    learner = Learner(tacit.Thompson(arms, discount=0.99), seed=11)
+    made = {}
+    for event in events:
+        if isinstance(event, DecisionRow):
+            slot = arms.index(event.arm)
+            made[event.seq] = Decision(
+                event.seq, event.key, event.arm, event.propensity, event.epoch,
+                np.arange(5), slot, np.empty(0),
+            )  # fmt: skip
+            learner.recall([made[event.seq]])
+        else:
+            learner.learn(made[event.feedback.decision], event.feedback.reward)
+    return learner
+
+
+def arrays(learner):
+    used = len(learner.keys)
+    return learner.keys, [array[:used].tobytes() for _, array in leaves(learner.state)]
+
+
+def check_log(events, traffic):
+    """Compare the log with what the clients were told."""
+    decisions = [event for event in events if isinstance(event, DecisionRow)]
+    answered = [event for event in events if not isinstance(event, DecisionRow)]
+    logged = {row.id: (row.key, row.arm, row.propensity) for row in decisions}
+    rewards = {event.decision.id: event.feedback.reward for event in answered}
+    assert len(logged) == len(decisions), "a decision is in the log twice"
+    assert len(rewards) == len(answered), "feedback is in the log twice"
+    assert {id: logged.get(id) for id in traffic.decided} == traffic.decided
+    assert {id: rewards.get(id) for id in traffic.learned} == traffic.learned
+    assert rewards.items() <= traffic.sent.items()
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
+    config = tmp_path / "tacit.toml"
+    config.write_text(CONFIG)
+    traffic = Traffic()
+    for _ in range(ROUNDS):
+        process, port = started(config)
+        threads = traffic.play(port)
+        assert traffic.enough.wait(timeout=20)
+        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
+        for thread in threads:
+            thread.join(timeout=20)
+            assert not thread.is_alive()
+        store = SqliteStore(tmp_path / "s.db")
+        events = list(store.events(0))
+        check_log(events, traffic)
+        assert store.snapshot(1).seq > 0, "no snapshot took part"
+        recovered = Engine(load_config(config), store).placements["home"].learner
+        store.close()
+        assert arrays(recovered) == arrays(folded(events))
+    assert len(traffic.learned) >= ROUNDS * REQUESTS_BEFORE_KILL // 2
+
+    # The state of a server that lived, as it wrote it down when it was asked to stop.
+    process, port = started(config)
+    threads = traffic.play(port)
+    assert traffic.enough.wait(timeout=20)
+    assert stopped(process, signal.SIGTERM) == 0
+    for thread in threads:
+        thread.join(timeout=20)
+    store = SqliteStore(tmp_path / "s.db")
+    events = list(store.events(0))
+    snapshot = store.snapshot(1)
+    store.close()
+    check_log(events, traffic)
+    assert snapshot.seq == len(events)
+    assert arrays(from_bytes(snapshot.learner, "the last snapshot")) == arrays(folded(events))

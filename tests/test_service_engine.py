@@ -1,0 +1,603 @@
+"""The service's engine: order, recovery, restarts, failing stores."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.errors import ConfigError, InvalidValue, UnknownName
+from tacit.learner import Learner
+from tacit.service.config import Config, PlacementConfig, load_config
+from tacit.service.engine import Engine
+from tacit.service.errors import RepeatedFeedback, StoreError, Unavailable, UnknownDecision
+from tacit.service.ids import decision_id
+from tacit.service.series import ARMS, BUCKETS, Series, uniform_estimate
+from tacit.service.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.store import LATE, LEARNED, Answered, DecisionRow
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+from policies_of_ones_own import Forgetful
+
+ARM_NAMES = ("holiday", "film", "recipe")
+
+
+class Clock:
+    """Time that stands still until it is told."""
+
+    def __init__(self):
+        self.now = 1_700_000_000_000_000
+
+    def __call__(self):
+        self.now += 1_000
+        return self.now
+
+
+class FailingStore:
+    """A store whose commits fail on demand, before or after they took effect."""
+
+    def __init__(self, store):
+        self._store = store
+        self.fails = False
+        self.after = False
+        self.groups = []
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def append(self, decisions, feedback, progress):
+        self.groups.append((list(decisions), list(feedback)))
+        if self.fails and not self.after:
+            raise StoreError("store: the disk is full")
+        self._store.append(decisions, feedback, progress)
+        if self.fails:
+            raise StoreError("store: the disk went away after the commit")
+
+    def probe(self, time):
+        if self.fails:
+            raise StoreError("store: the disk is full")
+        self._store.probe(time)
+
+
+def configured(policy=None, seed=7, snapshot_every=50_000, **others):
+    policy = policy or tacit.Thompson(ARM_NAMES)
+    placements = {"home": policy, **others}
+    return Config({n: PlacementConfig(p, seed, snapshot_every) for n, p in placements.items()})
+
+
+@contextlib.asynccontextmanager
+async def served(path, config=None, wrap=lambda store: store):
+    engine = Engine(config or configured(), wrap(SqliteStore(path)), Clock())
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def learned(engine, name="home"):
+    """Return everything that a placement is, bit for bit."""
+    placement = engine.placements[name]
+    learner = placement.learner
+    used = len(learner.keys)
+    arrays = {field: array[:used].tobytes() for field, array in leaves(learner.state)}
+    counted = (placement.decisions, placement.feedback, placement.series.to_bytes())
+    return learner.keys, arrays, learner.rng.bit_generator.state, counted
+
+
+def as_after_a_crash(path):
+    """Return a copy of a store that is open, as it would be found if its process died now."""
+    copy = path.with_name(f"{path.stem}+.db")
+    source, target = (
+        apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY),
+        apsw.Connection(str(copy)),
+    )
+    with target.backup("main", source, "main") as backup:
+        backup.step()
+    source.close()
+    target.close()
+    return copy
+
+
+async def traffic(engine, rounds, seed, start=0):
+    """Send decisions and feedback in groups; return what was decided."""
+    shown = []
+    for i in range(start, start + rounds):
+        rng = np.random.default_rng((seed, i))
+        keys = [f"key {rng.integers(4)}" for _ in range(3)]
+        arms = [None, list(rng.permutation(ARM_NAMES)[:2]), None]
+        rows = await asyncio.gather(
+            *(engine.decide("home", key, offer) for key, offer in zip(keys, arms, strict=True))
+        )
+        rewards = rng.integers(2, size=3).astype(float)
+        told = [engine.feedback("home", row.id, r) for row, r in zip(rows, rewards, strict=True)]
+        answers = await asyncio.gather(*told[: 1 + i % 3])
+        for rest in told[1 + i % 3 :]:
+            rest.close()
+        shown.extend((row.arm, row.propensity, row.epoch) for row in rows)
+        shown.extend(answers)
+    return shown
+
+
+def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            row = await engine.decide("home", "tomato", ["film", "recipe"], [0.5])
+            assert await engine.feedback("home", row.id, 1.0) is True
+            first, second = engine.store.events(0)
+            assert first == row
+            assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
+            assert (row.offered, row.context) == ('["film","recipe"]', "[0.5]")
+            assert row.arm in ("film", "recipe")
+            assert row.propensity == pytest.approx(0.5)
+            assert second.decision == row
+            assert second.feedback[:2] == (2, 1)
+            assert second.feedback[3:] == (1.0, LEARNED)
+
+    asyncio.run(session())
+
+
+def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            await traffic(engine, 30, seed=1)
+            learner = Learner(tacit.Thompson(ARM_NAMES), seed=7)
+            decided = {}
+            for event in engine.store.events(0):
+                if isinstance(event, DecisionRow):
+                    offer = None if event.offered is None else json.loads(event.offered)
+                    decided[event.seq] = learner.choose(event.key, arms=offer)
+                    assert decided[event.seq].arm == event.arm
+                else:
+                    learner.learn(decided[event.feedback.decision], event.feedback.reward)
+            assert learner.rng.bit_generator.state == learned(engine)[2]
+            for (_, mine), (_, its) in zip(
+                leaves(learner.state),
+                leaves(engine.placements["home"].learner.state),
+                strict=True,
+            ):
+                assert mine[: len(learner.keys)].tobytes() == its[: len(learner.keys)].tobytes()
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("policy", [tacit.Thompson(ARM_NAMES, discount=0.9), Forgetful(ARM_NAMES)])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    snapshot_every=st.sampled_from([1, 7, 50_000]),
+    crash=st.booleans(),
+)
+def test_going_on_after_stops_equals_never_having_stopped(
+    tmp_path_factory, policy, lengths, snapshot_every, crash
+):
+    folder = tmp_path_factory.mktemp("stops")
+    config = configured(policy, snapshot_every=snapshot_every)
+
+    async def straight():
+        async with served(folder / "a.db", config) as engine:
+            return await traffic(engine, sum(lengths), seed=3), learned(engine)
+
+    async def piecewise():
+        shown, start = [], 0
+        path, clock = folder / "b.db", Clock()
+        for length in lengths:
+            engine = Engine(config, SqliteStore(path), clock)
+            await engine.start()
+            shown += await traffic(engine, length, seed=3, start=start)
+            start += length
+            path = as_after_a_crash(path) if crash else path
+            await engine.stop()
+        engine = Engine(config, SqliteStore(path), clock)
+        engine.store.close()
+        return shown, learned(engine)
+
+    shown, everything = asyncio.run(straight())
+    shown_after_stops, everything_after_stops = asyncio.run(piecewise())
+    assert shown == shown_after_stops
+    assert everything[:3] == everything_after_stops[:3]
+    assert everything[3][:2] == everything_after_stops[3][:2]
+
+
+def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
+    often, never = (PlacementConfig(tacit.Thompson(3), 7, every) for every in (4, 50_000))
+    config = Config({"often": often, "never": never, "idle": never})
+
+    async def session():
+        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
+        await engine.start()
+        for i in range(10):
+            for name in ("often", "never"):
+                row = await engine.decide(name, f"key {i % 3}")
+                await engine.feedback(name, row.id, float(i % 2))
+        path = as_after_a_crash(tmp_path / "s.db")
+        await engine.stop()
+        again = Engine(config, SqliteStore(path), Clock())
+        again.store.close()
+        for name in config.placements:
+            assert learned(again, name) == learned(engine, name)
+
+    asyncio.run(session())
+
+
+def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+            old = await engine.decide("home", "a")
+            await asyncio.gather(
+                engine.feedback("home", old.id, 1.0),
+                engine.decide("home", "b"),
+                engine.decide("home", "a"),
+            )
+            decisions, feedback = engine.store.groups[-1]
+            assert [row.key for row in decisions] == ["b", "a"]
+            assert [row.seq for row in [*decisions, *feedback]] == [2, 3, 4]
+            # The decision on "a" was chosen before the feedback was learned.
+            assert decisions[1].propensity == pytest.approx(1 / 3)
+            later = await engine.decide("home", "a", [old.arm, *(set(ARM_NAMES) - {old.arm})])
+            assert later.propensity != pytest.approx(1 / 3)
+
+    asyncio.run(session())
+
+
+def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+            first = asyncio.create_task(engine.decide("home", "first"))
+            while not engine.store.groups:
+                await asyncio.sleep(0)
+            await asyncio.gather(first, *(engine.decide("home", f"{i}") for i in range(50)))
+            assert [len(decisions) for decisions, _ in engine.store.groups] == [1, 50]
+
+    asyncio.run(session())
+
+
+def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(other=tacit.UCB1(2))) as engine:
+            row = await engine.decide("home", "a")
+            with pytest.raises(UnknownDecision, match="no-such-id"):
+                await engine.feedback("home", "no-such-id", 1.0)
+            with pytest.raises(UnknownDecision, match="'other' made no decision"):
+                await engine.feedback("other", row.id, 1.0)
+            for reward in (-0.1, 1.1, float("nan")):
+                with pytest.raises(InvalidValue, match="reward"):
+                    await engine.feedback("home", row.id, reward)
+            told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
+            once, again = await asyncio.gather(*told, return_exceptions=True)
+            assert once is True
+            assert isinstance(again, RepeatedFeedback)
+            with pytest.raises(RepeatedFeedback):
+                await engine.feedback("home", row.id, 1.0)
+            assert engine.placements["home"].feedback == 1
+        async with served(tmp_path / "s.db", configured(other=tacit.UCB1(2))) as engine:
+            with pytest.raises(RepeatedFeedback):
+                await engine.feedback("home", row.id, 1.0)
+
+    asyncio.run(session())
+
+
+def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(Forgetful(2, patience=2))) as engine:
+            rows = [await engine.decide("home", "a") for _ in range(4)]
+            # All at once: the second one restarts the key, so the rest comes too late.
+            told = [engine.feedback("home", row.id, 1.0) for row in rows]
+            assert await asyncio.gather(*told) == [True, True, False, False]
+            outcomes = [e.feedback.outcome for e in engine.store.events(4)]
+            assert outcomes == [LEARNED, LEARNED, LATE, LATE]
+            after = await engine.decide("home", "a")
+            assert after.epoch == 1
+            (shift,) = engine.placements["home"].series.shifts
+            assert shift[1:] == ("a", 1)
+
+    asyncio.run(session())
+
+
+def test_one_wrong_request_leaves_its_group_alone(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            right, unknown_arm, twice, long_key, nowhere = await asyncio.gather(
+                engine.decide("home", "a"),
+                engine.decide("home", "a", ["film", "opera"]),
+                engine.decide("home", "a", ["film", "film"]),
+                engine.decide("home", "ä" * 257),
+                engine.decide("attic", "a"),
+                return_exceptions=True,
+            )
+            assert right.arm in ARM_NAMES
+            assert isinstance(unknown_arm, UnknownName)
+            assert "opera" in str(unknown_arm)
+            assert isinstance(twice, InvalidValue)
+            assert isinstance(long_key, InvalidValue)
+            assert isinstance(nowhere, UnknownName)
+            assert engine.store.last_seq() == 1
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
+    async def session():
+        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+            row = await engine.decide("home", "a")
+            before = learned(engine)
+            engine.store.fails, engine.store.after = True, after
+            answers = await asyncio.gather(
+                engine.decide("home", "b"),
+                engine.feedback("home", row.id, 1.0),
+                engine.feedback("home", row.id, 1.0),
+                return_exceptions=True,
+            )
+            assert [type(answer) for answer in answers] == [Unavailable] * 3
+            assert not engine.health().ready
+            engine.store.fails = False
+            deadline = asyncio.get_running_loop().time() + 10
+            while not engine.health().ready:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.01)
+            logged = 3 if after else 1
+            assert engine.store.last_seq() == logged
+            assert (learned(engine) == before) is not after
+            assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
+            await engine.decide("home", "c")
+        # Whatever happened, the state is what the log says.
+        everything = learned(engine)
+        again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+        again.store.close()
+        assert learned(again) == everything
+
+    asyncio.run(session())
+
+
+def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+            engine.store.fails = True
+            for _ in range(50):
+                with pytest.raises(Unavailable):
+                    await engine.decide("home", "a")
+            assert len(engine.store.groups) == 1
+            engine.store.fails = False
+
+    asyncio.run(session())
+
+
+def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            waiting = [asyncio.create_task(engine.decide("home", str(i))) for i in range(20)]
+            await asyncio.sleep(0)
+        assert len({(await task).id for task in waiting}) == 20
+        with pytest.raises(Unavailable, match="stopping"):
+            await engine.decide("home", "late")
+
+    asyncio.run(session())
+
+
+def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
+    async def session():
+        async with served(tmp_path / "s.db", configured(snapshot_every=10)) as engine:
+            await traffic(engine, 10, seed=2)
+        everything = learned(engine)
+        connection = apsw.Connection(str(tmp_path / "s.db"))
+        connection.execute("UPDATE snapshots SET learner = x'504b030400'")
+        connection.close()
+        again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+        again.store.close()
+        assert learned(again) == everything
+        assert "replaying the whole log" in caplog.text
+
+    asyncio.run(session())
+
+
+def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path) as engine:
+            await engine.decide("home", "a")
+
+    asyncio.run(session())
+    for config, named in (
+        (configured(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
+        (configured(tacit.Thompson(4)), "placements.home.policy"),
+        (configured(seed=8), "placements.home.seed"),
+    ):
+        store = SqliteStore(path)
+        with pytest.raises(ConfigError, match=named):
+            Engine(config, store)
+        store.close()
+    store = SqliteStore(path)
+    assert Engine(configured(seed=None), store).placements["home"].decisions == 1
+    store.close()
+
+
+# The store -----------------------------------------------------------------------------------
+
+
+def test_a_store_belongs_to_one_process(tmp_path):
+    store = SqliteStore(tmp_path / "s.db")
+    with pytest.raises(StoreError, match="in use by another process"):
+        SqliteStore(tmp_path / "s.db")
+    store.close()
+    SqliteStore(tmp_path / "s.db").close()
+
+
+def test_a_foreign_file_is_refused_and_left_as_it_was(tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database at all, but long enough to look like one" * 20)
+    with pytest.raises(StoreError, match="no SQLite file"):
+        SqliteStore(text)
+    connection = apsw.Connection(str(tmp_path / "other.db"))
+    connection.execute("CREATE TABLE songs (title)")
+    connection.close()
+    content = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(StoreError, match="no tacit store"):
+        SqliteStore(tmp_path / "other.db")
+    assert (tmp_path / "other.db").read_bytes() == content
+    with pytest.raises(StoreError, match=r"notes\.txt"):
+        SqliteStore(text / "s.db")
+
+
+def test_a_newer_store_is_refused(tmp_path):
+    path = tmp_path / "s.db"
+    SqliteStore(path).close()
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE store SET version = ?", (len(MIGRATIONS) + 1,))
+    connection.close()
+    with pytest.raises(StoreError, match="update tacit"):
+        SqliteStore(path)
+
+
+def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path) as engine:
+            return await engine.decide("home", "a")
+
+    row = asyncio.run(session())
+    grown = (*MIGRATIONS, "ALTER TABLE decisions ADD COLUMN mode TEXT")
+    monkeypatch.setattr("tacit.service.sqlite.MIGRATIONS", grown)
+    store = SqliteStore(path)
+    assert store.decision(row.id) == (row, False)
+    store.close()
+    connection = apsw.Connection(str(path))
+    assert connection.execute("SELECT version FROM store").get == len(grown)
+    assert connection.execute("SELECT mode FROM decisions").fetchall() == [(None,)]
+    connection.close()
+
+
+def test_the_log_refuses_a_second_feedback_even_from_a_faulty_engine(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            row = await engine.decide("home", "a")
+            await engine.feedback("home", row.id, 1.0)
+            (answered,) = (e for e in engine.store.events(0) if isinstance(e, Answered))
+            with pytest.raises(StoreError, match="UNIQUE"):
+                engine.store.append([], [answered.feedback._replace(seq=99)], [])
+
+    asyncio.run(session())
+
+
+# Series and ids ------------------------------------------------------------------------------
+
+
+def test_series_keep_every_sum_when_buckets_merge():
+    series = Series(arms=2)
+    for second in range(1000):
+        series.decided(second * 1_000_000, second % 2, 0.25 + second % 2 * 0.5, offered=2)
+        series.rewarded(second * 1_000_000, 0.25 + second % 2 * 0.5, 2, float(second % 2))
+    assert series.width == 8_000_000
+    assert series.impressions == 1000
+    # Weights 2 and 2/3; half of the impressions had the reward 1.
+    assert series.rewards == 500
+    estimate = uniform_estimate(series.table.sum(axis=0))
+    assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
+    ends, sums = series.points(50)
+    assert len(ends) <= 50
+    assert sums[:, ARMS:].sum() == 1000
+    again = Series.from_bytes(series.to_bytes())
+    assert again.to_bytes() == series.to_bytes()
+    assert again.table.shape == (BUCKETS, ARMS + 2)
+
+
+def test_uniform_exploration_is_estimated_without_bias():
+    rng = np.random.default_rng(5)
+    series = Series(arms=2)
+    clicks = np.array([0.1, 0.6])
+    for i in range(20_000):
+        slot = int(rng.random() < 0.8)
+        propensity = (0.2, 0.8)[slot]
+        series.decided(i, slot, propensity, 2)
+        if rng.random() < clicks[slot]:
+            series.rewarded(i, propensity, 2, 1.0)
+    estimate = uniform_estimate(series.table.sum(axis=0))
+    assert abs(estimate.value - 0.35) < 2 * estimate.margin
+    assert estimate.margin < 0.01
+
+
+def test_uniform_exploration_is_not_estimated_from_nothing():
+    series = Series(arms=2)
+    for i in range(100):
+        series.decided(i, 0, None, 2)
+    assert uniform_estimate(series.table.sum(axis=0)) is None
+
+
+def test_ids_are_unique_and_sort_by_time():
+    ids = [decision_id(1_700_000_000_000_000 + i) for i in range(0, 10_000, 2)]
+    assert ids == sorted(ids)
+    assert len({decision_id(0) for _ in range(1000)}) == 1000
+    assert all(id[14] == "7" and id[19] in "89ab" for id in ids)
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_read_from_toml(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text("""
+        [server]
+        port = 9000
+        [store]
+        path = "clicks.db"
+        [placements.home]
+        arms = ["holiday", "film"]
+        policy = { name = "thompson", discount = 0.99 }
+        seed = 7
+        [placements.search]
+        arms = 3
+        policy = "exploration-floor(ucb1, epsilon=0.1)"
+    """)
+    config = load_config(path, {"server.port": 9001, "placements.search.seed": 3, "store": None})
+    assert config.server.port == 9001
+    assert config.store.path == str(tmp_path / "clicks.db")
+    assert config.placements["home"].policy == tacit.Thompson(("holiday", "film"), discount=0.99)
+    assert config.placements["home"].seed == 7
+    assert config.placements["search"].seed == 3
+    assert config.placements["search"].policy.arm_count == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[server]\nprot = 1", "server.prot"),
+        ("[server]\nport = 70000", "server.port"),
+        ("[server]\nport = '80'", "server.port"),
+        ("[stores]\npath = 'x'", "stores"),
+        ("[placements.home]\npolicy = 'ucb1'", "placements.home.arms"),
+        ("[placements.home]\narms = 0", "placements.home.arms"),
+        ("[placements.home]\narms = ['a', 'a']", "placements.home: arms"),
+        ("[placements.home]\narms = 2\npolicy = 'ucb7'", "placements.home: policy"),
+        ("[placements.home]\narms = 2\npolicy = 'ucb1(alpha=-1)'", "placements.home: alpha"),
+        ("[placements.home]\narms = 2\nseed = -1", "placements.home.seed"),
+        ("[placements.'a/b']\narms = 2", "placements.a/b"),
+        ("[placements]", "placements"),
+        ("[server", "is not TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_file_and_key(tmp_path, text, named):
+    path = tmp_path / "tacit.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert named in str(caught.value)
+
+
+def test_a_missing_configuration_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone\.toml"):
+        load_config(tmp_path / "gone.toml")

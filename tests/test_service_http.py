@@ -1,0 +1,383 @@
+"""The service over HTTP, as a real server on a loopback port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tacit.errors import ConfigError, MissingExtra
+from tacit.service import doctor
+from tacit.service.config import load_config
+from tacit.service.errors import StoreError
+from tacit.service.server import running, serve
+
+ARMS = ["holiday", "film", "recipe"]
+LIMIT = 2000
+SERVE = """
+import sys
+from tacit.service.config import load_config
+from tacit.service.server import serve
+serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
+print("stopped cleanly", flush=True)
+"""
+
+
+class Client:
+    """One connection that is kept alive."""
+
+    def __init__(self, address):
+        self.port = int(address.rpartition(":")[2])
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+    def ask(self, method, path, body=None, headers=None):
+        """Return status, headers and decoded body."""
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        self.connection.request(method, path, raw, headers or {})
+        response = self.connection.getresponse()
+        content = response.read()
+        if "json" in response.headers["content-type"]:
+            content = json.loads(content)
+        return response.status, response.headers, content
+
+    def post(self, path, body, **headers):
+        return self.ask("POST", f"/v1/placements/{path}", body, headers)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    values = {
+        "store.path": str(tmp_path_factory.mktemp("http") / "s.db"),
+        "server.port": 0,
+        "server.body_limit": LIMIT,
+        "placements.default.arms": ARMS,
+        "placements.default.seed": 7,
+        "placements.plain.arms": 3,
+        "placements.plain.policy": "ucb1",
+    }
+    with running(load_config(overrides=values)) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address):
+    return Client(address)
+
+
+def test_a_decision_and_its_feedback(client):
+    status, headers, decision = client.post("default/decide", {"key": "tomato"})
+    assert status == 200
+    assert headers["content-type"] == "application/json"
+    assert decision.keys() == {"decision_id", "arm", "propensity", "epoch"}
+    assert decision["arm"] in ARMS
+    assert decision["propensity"] == pytest.approx(1 / 3)
+    told = {"decision_id": decision["decision_id"], "reward": 1}
+    answer = {"decision_id": decision["decision_id"], "learned": True}
+    assert client.post("default/feedback", told)[::2] == (200, answer)
+
+
+def test_arms_on_offer_and_context(client):
+    body = {"key": "tomato", "arms": ["film"], "context": [0.5, 1]}
+    status, _, decision = client.post("default/decide", body)
+    assert (status, decision["arm"], decision["propensity"]) == (200, "film", 1.0)
+    status, _, decision = client.post("plain/decide", {"key": "tomato", "arms": [2]})
+    assert (status, decision["arm"], decision["propensity"]) == (200, 2, None)
+
+
+def test_the_content_type_does_not_matter(client):
+    status, *_ = client.post("default/decide", {"key": "a"}, **{"Content-Type": "text/plain"})
+    assert status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("default/decide", b"{", 400, "body"),
+        ("default/decide", b"", 400, "body"),
+        ("default/decide", b"\xff\xfe", 400, "body"),
+        ("default/decide", b'{"key": "\\ud800"}', 400, "body"),
+        ("default/decide", [], 422, "body"),
+        ("default/decide", {}, 422, "key"),
+        ("default/decide", {"key": 7}, 422, "key"),
+        ("default/decide", {"key": None}, 422, "key"),
+        ("default/decide", {"key": "ä" * 257}, 422, "key"),
+        ("default/decide", {"key": "a", "kye": 1}, 422, "kye"),
+        ("default/decide", {"key": "a", "arms": []}, 422, "arms"),
+        ("default/decide", {"key": "a", "arms": ["film", "film"]}, 422, "arms"),
+        ("default/decide", {"key": "a", "arms": ["opera"]}, 422, "arms"),
+        ("default/decide", {"key": "a", "arms": [0]}, 422, "arms"),
+        ("default/decide", {"key": "a", "arms": [0.5]}, 422, "arms[0]"),
+        ("plain/decide", {"key": "a", "arms": [True]}, 422, "arms[0]"),
+        ("plain/decide", {"key": "a", "arms": [3]}, 422, "arms"),
+        ("default/decide", {"key": "a", "context": ["x"]}, 422, "context[0]"),
+        ("attic/decide", {"key": "a"}, 404, "placement"),
+        ("attic/feedback", {"decision_id": "x", "reward": 1}, 404, "placement"),
+        ("default/feedback", {"decision_id": "x", "reward": 1}, 404, "decision_id"),
+        ("default/feedback", {"decision_id": 5, "reward": 1}, 422, "decision_id"),
+        ("default/feedback", {"decision_id": "x"}, 422, "reward"),
+        ("default/feedback", {"decision_id": "x", "reward": 1.5}, 422, "reward"),
+        ("default/feedback", {"decision_id": "x", "reward": -1}, 422, "reward"),
+        ("default/feedback", {"decision_id": "x", "reward": "1"}, 422, "reward"),
+        ("default/feedback", b'{"decision_id": "x", "reward": NaN}', 400, "body"),
+        ("default/feedback", b'{"decision_id": "x", "reward": 1e999}', 422, "reward"),
+        ("default/decide", {"key": "a" * LIMIT}, 413, "body"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, field):
+    answer = client.post(path, body)
+    assert answer[0] == status
+    assert answer[1]["content-type"] == "application/problem+json"
+    problem = answer[2]
+    assert problem.keys() == {"type", "title", "status", "detail", "field"}
+    assert (problem["status"], problem["field"]) == (status, field)
+    assert problem["detail"].startswith(field)
+    assert problem["type"].startswith("urn:tacit:problem:")
+
+
+def test_an_unknown_arm_is_named(client):
+    _, _, problem = client.post("default/decide", {"key": "a", "arms": ["film", "opera"]})
+    assert "'opera' is not on offer" in problem["detail"]
+
+
+def test_repeated_feedback_is_a_conflict(client):
+    _, _, decision = client.post("default/decide", {"key": "a"})
+    told = {"decision_id": decision["decision_id"], "reward": 0}
+    assert client.post("default/feedback", told)[0] == 200
+    status, _, problem = client.post("default/feedback", told)
+    assert (status, problem["field"]) == (409, "decision_id")
+    assert problem["type"] == "urn:tacit:problem:repeated-feedback"
+
+
+def test_the_decision_of_another_placement_is_unknown(client):
+    _, _, decision = client.post("default/decide", {"key": "a"})
+    told = {"decision_id": decision["decision_id"], "reward": 0}
+    assert client.post("plain/feedback", told)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/placements/default/decide", "POST"),
+        ("PUT", "/v1/placements/default/feedback", "POST"),
+        ("DELETE", "/v1/placements", "GET"),
+        ("POST", "/", "GET"),
+    ],
+)
+def test_a_wrong_method_is_refused(client, method, path, allowed):
+    status, headers, problem = client.ask(method, path)
+    assert (status, problem["field"]) == (405, "method")
+    assert allowed in headers["allow"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/static/nothing.js", "/static/../page.py"])
+def test_an_unknown_path_is_refused(client, path):
+    status, _, problem = client.ask("GET", path)
+    assert (status, problem["field"]) == (404, "path")
+
+
+def send_chunks(address, count):
+    """Send a body in chunks of 1 kB without saying its length; return all of the answer."""
+    with socket.create_connection(("127.0.0.1", Client(address).port), timeout=10) as raw:
+        raw.sendall(
+            b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: x\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(count):
+            raw.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n")
+        raw.sendall(b"0\r\n\r\n")
+        return b"".join(iter(lambda: raw.recv(65536), b""))
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_body_over_the_limit_is_refused_whatever_length_it_claims(address, count):
+    answer = send_chunks(address, count)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in answer
+
+
+def test_an_endless_body_is_not_read_to_its_end(address):
+    with pytest.raises(OSError):
+        send_chunks(address, 100_000)
+
+
+def test_the_list_of_placements_counts(client):
+    _, _, before = client.ask("GET", "/v1/placements")
+    client.post("plain/decide", {"key": "counted"})
+    _, _, after = client.ask("GET", "/v1/placements")
+    default, plain = after["placements"]
+    assert [default["name"], plain["name"]] == ["default", "plain"]
+    assert default["policy"]["name"] == "Thompson"
+    assert (default["arms"], plain["arms"]) == (ARMS, [0, 1, 2])
+    assert plain["decisions"] == before["placements"][1]["decisions"] + 1
+    assert plain["keys"] == before["placements"][1]["keys"] + 1
+
+
+def test_health_and_readiness(client):
+    assert client.ask("GET", "/healthz")[::2] == (200, {"status": "ok"})
+    assert client.ask("GET", "/readyz")[::2] == (200, {"status": "ok"})
+
+
+def test_security_headers(client):
+    for path in ("/", "/fragment/placements", "/static/page.js", "/static/page.css"):
+        status, headers, _ = client.ask("GET", path)
+        policy = headers["content-security-policy"]
+        assert status == 200
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+    _, headers, _ = client.post("default/decide", {"key": "a"})
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+def references(node):
+    """Give every $ref within a document."""
+    if isinstance(node, dict):
+        yield from (value for key, value in node.items() if key == "$ref")
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_the_openapi_document_describes_what_is_served(client):
+    status, _, document = client.ask("GET", "/openapi.json")
+    assert status == 200
+    assert document["openapi"] == "3.1.0"
+    schemas = document["components"]["schemas"]
+    used = set(references(document))
+    assert used == {f"#/components/schemas/{name}" for name in schemas}
+    for path, item in document["paths"].items():
+        parameters = {p["name"] for p in item.get("parameters", [])}
+        assert parameters == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+        for method in item.keys() - {"parameters"}:
+            assert all(r["description"] for r in item[method]["responses"].values())
+            concrete = path.replace("{name}", "default")
+            status, *_ = client.ask(method.upper(), concrete, {"key": "described"})
+            assert str(status) in item[method]["responses"]
+    _, _, decision = client.post("default/decide", {"key": "a"})
+    answer = schemas["DecideAnswer"]
+    assert answer["required"] == list(answer["properties"]) == list(decision)
+    assert schemas["FeedbackRequest"]["properties"]["reward"]["maximum"] == 1
+
+
+def test_many_clients_at_once_get_decisions_of_their_own(address):
+    seen, lock = [], threading.Lock()
+
+    def work(name):
+        client = Client(address)
+        for i in range(25):
+            _, _, decision = client.post("default/decide", {"key": f"{name} {i % 3}"})
+            told = {"decision_id": decision["decision_id"], "reward": i % 2}
+            status, _, answer = client.post("default/feedback", told)
+            assert (status, answer["learned"]) == (200, True)
+            with lock:
+                seen.append(decision["decision_id"])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(seen)) == len(seen) == 8 * 25
+
+
+# Starting and stopping -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path, number):
+    path = tmp_path / "s.db"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    line = process.stdout.readline()
+    assert line.startswith("tacit serves at http://127.0.0.1:")
+    client = Client(line.split()[3])
+    _, _, decision = client.post("default/decide", {"key": "a"})
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 0
+    assert process.stdout.read() == "stopped cleanly\n"
+    process.stdout.close()
+    assert not os.path.exists(f"{path}-wal")
+    with running(load_config(overrides={"store.path": str(path), "server.port": 0})) as address:
+        told = {"decision_id": decision["decision_id"], "reward": 1}
+        assert Client(address).post("default/feedback", told)[2]["learned"] is True
+
+
+def test_a_taken_port_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = load_config(overrides={"store.path": str(tmp_path / "s.db")})
+        with pytest.raises(
+            ConfigError, match=f"server.port: cannot listen on 127.0.0.1 port {port}"
+        ):
+            serve(config, port=port)
+        (check,) = (c for c in doctor.checks(port) if c.name == f"port {port}")
+        assert check.ok is False
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_a_store_in_use_is_named(tmp_path):
+    config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
+    with running(config), pytest.raises(StoreError, match="in use"):
+        serve(config)
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
+    for name in ("apsw", "tacit.service.sqlite"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"tacit\[service\]"):
+        serve(config)
+
+
+def test_the_doctor_finds_this_installation_fit():
+    found = {check.name: check for check in doctor.checks(0)}
+    assert found["SQLite"].ok is True
+    assert found["extra service"].ok is True
+    assert found["compiled cache"].ok is True
+    assert all(check.remedy for check in found.values() if check.ok is False)
+
+
+def test_the_doctor_warns_of_an_old_sqlite(monkeypatch):
+    monkeypatch.setattr("apsw.sqlite_lib_version", lambda: "3.51.2")
+    found = {check.name: check for check in doctor.checks(0)}
+    assert found["SQLite"].ok is False
+    assert "corrupt" in found["SQLite"].detail
+
+
+def test_readiness_follows_the_store(tmp_path):
+    config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
+    with running(config) as address:
+        client = Client(address)
+        client.post("default/decide", {"key": "a"})
+        # A second writer that holds the file makes commits fail, as a full disk would.
+        import apsw
+
+        other = apsw.Connection(str(tmp_path / "s.db"))
+        other.execute("BEGIN IMMEDIATE")
+        status, _, problem = client.post("default/decide", {"key": "b"})
+        assert (status, problem["field"]) == (503, "store")
+        assert client.ask("GET", "/readyz")[0] == 503
+        assert client.ask("GET", "/healthz")[0] == 200
+        assert b"commits fail" in client.ask("GET", "/")[2]
+        other.execute("ROLLBACK")
+        other.close()
+        deadline = time.monotonic() + 10
+        while client.ask("GET", "/readyz")[0] != 200:
+            assert time.monotonic() < deadline
+        assert client.post("default/decide", {"key": "b"})[0] == 200
+        (placement,) = client.ask("GET", "/v1/placements")[2]["placements"]
+        assert (placement["decisions"], placement["keys"]) == (2, 2)

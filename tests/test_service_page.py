@@ -1,0 +1,233 @@
+"""The page, in a real browser: its numbers are the store's, and its policy holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+
+import apsw
+import numpy as np
+import pytest
+
+from tacit.service.charts import Curve, area_chart, line_chart, nice_ticks
+from tacit.service.config import load_config
+from tacit.service.page import age
+from tacit.service.server import running
+
+ARMS = ["holiday", "film", "<b>recipe</b>"]
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or CHROMIUM
+    if shutil.which(path) is None:
+        pytest.fail("chromium is missing; install it with: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("page") / "s.db"
+
+
+@pytest.fixture(scope="module")
+def address(store):
+    values = {
+        "store.path": str(store),
+        "server.port": 0,
+        "placements.home.arms": ARMS,
+        "placements.home.seed": 7,
+        "placements.plain.arms": 10,
+        "placements.plain.policy": "ucb1",
+        "placements.empty.arms": 2,
+    }
+    with running(load_config(overrides=values)) as address:
+        send(address, "home", 200)
+        send(address, "plain", 60)
+        yield address
+
+
+def post(address, path, body):
+    request = urllib.request.Request(
+        f"{address}/v1/placements/{path}", json.dumps(body).encode(), method="POST"
+    )
+    return json.load(urllib.request.urlopen(request))
+
+
+def send(address, placement, count):
+    rng = np.random.default_rng(3)
+    for i in range(count):
+        decision = post(address, f"{placement}/decide", {"key": f"key {i % 5}"})
+        if i % 4:
+            reward = float(rng.random() < 0.4)
+            told = {"decision_id": decision["decision_id"], "reward": reward}
+            post(address, f"{placement}/feedback", told)
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Give a function that opens the page, and fail if the browser complained."""
+    complaints, contexts = [], []
+
+    def open_page(**options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def shown(page, placement, field):
+    place = f'[data-placement="{placement}"] [data-field="{field}"]'
+    return page.locator(place).get_attribute("data-value")
+
+
+def one(store, query):
+    connection = apsw.Connection(str(store), apsw.SQLITE_OPEN_READONLY)
+    try:
+        return connection.execute(query).get
+    finally:
+        connection.close()
+
+
+def test_the_numbers_on_the_page_are_those_of_the_store(opened, store):
+    page = opened()
+    for name in ("home", "plain"):
+        of = f"placement = (SELECT id FROM placements WHERE name = '{name}')"
+        impressions = one(store, f"SELECT count(*) FROM decisions WHERE {of}")
+        joined = f"FROM feedback f JOIN decisions d ON d.seq = f.decision WHERE {of}"
+        feedback, rewards = one(store, f"SELECT count(*), sum(reward) {joined}")
+        assert int(shown(page, name, "impressions")) == impressions
+        assert int(shown(page, name, "feedback")) == feedback
+        assert float(shown(page, name, "ctr")) == pytest.approx(rewards / impressions)
+    weights, weighted = one(
+        store,
+        "SELECT sum(1 / (3 * propensity)), sum(coalesce(reward, 0) / (3 * propensity)) "
+        "FROM decisions d LEFT JOIN feedback f ON d.seq = f.decision WHERE propensity IS NOT NULL",
+    )
+    assert float(shown(page, "home", "uniform")) == pytest.approx(weighted / weights)
+    assert shown(page, "plain", "uniform") == ""
+    events = one(store, "SELECT (SELECT count(*) FROM decisions) + (SELECT count(*) FROM feedback)")
+    assert int(page.locator('#store [data-field="events"]').get_attribute("data-value")) == events
+
+
+def test_the_shares_on_the_page_are_those_of_the_store(opened, store):
+    legend = opened().locator('[data-placement="home"] figure').nth(1).locator(".legend li")
+    total = one(store, "SELECT count(*) FROM decisions WHERE propensity IS NOT NULL")
+    for arm, text in zip(ARMS, legend.all_inner_texts(), strict=True):
+        count = one(store, f"SELECT count(*) FROM decisions WHERE arm = '{arm}'")
+        assert text.split() == [arm, f"{100 * count / total:.1f}", "%"]
+
+
+def test_what_is_not_known_is_said(opened):
+    page = opened()
+    assert "not known" in page.locator("#placement-plain").inner_text()
+    assert "UCB1 is deterministic" in page.locator("#placement-plain").inner_text()
+    assert "never starts a key over" in page.locator("#placement-home").inner_text()
+    assert "Nothing was decided here yet" in page.locator("#placement-empty").inner_text()
+    assert page.evaluate("location.origin") in page.locator("#placement-empty pre").inner_text()
+
+
+def test_the_page_follows_the_traffic_without_moving(opened, address):
+    page = opened(viewport={"width": 400, "height": 600})
+    page.wait_for_function("document.getElementById('live').textContent === 'live'")
+    before = int(shown(page, "plain", "impressions"))
+    page.evaluate("window.scrollTo(0, 700)")
+    send(address, "plain", 5)
+    page.wait_for_function(
+        "count => document.querySelector('[data-placement=plain] [data-field=impressions]')"
+        ".dataset.value == count",
+        arg=str(before + 5),
+        timeout=10_000,
+    )
+    assert page.evaluate("window.scrollY") == 700
+
+
+def test_the_page_works_without_scripts(opened):
+    page = opened(java_script_enabled=False)
+    assert int(shown(page, "home", "impressions")) == 200
+    assert page.locator("svg.chart").count() == 4
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits(opened, width, scheme):
+    page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    ground, ink = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    brightness = [sum(map(int, c[4:-1].split(","))) for c in (ground, ink)]
+    assert (brightness[0] > brightness[1]) is (scheme == "light")
+    assert len(page.screenshot(full_page=True)) > 10_000
+
+
+def test_every_chart_speaks(opened):
+    page = opened()
+    charts = page.locator("svg.chart")
+    for i in range(charts.count()):
+        assert charts.nth(i).locator("> title").text_content()
+        assert "Over all time" in charts.nth(i).locator("> desc").text_content()
+
+
+# Charts --------------------------------------------------------------------------------------
+
+
+def test_a_line_has_a_gap_where_nothing_is_known():
+    curve = Curve("a", "learned", [0.0, 0.1, None, 0.1])
+    chart = str(line_chart([curve], ["1", "2", "3", "4"], "title", "summary"))
+    assert 'd="M0.0 1000.0 L333.3 0.0"' in chart
+    assert 'd="M1000.0 0.0h0"' in chart
+
+
+def test_areas_are_stacked():
+    curves = [Curve("a", "arm-0", [0.25, 1.0]), Curve("b", "arm-1", [0.75, 0.0])]
+    chart = str(area_chart(curves, ["1", "2"], "title", "summary"))
+    assert 'd="M0.0 750.0 L1000.0 0.0 L1000.0 1000.0 L0.0 1000.0Z"' in chart
+    assert 'd="M0.0 0.0 L1000.0 0.0 L1000.0 0.0 L0.0 750.0Z"' in chart
+
+
+def test_names_in_a_chart_are_text():
+    chart = str(line_chart([Curve("<script>", "learned", [0.5])], ["<i>"], "<b>", "&"))
+    assert "<script>" not in chart
+    assert "&lt;script&gt;: 50.0 %" in chart
+    assert "<i>" not in chart
+    assert "<b>" not in chart
+
+
+@pytest.mark.parametrize("highest", [1e-6, 0.003, 0.13, 0.2, 0.55, 1.0, 3.0])
+def test_ticks_are_few_and_reach_the_highest_value(highest):
+    ticks = nice_ticks(highest)
+    assert 3 <= len(ticks) <= 5
+    assert ticks[-1] >= highest > ticks[-2] - 1e-12
+
+
+def test_ages_are_told_in_words():
+    second = 1_000_000
+    told = [age(n * second) for n in (0, 59, 60, 3600, 90_000)]
+    assert told == ["now", "59 s ago", "1 min ago", "1 h 0 min ago", "1 d 1 h ago"]
