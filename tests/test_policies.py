@@ -14,7 +14,7 @@ import tacit
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import registry
-from tacit.policies.beta_maximum import probability_largest
+from tacit.policies.beta_maximum import NODES, WEIGHTS, probability_largest
 from tacit.policies.kl_ucb import bernoulli_kl, kl_upper_bound
 
 POLICIES = [
@@ -251,6 +251,12 @@ def test_kl_upper_bound_solves_its_equation(mean, budget):
     if q < 1.0 - 1e-12:
         slope = (q - mean) / (q * (1.0 - q)) if q > 0.0 else 0.0
         assert abs(bernoulli_kl(mean, q) - budget) <= 1e-9 * max(1.0, slope) + 1e-9
+
+
+def test_nodes_and_weights_are_those_of_gauss_and_legendre():
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    np.testing.assert_allclose(NODES, nodes, rtol=1e-15)
+    np.testing.assert_allclose(WEIGHTS, weights, rtol=1e-14)
 
 
 def exact_largest(successes, failures, chosen):
