@@ -203,9 +203,7 @@ def test_given_events_happen_in_their_rounds():
 
 
 def test_contexts_announce_events_and_nothing_else():
-    environment = tacit.ShiftingArms(
-        arms=3, keys=4, events=(5, 5), dim=3, margin=0.1, traffic=0.0
-    )
+    environment = tacit.ShiftingArms(arms=3, keys=4, events=(5, 5), dim=3, margin=0.1, traffic=0.0)
     before, events = {}, 0
     for lane, truth, context in played(environment, 4000):
         shifted = lane in before and not np.array_equal(before[lane], truth)
