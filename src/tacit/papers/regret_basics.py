@@ -31,7 +31,7 @@ def lai_robbins(means: tuple[float, ...]) -> float:
     Examples
     --------
     >>> round(lai_robbins((0.5, 0.55)), 3)
-    9.996
+    9.95
     """
     best = max(means)
     return sum((best - mean) / bernoulli_kl(mean, best) for mean in means if mean < best)

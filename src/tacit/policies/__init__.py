@@ -6,6 +6,7 @@ from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
 from tacit.policies.index import IndexPolicy
 from tacit.policies.kl_ucb import KLUCB
+from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.spec import policy_from_spec, policy_to_spec
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
@@ -22,6 +23,7 @@ __all__ = [
     "ExplorationFloor",
     "Impression",
     "IndexPolicy",
+    "OracleRestart",
     "Policy",
     "Thompson",
     "UniformRandom",

@@ -198,7 +198,7 @@ class EXP3S(Policy):
     >>> import tacit
     >>> policy = tacit.EXP3S.tuned(arms=5, horizon=30_000, shifts=10)
     >>> round(policy.gamma, 4), policy.alpha == 1 / 30_000
-    (0.1079, True)
+    (0.1087, True)
     """
 
     class Params(NamedTuple):

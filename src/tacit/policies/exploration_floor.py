@@ -40,7 +40,7 @@ class ExplorationFloor(Policy):
     >>> import tacit
     >>> policy = tacit.ExplorationFloor(tacit.UCB1(arms=4), epsilon=0.2)
     >>> learner = tacit.Learner(policy, seed=1)
-    >>> for _ in range(8):
+    >>> for _ in range(60):
     ...     decision = learner.choose("query")
     ...     _ = learner.learn(decision, reward=float(decision.arm == 2))
     >>> sorted({round(learner.choose("query").propensity, 3) for _ in range(50)})
