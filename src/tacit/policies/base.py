@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
@@ -167,7 +167,7 @@ class Policy:
     def label(self) -> str:
         """The name with what differs from the defaults, but without the arms."""
         told = [
-            value.label if isinstance(value, Policy) else f"{f.name}={value:g}"
+            _told(f.name, value)
             for f in fields(self)
             for value in [getattr(self, f.name)]
             if f.name != "arms" and value != f.default
@@ -225,6 +225,15 @@ class Policy:
         """Whether another policy may restart this one and ask for its estimates."""
         kind = type(self)
         return not (kind.restart is Policy.restart or kind.estimate is Policy.estimate)
+
+
+def _told(name: str, value: Any) -> str:
+    """Return a hyperparameter as a label shows it."""
+    if isinstance(value, Policy):
+        return value.label
+    if is_dataclass(value):
+        return type(value).__name__
+    return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"
 
 
 registry: dict[str, type[Policy]] = {}
