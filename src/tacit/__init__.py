@@ -5,21 +5,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tacit.classifiers import Classifier, FiniteConcepts, Hyperplane, Rectangle, SafeClassifier
 from tacit.dispatch import kernel
 from tacit.environments import BernoulliArms, Environment, SearchInterest, ShiftingArms
 from tacit.errors import TacitError
 from tacit.learner import Decision, Decisions, Learner
 from tacit.policies import (
+    BWC,
+    CUSUMUCB,
     EXP3,
     EXP3S,
+    GLRKLUCB,
     KLUCB,
+    MUCB,
     UCB1,
+    DiscountedUCB,
     EpsilonGreedy,
     ExplorationFloor,
     Impression,
     IndexPolicy,
     OracleRestart,
     Policy,
+    SlidingWindowUCB,
     Thompson,
     UniformRandom,
     policy_from_spec,
@@ -33,26 +40,37 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BWC",
+    "CUSUMUCB",
     "EXP3",
     "EXP3S",
+    "GLRKLUCB",
     "KLUCB",
+    "MUCB",
     "UCB1",
     "BernoulliArms",
+    "Classifier",
     "Comparison",
     "Decision",
     "Decisions",
+    "DiscountedUCB",
     "Environment",
     "EpsilonGreedy",
     "ExplorationFloor",
+    "FiniteConcepts",
+    "Hyperplane",
     "Impression",
     "IndexPolicy",
     "Learner",
     "OracleRestart",
     "Policy",
+    "Rectangle",
     "ReplayResult",
+    "SafeClassifier",
     "SearchInterest",
     "ShiftingArms",
     "SimulationResult",
+    "SlidingWindowUCB",
     "TacitError",
     "Thompson",
     "UniformRandom",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import choose, epoch, learn, observe, propensity
-from tacit.policies.base import Floats, Generator, Impression, Ints
+from tacit.policies.base import Impression
 
 
 class Batch(NamedTuple):

@@ -261,10 +261,11 @@ def evaluate(
     """
     from dataclasses import asdict
 
+    from tacit.calls import parsed_call
     from tacit.evaluate import arms_of, replay
     from tacit.logs import read_log
     from tacit.policies import policy_from_spec
-    from tacit.policies.spec import parsed_call, policy_class
+    from tacit.policies.spec import policy_class
     from tacit.progress import progress
 
     with usage():

@@ -54,6 +54,7 @@ for _generic in (
     *dispatch.POLICY_KERNELS,
     *dispatch.INDEX_KERNELS,
     *dispatch.ENVIRONMENT_KERNELS,
+    *dispatch.CLASSIFIER_KERNELS,
 ):
     _teach(_generic)
 

@@ -20,11 +20,11 @@ from typing import Any
 import click
 import numpy as np
 
+from tacit.arrays import Floats, Ints
 from tacit.dispatch import arrive, expected
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import MissingExtra, TacitError
 from tacit.policies import Policy, policy_from_spec
-from tacit.policies.base import Floats, Ints
 from tacit.progress import progress
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, stream
 from tacit.text import aligned
@@ -59,9 +59,7 @@ def scenario(
             environment=real,
             keys=(interest.stem,),
             arms=real.topics,
-            policy=policy_from_spec(
-                policy or "thompson(prior_failures=10, discount=0.999)", real.topics
-            ),
+            policy=policy_from_spec(policy or "glr-kl-ucb(local=True)", real.topics),
             impressions=impressions or 100 * days,
             seed=seed,
         )
@@ -74,7 +72,7 @@ def scenario(
         ),
         keys=keys,
         arms=arms,
-        policy=policy_from_spec(policy or "thompson(discount=0.998)", arms),
+        policy=policy_from_spec(policy or "exploration-floor(glr-kl-ucb, epsilon=0.05)", arms),
         impressions=impressions or 15_000,
         seed=seed,
     )

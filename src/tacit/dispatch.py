@@ -186,3 +186,18 @@ def optimum(params: Any, world: Any, lane: int) -> Any:
 
 
 ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum)
+
+# A classifier's kernels ---------------------------------------------------------------------
+
+
+def predict(params: Any, state: Any, row: int, context: Any) -> Any:
+    """Say whether the context may be an event; reads ``state`` (and may use its scratch)."""
+    return parts[type(params)].predict(params, state, row, context)
+
+
+def learn_false(params: Any, state: Any, row: int, context: Any) -> None:
+    """Update ``state`` in place: the context was no event."""
+    parts[type(params)].learn_false(params, state, row, context)
+
+
+CLASSIFIER_KERNELS = (predict, learn_false)

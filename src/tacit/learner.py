@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import checks
+from tacit.arrays import Floats, Ints
 from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.base import Floats, Ints, Policy
+from tacit.policies.base import Policy
 from tacit.state import copied_into
 
 Arm = int | str
@@ -196,6 +197,21 @@ class Learner:
     def epoch(self, key: str) -> int:
         """Return how often the lane of ``key`` has restarted."""
         return int(self.policy.epoch(self.policy.params, self._state, self.lane(key)))
+
+    def restarts(self, key: str) -> list[Any]:
+        """Return when the lane of ``key`` restarted, oldest first.
+
+        Raises
+        ------
+        UnknownName
+            If nothing was ever chosen for ``key``, or the policy keeps no such record.
+        """
+        try:
+            restarts = self.policy.restarts  # type: ignore[attr-defined]
+        except AttributeError:
+            name = type(self.policy).__name__
+            raise UnknownName(f"restarts: {name} keeps no record of them; see epoch()") from None
+        return list(restarts(self._state, self.lane(key)))
 
     # Arms ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import (
     arrive,
     choose,
@@ -27,7 +28,7 @@ from tacit.dispatch import (
 )
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
-from tacit.policies.base import Floats, Generator, Impression, Ints, Policy
+from tacit.policies.base import Impression, Policy
 from tacit.progress import progress
 
 if TYPE_CHECKING:

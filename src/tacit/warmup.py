@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tacit.classifiers import Rectangle
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.learner import Learner
 from tacit.policies import (
+    BWC,
+    CUSUMUCB,
     EXP3,
     EXP3S,
+    GLRKLUCB,
     KLUCB,
+    MUCB,
     UCB1,
+    DiscountedUCB,
     EpsilonGreedy,
     ExplorationFloor,
     Policy,
+    SlidingWindowUCB,
     Thompson,
     UniformRandom,
 )
@@ -31,6 +38,12 @@ def all_policies() -> list[Policy]:
         Thompson(2),
         EXP3(2),
         EXP3S(2),
+        DiscountedUCB(2),
+        SlidingWindowUCB(2),
+        CUSUMUCB(2),
+        MUCB(2),
+        GLRKLUCB(2),
+        BWC(2, classifier=Rectangle(dim=1, margin=0.1)),
     ]
     return [*plain, *(ExplorationFloor(policy) for policy in plain)]
 
@@ -40,8 +53,8 @@ def all_environments() -> list[Environment]:
     return [
         BernoulliArms([0.4, 0.6]),
         BernoulliArms([0.4, 0.6], delay=1),
-        ShiftingArms(arms=2),
-        ShiftingArms(arms=2, delay=1),
+        ShiftingArms(arms=2, dim=1),
+        ShiftingArms(arms=2, dim=1, delay=1),
     ]
 
 
@@ -55,6 +68,7 @@ def compile_all() -> tuple[int, int, Path]:
             Learner(policy, seed=0)
             advance(1)
             for environment in environments:
-                simulate(policy, environment, horizon=10, workers=1)
+                if policy.context_dim <= environment.context_dim:
+                    simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
     return *cache_statistics(), cache_root()

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_type_hints
 import numpy as np
 
 from tacit import checks, dispatch
+from tacit.arrays import Generator
 from tacit.errors import InvalidValue
-from tacit.policies.base import Generator
 
 
 @dataclass(frozen=True)

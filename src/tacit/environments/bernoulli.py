@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.arrays import Floats, Generator
 from tacit.environments.base import Environment, probabilities
-from tacit.policies.base import Floats, Generator, Impression
+from tacit.policies.base import Impression
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import expected
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
-from tacit.policies.base import Floats, Generator, Impression, Ints
+from tacit.policies.base import Impression
 
 
 @dataclass(frozen=True)

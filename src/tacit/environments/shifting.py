@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
-from tacit.policies.base import Floats, Generator, Impression, Ints
+from tacit.policies.base import Impression
 
 NO_EVENT = 2**62
 

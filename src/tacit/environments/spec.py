@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from tacit.calls import matched, named_class, parsed_call
 from tacit.environments.base import Environment, registry
-from tacit.policies.spec import matched, named_class, parsed_call
 
 
 def environment_from_spec(spec: str) -> Environment:

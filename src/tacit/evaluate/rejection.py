@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
 from tacit.batch import Batch
 from tacit.dispatch import choose, learn, learned_propensity, observe
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.learner import generator
 from tacit.logs.reader import as_chunks
 from tacit.logs.rows import Chunk, lengths, representatives
-from tacit.policies.base import Floats, Generator, Impression, Ints, Policy
+from tacit.policies.base import Impression, Policy
 from tacit.state import copied_into
 
 CONFIDENCE = 0.95

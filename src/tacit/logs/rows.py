@@ -31,10 +31,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tacit.arrays import Ints
 from tacit.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
 from tacit.logs.schema import ALLOWED, SCHEMA
-from tacit.policies.base import Ints
 
 Bools = npt.NDArray[np.bool_]
 

@@ -1,30 +1,43 @@
 """The policies, one family a file."""
 
 from tacit.policies.base import About, Counts, Impression, Policy
+from tacit.policies.bwc import BWC, Restart
+from tacit.policies.cusum_ucb import CUSUMUCB
+from tacit.policies.discounted_ucb import DiscountedUCB
 from tacit.policies.epsilon_greedy import EpsilonGreedy
 from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
+from tacit.policies.glr_kl_ucb import GLRKLUCB
 from tacit.policies.index import IndexPolicy
 from tacit.policies.kl_ucb import KLUCB
+from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
+from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
 from tacit.policies.uniform import UniformRandom
 
 __all__ = [
+    "BWC",
+    "CUSUMUCB",
     "EXP3",
     "EXP3S",
+    "GLRKLUCB",
     "KLUCB",
+    "MUCB",
     "UCB1",
     "About",
     "Counts",
+    "DiscountedUCB",
     "EpsilonGreedy",
     "ExplorationFloor",
     "Impression",
     "IndexPolicy",
     "OracleRestart",
     "Policy",
+    "Restart",
+    "SlidingWindowUCB",
     "Thompson",
     "UniformRandom",
     "policy_from_spec",

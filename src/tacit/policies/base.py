@@ -8,13 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit import checks, dispatch
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Generator = np.random.Generator
+from tacit.arrays import Floats, Generator, Ints
 
 
 class Impression(NamedTuple):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.arrays import Floats
 from tacit.dispatch import kernel
-from tacit.policies.base import Floats
 
 # Gauss–Legendre of eight points; numpy.polynomial would compute it, but takes long to import.
 HALF_NODES = np.array(

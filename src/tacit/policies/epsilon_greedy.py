@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tacit import checks
-from tacit.policies.base import About, Counts, Generator, Impression, count, forget, mean_reward
+from tacit.arrays import Generator
+from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
 
 

@@ -9,8 +9,9 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Floats, Generator
 from tacit.dispatch import kernel
-from tacit.policies.base import About, Floats, Generator, Impression, Policy
+from tacit.policies.base import About, Impression, Policy
 
 
 class ExponentialWeights(NamedTuple):

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tacit import checks
+from tacit.arrays import Generator
 from tacit.dispatch import choose, epoch, learn, observe, propensity
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Generator, Impression, Policy
+from tacit.policies.base import About, Impression, Policy
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import math
 from typing import Any, ClassVar
 
 from tacit import dispatch
+from tacit.arrays import Generator
 from tacit.dispatch import confidence, index, kernel
-from tacit.policies.base import Generator, Impression, Policy
+from tacit.policies.base import Impression, Policy
 
 
 @kernel

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Generator, Ints
 from tacit.dispatch import choose, estimate, learn, propensity, restart
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Generator, Impression, Ints, Policy
+from tacit.policies.base import About, Impression, Policy
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import re
-from dataclasses import MISSING, fields
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any
 
-from tacit.dispatch import canonical
+from tacit.calls import GRAMMAR, matched, named_class, parsed_call
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Policy, registry
-
-Kind = TypeVar("Kind")
-
-GRAMMAR = (
-    'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
-)
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -40,33 +30,6 @@ def policy_class(name: str) -> type[Policy]:
     'EpsilonGreedy'
     """
     return named_class(name, registry, Policy)
-
-
-def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> type[Kind]:
-    """Find a class by its name in ``known``, or as ``module:Class`` below ``base``."""
-    if ":" in name:
-        return _imported_class(name, base)
-    if canonical(name) in known:
-        return known[canonical(name)]
-    kind = base.__name__.lower()
-    names = ", ".join(sorted(found.__name__ for found in known.values()))
-    near = get_close_matches(canonical(name), list(known), n=1)
-    hint = f"did you mean {known[near[0]].__name__}? " if near else ""
-    raise UnknownName(
-        f'{kind}: none is called {name!r}; {hint}there are {names}, and "module:Class" for your own'
-    )
-
-
-def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
-    module, _, attribute = name.partition(":")
-    kind = base.__name__.lower()
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownName(f"{kind}: cannot import {name!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise UnknownName(f"{kind}: {name!r} is not a subclass of tacit.{base.__name__}")
-    return found
 
 
 def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Policy:
@@ -117,60 +80,27 @@ def _made(
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     allowed = [field.name for field in fields(policy) if field.init]
     given = matched(policy, [name for name in allowed if name != "arms"], positional, named)
+    if "classifier" in given:
+        from tacit.classifiers.spec import classifier_from_spec
+
+        given["classifier"] = classifier_from_spec(given["classifier"], imports=imports)
     if "policy" in given:
-        given["policy"] = policy_from_spec(given["policy"], arms, imports=imports)
+        over = given.get("arms", arms)
+        given["policy"] = policy_from_spec(given["policy"], over, imports=imports)
     elif "arms" in allowed and given.setdefault("arms", arms) is None:
         raise InvalidValue("arms", None, "say the number of arms or their names")
     return policy(**given)
 
 
-def matched(
-    made: type, order: list[str], positional: list[Any], named: dict[str, Any]
-) -> dict[str, Any]:
-    """Match a call's arguments to the fields of a dataclass, or say what it takes."""
-    takes = [field.name for field in fields(made) if field.init]
-    surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
-    if surplus:
-        raise InvalidValue(made.__name__, surplus[0], f"it takes {', '.join(takes)}")
-    given = dict(zip(order, positional, strict=False)) | named
-    for field in fields(made):
-        lacks = field.default is MISSING and field.default_factory is MISSING
-        if field.init and lacks and field.name not in given and field.name != "arms":
-            raise InvalidValue(f"{made.__name__}.{field.name}", None, "it must be given")
-    return given
+def _plain(value: Any) -> Any:
+    """Return a hyperparameter as a number, a string or a table."""
+    if isinstance(value, Policy):
+        return policy_to_spec(value)
+    if is_dataclass(value):
+        from tacit.classifiers.spec import classifier_to_spec
 
-
-def parsed_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Split ``name(literal, name=literal, …)`` without evaluating anything."""
-    match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
-    if not match:
-        raise InvalidValue("policy", text, GRAMMAR)
-    name, arguments = match.group(1), match.group(2) or "()"
-    try:
-        call = ast.parse("_" + _without_hyphens(arguments), mode="eval").body
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            raise ValueError(text)
-        positional = [_value(node) for node in call.args]
-        named = {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
-        raise InvalidValue("policy", text, GRAMMAR) from None
-    return name, positional, named
-
-
-def _without_hyphens(arguments: str) -> str:
-    """Replace hyphens inside bare names, which would be read as minus signs, by underscores."""
-    pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
-    return "".join(
-        piece if i % 2 else re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", piece)
-        for i, piece in enumerate(pieces)
-    )
-
-
-def _value(node: ast.expr) -> Any:
-    """Return a literal's value; a bare name or a call stands for a policy, as text."""
-    if isinstance(node, (ast.Name, ast.Call)):
-        return ast.unparse(node)
-    return ast.literal_eval(node)
+        return classifier_to_spec(value)  # type: ignore[arg-type]
+    return value
 
 
 def policy_to_spec(policy: Policy) -> dict[str, Any]:
@@ -186,5 +116,5 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
     if any(field.name == "arms" and field.init for field in fields(policy)):
         spec["arms"] = policy.arms if isinstance(policy.arms, int) else list(policy.arms)
     for name, value in policy.hyperparameters.items():
-        spec[name] = policy_to_spec(value) if isinstance(value, Policy) else value
+        spec[name] = _plain(value)
     return spec

@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit import checks
-from tacit.policies.base import About, Floats, Generator, Impression, Policy
+from tacit.arrays import Floats, Generator
+from tacit.policies.base import About, Impression, Policy
 from tacit.policies.beta_maximum import probability_largest
 
 

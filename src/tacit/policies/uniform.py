@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.policies.base import About, Floats, Generator, Impression, Policy
+from tacit.arrays import Floats, Generator
+from tacit.policies.base import About, Impression, Policy
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 import tacit
-from tacit.policies.base import Floats
+from tacit.arrays import Floats
 from tacit.service.charts import Curve, area_chart, line_chart, percent
 from tacit.service.engine import Engine
 from tacit.service.placement import Placement

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tacit.policies.base import Floats
+from tacit.arrays import Floats
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000

@@ -1,0 +1,130 @@
+"""What every safe classifier is: frozen hyperparameters, a state of arrays, and kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, get_type_hints
+
+import numpy as np
+
+from tacit import checks, dispatch
+from tacit.arrays import Booleans, Floats
+from tacit.errors import InvalidValue
+
+TIE = 1e-12
+"""A distance counts as within a margin if it exceeds it by no more than this."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Base of all safe classifiers: hyperparameters that are frozen, validated and hashable.
+
+    A safe classifier knows a class of concepts, one of which is the truth, and learns from
+    contexts that were no event (*false-labelled* ones). It says "positive" (an event) unless no
+    concept that fits all it has learned could call the context an event. So, with correct
+    labels, it never misses one, and :attr:`diameter` bounds how often it can be wrong otherwise.
+
+    A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
+    kernels need, named like the fields they come from) and ``State`` (arrays with a leading row
+    axis: one row if all keys share what is learned, else one per lane), the methods :meth:`init`
+    and :meth:`merged`, and the static methods ``predict`` and ``learn_false``.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context; at least 1.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search queries",
+    section 5 of the full version.
+    """
+
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.CLASSIFIER_KERNELS
+    learns_from_propensity: ClassVar[bool] = False
+    universe: ClassVar[str] = "numbers in [0, 1]; rescale your signals if they go beyond"
+    """What contexts are made of, phrased as the remedy."""
+
+    dim: int
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dispatch.register(cls, cls.kernels)
+        dispatch.enlist(cls, registry)
+
+    def __post_init__(self) -> None:
+        self._set("dim", checks.integer("dim", self.dim, 1, 2**16))
+
+    def _set(self, field: str, value: Any) -> None:
+        """Store the canonical form of a field while the object is being made."""
+        object.__setattr__(self, field, value)
+
+    @cached_property
+    def params(self) -> Any:
+        """The hyperparameters that kernels read, each of the type that its annotation says."""
+        layout = type(self).Params  # type: ignore[attr-defined]
+        hints = get_type_hints(layout)
+        return layout(*(hints[field](getattr(self, field)) for field in layout._fields))
+
+    @property
+    def diameter(self) -> float:
+        """The most false positives there can be, if each is learned before the next."""
+        raise NotImplementedError
+
+    def checked(self, contexts: Any) -> Floats:
+        """Return contexts as an array of shape (contexts, dim).
+
+        Parameters
+        ----------
+        contexts : array of float, shape (contexts, dim)
+
+        Raises
+        ------
+        InvalidValue
+            If one has another length or is outside the universe that the classifier knows.
+        """
+        try:
+            array = np.ascontiguousarray(contexts, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.ndim != 2 or array.shape[1] != self.dim:
+            raise InvalidValue("context", contexts, f"give {self.dim} numbers for each context")
+        for i in np.flatnonzero(~self.feasible(array)):
+            raise InvalidValue("context", array[i].tolist(), f"give {self.universe}")
+        return array
+
+    def feasible(self, contexts: Floats) -> Booleans:
+        """Say of each context whether it is in the universe that the classifier knows."""
+        return np.asarray(((contexts >= 0.0) & (contexts <= 1.0)).all(axis=1))
+
+    def init(self, rows: int) -> Any:
+        """Return the state of ``rows`` rows that have learned nothing."""
+        raise NotImplementedError
+
+    def merged(self, first: Any, second: Any) -> Any:
+        """Return the join of two states, row by row: what follows from the labels of both.
+
+        Joins are associative, commutative and idempotent, so states may be merged in any order
+        and more than once.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def predict(params: Any, state: Any, row: int, context: Floats) -> bool:
+        """Say whether the context may be an event."""
+        raise NotImplementedError
+
+    @staticmethod
+    def learn_false(params: Any, state: Any, row: int, context: Floats) -> None:
+        """Learn that the context was no event."""
+        raise NotImplementedError
+
+
+registry: dict[str, type[Classifier]] = {}
+"""Every classifier class that has been defined, by its canonical name."""

@@ -1,0 +1,407 @@
+"""Hyperplanes: events lie beyond some plane (Syed et al. 2009, section 5.2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats, Ints
+from tacit.classifiers.base import TIE, Classifier
+from tacit.classifiers.batch import learn_all_false
+from tacit.dispatch import kernel
+
+GAP = 1e-13
+"""Distances are exact to this: the search stops when its two bounds are as near."""
+PATIENCE = 10
+"""Rounding may hide the progress of fewer steps than this, among near-duplicates."""
+DEPENDENT = 1e-14
+"""A vector counts as dependent on others if less than this share of it is left without them."""
+
+
+class Scratch(NamedTuple):
+    """Where :func:`hull_distance` works; carries nothing from one call to the next.
+
+    Attributes
+    ----------
+    corral : array of int64, shape (rows, dim + 1)
+        The points whose convex combination is the nearest so far, the *corral* of Wolfe.
+    weights, target : array of float64, shape (rows, dim + 1)
+        Their weights, and those of the nearest point of the plane through them.
+    basis, triangle : array of float64, shape (rows, dim, dim)
+        QR factors of the corral's differences from its first point, as rows and columns.
+    offset, normal : array of float64, shape (rows, dim)
+        From the context to the nearest point so far; and the same, made orthogonal to the basis.
+    """
+
+    corral: Ints
+    weights: Floats
+    target: Floats
+    basis: Floats
+    triangle: Floats
+    offset: Floats
+    normal: Floats
+
+    @classmethod
+    def zeros(cls, rows: int, dim: int) -> Scratch:
+        """Return scratch for ``rows`` rows."""
+        return cls(
+            np.zeros((rows, dim + 1), np.int64),
+            np.zeros((rows, dim + 1)),
+            np.zeros((rows, dim + 1)),
+            np.zeros((rows, dim, dim)),
+            np.zeros((rows, dim, dim)),
+            np.zeros((rows, dim)),
+            np.zeros((rows, dim)),
+        )
+
+
+class Hull(NamedTuple):
+    """Points whose convex hull counts, and the scratch for distances to it.
+
+    Attributes
+    ----------
+    points : array of float64, shape (rows, capacity + 1, dim)
+        One place is spare, for a point that comes when the others are taken.
+    held : array of int64, shape (rows,)
+        How many points there are.
+    dropped : array of int64, shape (rows,)
+        How many were given up although the hull lost by it.
+    scratch : Scratch
+    """
+
+    points: Floats
+    held: Ints
+    dropped: Ints
+    scratch: Scratch
+
+
+@kernel
+def row_of(scratch: Scratch, row: int) -> Scratch:
+    """Return one row of the scratch."""
+    return Scratch(
+        scratch.corral[row],
+        scratch.weights[row],
+        scratch.target[row],
+        scratch.basis[row],
+        scratch.triangle[row],
+        scratch.offset[row],
+        scratch.normal[row],
+    )
+
+
+@kernel
+def closest_point(points: Floats, context: Floats, skip: int) -> int:
+    """Return the point nearest to the context, other than ``skip``; −1 if there is none."""
+    closest, least = -1, math.inf
+    for i in range(len(points)):
+        square = 0.0
+        for j in range(len(context)):
+            square += (points[i, j] - context[j]) ** 2
+        if square < least and i != skip:
+            closest, least = i, square
+    return closest
+
+
+@kernel
+def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
+    """Return the point that lies lowest in the direction of the normal, other than ``skip``."""
+    lowest, least = -1, math.inf
+    for i in range(len(points)):
+        height = 0.0
+        for j in range(len(normal)):
+            height += normal[j] * points[i, j]
+        if height < least and i != skip:
+            lowest, least = i, height
+    return lowest
+
+
+@kernel
+def norm(vector: Floats) -> float:
+    """Return the Euclidean length."""
+    square = 0.0
+    for j in range(len(vector)):
+        square += vector[j] ** 2
+    return float(np.sqrt(square))
+
+
+@kernel
+def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
+    """Subtract from the vector its projections on the first rows of an orthonormal basis."""
+    for i in range(size):
+        along = 0.0
+        for j in range(len(vector)):
+            along += basis[i, j] * vector[j]
+        for j in range(len(vector)):
+            vector[j] -= along * basis[i, j]
+
+
+@kernel
+def set_offset(scratch: Scratch, points: Floats, context: Floats, size: int) -> None:
+    """Set offset and normal from the weights of the corral."""
+    for j in range(len(context)):
+        offset = 0.0
+        for i in range(size):
+            offset += scratch.weights[i] * (points[scratch.corral[i], j] - context[j])
+        scratch.offset[j] = scratch.normal[j] = offset
+    # Rounding leaves the offset slightly askew, which shows the more the shorter it is.
+    remove_basis(scratch.basis, size - 1, scratch.normal)
+
+
+@kernel
+def factorise(scratch: Scratch, points: Floats, first: int, size: int) -> None:
+    """Bring the QR factors up to date with a corral whose differences changed from ``first`` on.
+
+    Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points
+    themselves, so those of near-duplicates are exact.
+    """
+    basis, triangle = scratch.basis, scratch.triangle
+    start = scratch.corral[0]
+    for k in range(first, size - 1):
+        end, vector = scratch.corral[k + 1], basis[k]
+        for j in range(len(vector)):
+            vector[j] = points[end, j] - points[start, j]
+        for i in range(k):
+            triangle[i, k] = 0.0
+            for j in range(len(vector)):
+                triangle[i, k] += basis[i, j] * vector[j]
+        whole = norm(vector)
+        remove_basis(basis, k, vector)
+        remove_basis(basis, k, vector)
+        rest = norm(vector)
+        # A basis vector of zero and a 1 in the triangle give a dependent point no weight.
+        independent = rest > DEPENDENT * whole
+        triangle[k, k] = rest if independent else 1.0
+        for j in range(len(vector)):
+            vector[j] = vector[j] / rest if independent else 0.0
+
+
+@kernel
+def set_target(scratch: Scratch, points: Floats, context: Floats, size: int) -> None:
+    """Set the target to the weights of the nearest point of the plane through the corral."""
+    basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
+    start = scratch.corral[0]
+    target[0] = 1.0
+    for k in range(size - 2, -1, -1):
+        weight = 0.0
+        for j in range(len(context)):
+            weight -= basis[k, j] * (points[start, j] - context[j])
+        for i in range(k + 1, size - 1):
+            weight -= triangle[k, i] * target[i + 1]
+        target[k + 1] = weight / triangle[k, k]
+        target[0] -= target[k + 1]
+
+
+@kernel
+def step_to_target(weights: Floats, target: Floats, size: int) -> int:
+    """Move the weights toward the target until one is used up; return which, or −1 if none is."""
+    step, leaving = 1.0, -1
+    for i in range(size):
+        if target[i] < 0.0 and weights[i] <= step * (weights[i] - target[i]):
+            step, leaving = weights[i] / (weights[i] - target[i]), i
+    for i in range(size):
+        weights[i] = max(weights[i] + step * (target[i] - weights[i]), 0.0)
+    return leaving
+
+
+@kernel
+def enter(scratch: Scratch, points: Floats, context: Floats, size: int, entering: int) -> int:
+    """Take a point into the corral and out of it those that lose their weight; return its size."""
+    corral, weights = scratch.corral, scratch.weights
+    corral[size], weights[size] = entering, 0.0
+    first, size = size - 1, size + 1
+    while True:
+        factorise(scratch, points, first, size)
+        set_target(scratch, points, context, size)
+        leaving = step_to_target(weights, scratch.target, size)
+        if leaving < 0:
+            return size
+        size -= 1
+        for i in range(leaving, size):
+            corral[i], weights[i] = corral[i + 1], weights[i + 1]
+        first = max(leaving - 1, 0)
+
+
+@kernel
+def hull_distance(
+    scratch: Scratch, points: Floats, context: Floats, near: float, far: float, skip: int
+) -> float:
+    """Return the distance of a context from the hull, exact to 1e-13; inf if it is empty.
+
+    Wolfe (1976), "Finding the nearest point in a polytope": the nearest point of the hull of a
+    few points, the corral, gives an upper bound; the plane through it, moved to the lowest of
+    all points, gives a lower one. That lowest point enters the corral until the bounds meet.
+    Both are computed from the points afresh each time, so no earlier rounding falsifies them,
+    and the search ends as soon as they answer the question: an upper bound of at most ``near``,
+    or a lower bound above ``far``, is returned as it is.
+
+    Parameters
+    ----------
+    scratch : Scratch
+        One row.
+    points : array of float64, shape (points, dim)
+    context : array of float64, shape (dim,)
+    near, far : float
+        Which bounds suffice; 0 and inf for the distance itself.
+    skip : int
+        A point to leave out; −1 for none.
+    """
+    entering = closest_point(points, context, skip)
+    if entering < 0:
+        return math.inf
+    corral, normal = scratch.corral, scratch.normal
+    corral[0], scratch.weights[0] = entering, 1.0
+    size, upper, stalls = 1, math.inf, 0
+    while True:
+        set_offset(scratch, points, context, size)
+        length = norm(scratch.offset)
+        # In exact arithmetic it always shrinks, and what enters is new.
+        stalls = 0 if length < upper else stalls + 1
+        upper = min(upper, length)
+        if upper <= max(near, GAP) or stalls == PATIENCE:
+            return upper
+        entering = lowest_point(points, normal, skip)
+        height = 0.0
+        for j in range(len(context)):
+            height += normal[j] * (points[entering, j] - context[j])
+        lower = height / norm(normal)
+        if lower > far:
+            return lower
+        entered = size > len(context)
+        for i in range(size):
+            entered = entered or corral[i] == entering
+        if entered or upper - lower <= GAP:
+            return upper
+        size = enter(scratch, points, context, size, entering)
+
+
+@kernel
+def distance_from(
+    state: Hull, row: int, context: Floats, near: float, far: float, skip: int
+) -> float:
+    """Return the distance of a context from the hull of a row, as :func:`hull_distance`."""
+    points = state.points[row, : state.held[row]]
+    return hull_distance(row_of(state.scratch, row), points, context, near, far, skip)
+
+
+@kernel
+def trim(state: Hull, row: int) -> None:
+    """Drop the newest point if it is inside the hull; then, if there are too many, one of all.
+
+    Of all, the one is dropped without which the hull loses least: nothing, if one is inside the
+    hull of the others.
+    """
+    excess = state.held[row] == state.points.shape[1]
+    dropped, loss = -1, math.inf
+    for i in range(state.held[row] - 1, -1, -1):
+        distance = distance_from(state, row, state.points[row, i], GAP, loss, i)
+        if distance < loss:
+            dropped, loss = i, distance
+        if loss <= GAP or not excess:
+            break
+    if loss <= GAP or excess:
+        state.held[row] -= 1
+        state.points[row, dropped] = state.points[row, state.held[row]]
+        state.dropped[row] += loss > GAP
+
+
+@dataclass(frozen=True)
+class Hyperplane(Classifier):
+    """Call a context an event if it is farther than twice the margin from all that were none.
+
+    The truth is a plane: events are at least the margin beyond it, other contexts more than the
+    margin before it. The classifier keeps the convex hull of the false-labelled contexts; a
+    context is negative iff its Euclidean distance from the hull is at most 2·margin. Distances
+    are exact to 1e-13, ties are inclusive up to 1e-12. Before the first label all are positive.
+
+    A label inside the hull is not kept. When ``capacity`` points are kept and one more comes,
+    the one is dropped without which the hull loses least: nothing, if one is inside the hull of
+    the others. A smaller hull is still safe, but may cost more false positives; the state's
+    ``dropped`` counts how often the hull lost.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context; contexts are in [0, 1]^dim.
+    margin : float
+        Least distance of any context from the true plane; in (0, 1].
+    capacity : int, default 1024
+        Most points kept; at least 1. They take 8·capacity·dim bytes a row.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 5.2 and claim 4 (full version).
+
+    Examples
+    --------
+    >>> from tacit.classifiers import SafeClassifier
+    >>> classifier = SafeClassifier(Hyperplane(dim=2, margin=0.1))
+    >>> classifier.learn_false([0.0, 0.0])
+    >>> classifier.learn_false([0.8, 0.0])
+    >>> classifier.predict([0.4, 0.19]), classifier.predict([0.4, 0.21])
+    (False, True)
+    """
+
+    class Params(NamedTuple):
+        margin: float
+
+    State = Hull
+
+    margin: float
+    capacity: int = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("margin", checks.number("margin", self.margin, 0.0, 1.0, open_low=True))
+        self._set("capacity", checks.integer("capacity", self.capacity, 1, 2**24))
+
+    @property
+    def diameter(self) -> float:
+        """The most false positives there can be while none is dropped: (1 + √dim/(2·margin))^dim.
+
+        This is claim 3 for contexts in [0, 1]^dim. False positives are more than 2·margin
+        apart, so balls of radius margin around them do not meet; all are inside a ball of
+        radius √dim/2 + margin. (In the paper contexts are in a ball of radius 1, not √dim/2.)
+        """
+        with np.errstate(over="ignore"):
+            ratio = 1.0 + math.sqrt(self.dim) / (2.0 * self.margin)
+            return float(np.float64(ratio) ** self.dim)
+
+    def init(self, rows: int) -> Hull:
+        return Hull(
+            np.zeros((rows, self.capacity + 1, self.dim)),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            Scratch.zeros(rows, self.dim),
+        )
+
+    def merged(self, first: Hull, second: Hull) -> Hull:
+        from tacit.compiled import compiled
+
+        learn = compiled(learn_all_false, self.params)
+        joined = self.init(len(first.held))
+        for row in range(len(joined.held)):
+            kept = [state.points[row, : state.held[row]] for state in (first, second)]
+            # Sorted, so that the outcome depends on the points alone and not on who had them.
+            learn(self.params, joined, row, np.unique(np.concatenate(kept), axis=0))
+            joined.dropped[row] += max(first.dropped[row], second.dropped[row])
+        return joined
+
+    @staticmethod
+    def predict(params: Params, state: Hull, row: int, context: Floats) -> bool:
+        reach = 2.0 * params.margin + TIE
+        return distance_from(state, row, context, reach, reach, -1) > reach
+
+    @staticmethod
+    def learn_false(params: Params, state: Hull, row: int, context: Floats) -> None:
+        state.points[row, state.held[row]] = context
+        state.held[row] += 1
+        trim(state, row)

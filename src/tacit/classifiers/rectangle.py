@@ -1,0 +1,107 @@
+"""Axis-parallel rectangles: normal is a range of every signal (Syed et al. 2009, section 5.1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats
+from tacit.classifiers.base import TIE, Classifier
+from tacit.errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Rectangle(Classifier):
+    """Call a context an event if it is outside the box of all that were none, by the margin.
+
+    The truth is a box: contexts inside it are no events, events are farther than the margin
+    from it in some coordinate, and nothing happens between. The classifier keeps the smallest
+    box of the false-labelled contexts; a context is negative iff each coordinate is within the
+    margin of the box's side, inclusive up to 1e-12. Before the first label all are positive.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context; contexts are in [0, 1]^dim.
+    margin : float
+        Least distance of an event from the true box in the largest coordinate; in (0, 1].
+    anchored : bool, default False
+        Whether the true box is known to reach down to 0 in every coordinate, as in the
+        experiments of the paper: only what is above normal is an event.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 5.1. At a distance of exactly the margin the paper's
+    concepts call a context an event and its classifier calls it none; here it is none.
+
+    Examples
+    --------
+    >>> from tacit.classifiers import SafeClassifier
+    >>> classifier = SafeClassifier(Rectangle(dim=2, margin=0.1))
+    >>> classifier.predict([0.3, 0.4])
+    True
+    >>> classifier.learn_false([0.3, 0.4])
+    >>> classifier.predict([0.4, 0.3]), classifier.predict([0.4, 0.6])
+    (False, True)
+    """
+
+    class Params(NamedTuple):
+        margin: float
+        anchored: bool
+
+    class State(NamedTuple):
+        low: Floats
+        high: Floats
+
+    margin: float
+    anchored: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("margin", checks.number("margin", self.margin, 0.0, 1.0, open_low=True))
+        if not isinstance(self.anchored, bool | np.bool_):
+            raise InvalidValue("anchored", self.anchored, "give True or False")
+        self._set("anchored", bool(self.anchored))
+
+    @property
+    def diameter(self) -> float:
+        """The most false positives there can be: 1 + dim·(⌈1/margin⌉ − 1), and no bound is lower.
+
+        This is claim 2 for contexts in [0, 1]^dim. The first false positive makes the box a
+        point; each later one moves a side outward by more than the margin. The moves in one
+        coordinate add up to at most 1, so there are fewer than 1/margin of them. It is reached
+        from the origin by equal steps along one axis after another.
+        """
+        moves = math.ceil(1.0 / (self.margin + TIE)) - 1
+        return 1.0 + self.dim * moves
+
+    def init(self, rows: int) -> State:
+        shape = (rows, self.dim)
+        return self.State(np.full(shape, np.inf), np.full(shape, -np.inf))
+
+    def merged(self, first: State, second: State) -> State:
+        return self.State(np.minimum(first.low, second.low), np.maximum(first.high, second.high))
+
+    @staticmethod
+    def predict(params: Params, state: State, row: int, context: Floats) -> bool:
+        reach = params.margin + TIE
+        for i in range(len(context)):
+            if context[i] < state.low[row, i] - reach or context[i] > state.high[row, i] + reach:
+                return True
+        return False
+
+    @staticmethod
+    def learn_false(params: Params, state: State, row: int, context: Floats) -> None:
+        for i in range(len(context)):
+            lowest = 0.0 if params.anchored else context[i]
+            state.low[row, i] = min(state.low[row, i], lowest)
+            state.high[row, i] = max(state.high[row, i], context[i])
