@@ -24,6 +24,7 @@ import numba
 import numpy as np
 import platformdirs
 from numba.core import caching
+from numba.core.errors import NumbaError
 from numba.extending import overload, register_jitable
 
 from tacit import dispatch
@@ -157,11 +158,70 @@ class _Cache(caching.FunctionCache):
 
 
 @cache
-def _dispatcher(function: Callable[..., Any], stamp: str) -> Any:
-    dispatcher: Any = numba.njit(nogil=True, **OPTIONS)(function)
-    dispatcher._cache = _Cache(function, cache_root() / stamp)
+def _dispatcher(function: Callable[..., Any], folder: Path, counting: bool) -> Any:
+    options: Any = OPTIONS | {"nogil": True, "_nrt": counting}
+    dispatcher: Any = numba.njit(**options)(function)
+    dispatcher._cache = _Cache(function, folder / ("counting" if counting else "lean"))
     _dispatchers.append(dispatcher)
     return dispatcher
+
+
+class Driver:
+    """A driver, compiled for the types of arguments that it meets or found in the cache.
+
+    Where nothing in it makes an array, it is compiled without numba's counting of references to
+    arrays, which costs more than many a kernel; the caller holds all arrays while it runs.
+    Called, it releases the global interpreter lock.
+
+    Parameters
+    ----------
+    function : function
+    folder : Path
+        Where compiled code is kept.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._function, self._folder = function, folder
+        self._entries: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.entry(arguments)(*arguments)
+
+    def entry(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the entry point for arguments of exactly these types.
+
+        It skips the look at the types (some 10 µs a call), so every call of it must pass the
+        very same ones.
+        """
+        types = tuple(numba.typeof(argument) for argument in arguments)
+        if types not in self._entries:
+            self._entries[types] = self._compiled(types)
+        return self._entries[types]
+
+    def _compiled(self, types: tuple[Any, ...]) -> Any:
+        parts = [getattr(kind, "instance_class", None) for kind in types]
+        name = f"{self._function.__qualname__} {types} {parts}"
+        # Known from an earlier attempt, so that it is not repeated in every process.
+        counts = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
+        if not counts.exists():
+            try:
+                return _entry(_dispatcher(self._function, self._folder, False), types)
+            except NumbaError:
+                pass
+        found = _entry(_dispatcher(self._function, self._folder, True), types)
+        counts.parent.mkdir(parents=True, exist_ok=True)
+        counts.touch()
+        return found
+
+
+def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
+    dispatcher.compile(types)
+    return dispatcher.get_overload(types)
+
+
+@cache
+def _driver(function: Callable[..., Any], stamp: str) -> Driver:
+    return Driver(function, cache_root() / stamp)
 
 
 def _parts_within(params: Any) -> Iterable[type]:
@@ -172,8 +232,8 @@ def _parts_within(params: Any) -> Iterable[type]:
             yield from _parts_within(value)
 
 
-def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
-    """Compile ``driver`` for parts with these ``Params``, or find it in the cache.
+def compiled(driver: Callable[..., Any], *all_params: Any) -> Driver:
+    """Return ``driver`` as compiled code for parts with these ``Params``.
 
     Parameters
     ----------
@@ -181,11 +241,6 @@ def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
         A module-level function in numba's subset that calls the generic functions.
     *all_params : named tuple
         The ``Params`` of each part it will be called with.
-
-    Returns
-    -------
-    numba dispatcher
-        Callable; releases the global interpreter lock while it runs.
     """
     global _taught_helpers
     for helper in dispatch.helpers[_taught_helpers:]:
@@ -198,23 +253,11 @@ def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
         for path in _sources(part)
         if PACKAGE not in path.parents
     }
-    return _dispatcher(driver, _stamp(frozenset(files)))
-
-
-def entry(driver: Callable[..., Any], arguments: tuple[Any, ...], *all_params: Any) -> Any:
-    """Return the compiled entry point of ``driver`` for arguments of exactly these types.
-
-    It skips numba's type dispatch (some 7 µs a call), so every later call must pass the very
-    same types.
-    """
-    dispatcher = compiled(driver, *all_params)
-    types = tuple(numba.typeof(argument) for argument in arguments)
-    dispatcher.compile(types)
-    return dispatcher.get_overload(types)
+    return _driver(driver, _stamp(frozenset(files)))
 
 
 def cache_statistics() -> tuple[int, int]:
-    """Return how many drivers this process took from the cache, and how many it compiled."""
+    """Return how many loops this process took from the cache, and how many it compiled."""
     hits = sum(sum(d.stats.cache_hits.values()) for d in _dispatchers)
     misses = sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)
     return hits, misses

@@ -313,7 +313,7 @@ class Learner:
 
     def _prepare(self) -> None:
         """Compile the loops, or find them in the cache, and keep their entry points."""
-        from tacit.compiled import entry
+        from tacit.compiled import compiled
 
         params = self.policy.params
         self._params = params
@@ -321,24 +321,13 @@ class Learner:
         self._chosen, self._epochs = np.empty(1, np.int64), np.empty(1, np.int64)
         self._reward, self._propensity = np.empty(1), np.full(1, np.nan)
         asked = self._propensity if self._asks else None
-        self._choose = entry(
-            choose_rows,
-            (params, self._state, self._one, self.rng, self._chosen, self._epochs, asked),
-            params,
+        one, chosen, epochs = self._one, self._chosen, self._epochs
+        self._choose = compiled(choose_rows, params).entry(
+            (params, self._state, one, self.rng, chosen, epochs, asked)
         )
-        self._observe = entry(observe_rows, (params, self._state, self._one), params)
-        self._learn = entry(
-            learn_rows,
-            (
-                params,
-                self._state,
-                self._one,
-                self._chosen,
-                self._reward,
-                self._propensity,
-                self._epochs,
-            ),
-            params,
+        self._observe = compiled(observe_rows, params).entry((params, self._state, one))
+        self._learn = compiled(learn_rows, params).entry(
+            (params, self._state, one, chosen, self._reward, self._propensity, epochs)
         )
 
     @property

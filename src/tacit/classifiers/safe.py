@@ -47,7 +47,7 @@ class SafeClassifier:
     """
 
     def __init__(self, classifier: Classifier) -> None:
-        from tacit.compiled import entry
+        from tacit.compiled import compiled
 
         if not isinstance(classifier, Classifier):
             raise InvalidValue(
@@ -59,8 +59,10 @@ class SafeClassifier:
         self.false_labels = 0
         self._params = params = classifier.params
         contexts, positive = np.empty((0, classifier.dim)), np.empty(0, np.bool_)
-        self._predict = entry(predict_all, (params, self.state, 0, contexts, positive), params)
-        self._learn = entry(learn_all_false, (params, self.state, 0, contexts), params)
+        self._predict = compiled(predict_all, params).entry(
+            (params, self.state, 0, contexts, positive)
+        )
+        self._learn = compiled(learn_all_false, params).entry((params, self.state, 0, contexts))
 
     def predict(self, context: npt.ArrayLike) -> bool:
         """Say whether a context may be an event.

@@ -9,6 +9,8 @@ Gauss–Legendre nodes, which gives their masses, the running integrals F, and t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tacit.arrays import Floats
@@ -74,7 +76,9 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import math
+
+import numpy as np
     >>> p = probability_largest(np.array([1.0, 2.0]), np.array([1.0, 1.0]), 1)
     >>> round(p, 9) == round(2 / 3, 9)
     True
@@ -101,9 +105,16 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     inner = np.zeros((count, len(NODES)))  # the same below each node of the panel
     density = np.zeros((count, len(NODES)))
     bend = np.empty(len(NODES))
-    total = np.ones(count)
+    total = np.empty(count)
+    large = False
+    for b in range(count):
+        s, f = successes[b], failures[b]
+        total[b] = np.exp(math.lgamma(s) + math.lgamma(f) - math.lgamma(s + f) - peak[b])
+        large = large or s + f > 1e5
     integral = 0.0
-    for sweep in range(2):
+    # Above that the difference of logarithms of gamma functions loses too many digits, and the
+    # masses are integrated in a sweep of their own.
+    for sweep in range(0 if large else 1, 2):
         y = start
         while y < (stop if sweep == 0 else scales[chosen, 3]):
             width = panel_width(y, scales, reach)

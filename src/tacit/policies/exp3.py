@@ -52,8 +52,7 @@ def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
         state.base[lane] = state.logs[lane, arm]
         for other in range(state.logs.shape[1]):
             state.weights[lane, other] = np.exp(state.logs[lane, other] - state.base[lane])
-    else:
-        state.weights[lane, arm] = np.exp(state.logs[lane, arm] - state.base[lane])
+    state.weights[lane, arm] = np.exp(state.logs[lane, arm] - state.base[lane])
 
 
 @kernel

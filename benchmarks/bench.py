@@ -1,0 +1,420 @@
+"""Measure tacit side by side with plain C and with other packages.
+
+python benchmarks/bench.py            everything; writes results.json and RESULTS.md
+python benchmarks/bench.py --quick    a smoke run without the other packages; writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import c_loops
+import numpy as np
+import peers
+
+import tacit
+from tacit.state import byte_count
+from tacit.text import aligned
+
+HERE = Path(__file__).parent
+ARMS = len(c_loops.MEANS)
+ENVIRONMENT = tacit.BernoulliArms(c_loops.MEANS)
+POLICIES = {"UCB1": tacit.UCB1(ARMS), "Thompson": tacit.Thompson(ARMS), "EXP3": tacit.EXP3(ARMS)}
+REGRET_ROUNDS = 20_000
+BATCH = 256
+# Two means of equal expectation differ by more with probability 6e-5.
+SAME_WITHIN_ERRORS = 4.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes
+    ----------
+    steps : dict
+        Rounds of a timed run per algorithm.
+    repetitions, peer_repetitions, imports : int
+        The second is 0 where the other packages are left out.
+    regret_runs : int
+        Runs behind each mean regret.
+    calls : int
+        Calls behind each time of a call.
+    """
+
+    steps: dict[str, int]
+    repetitions: int
+    peer_repetitions: int
+    imports: int
+    regret_runs: int
+    calls: int
+
+
+FULL = Effort({"UCB1": 20_000_000, "Thompson": 4_000_000, "EXP3": 20_000_000}, 9, 3, 10, 200, 8192)
+QUICK = Effort({"UCB1": 2_000_000, "Thompson": 400_000, "EXP3": 2_000_000}, 3, 0, 3, 20, 1024)
+
+
+class Spread(NamedTuple):
+    """The median of repeated measurements, the least and the most."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Summarize measurements."""
+        return cls(median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return number(self.median)
+        return f"{number(self.median)} ({number(self.low)}–{number(self.high)})"
+
+
+class Mean(NamedTuple):
+    """A mean and its standard error."""
+
+    mean: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:,.1f} ± {self.standard_error:,.1f}"
+
+
+class Goal(NamedTuple):
+    """A bound, from below (``≥``) or from above (``≤``)."""
+
+    sense: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.sense} {self.bound:g}"
+
+    def verdict(self, value: float) -> str:
+        """Say whether ``value`` meets the goal, or how far it is off."""
+        met = value >= self.bound if self.sense == "≥" else value <= self.bound
+        return "yes" if met else f"no: {value / self.bound:.2g}× of the goal"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table; the goal is for the ratio or, where there is none, for tacit."""
+
+    what: str
+    tacit: Spread | Mean
+    other: Spread | Mean | None = None
+    ratio: Spread | None = None
+    goal: Goal | None = None
+    agreement: str | None = None
+
+    @property
+    def met(self) -> str:
+        """Whether the goal is met."""
+        if self.agreement is not None:
+            return self.agreement
+        if self.goal is None:
+            return "–"
+        return self.goal.verdict((self.ratio or self.tacit)[0])
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the line as text."""
+        goal = "same" if self.agreement is not None else self.goal
+        given = (self.tacit, self.other, self.ratio, goal)
+        return self.what, *("–" if value is None else str(value) for value in given), self.met
+
+
+def number(value: float) -> str:
+    """Return ``value`` to three digits, in thousands or millions where that is shorter."""
+    for scale, unit in ((1e6, " M"), (1e3, " k")):
+        if value >= scale:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def say(text: str) -> None:
+    """Report progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+# Simulation ----------------------------------------------------------------------------------
+
+
+def steps_per_second(algorithm: str, steps: int, seed: int) -> float:
+    """Time one run of ``tacit.simulate``, compiled before."""
+    simulated(algorithm, 1, 1, seed)
+    start = time.perf_counter()
+    simulated(algorithm, steps, 1, seed)
+    return steps / (time.perf_counter() - start)
+
+
+def simulated(algorithm: str, steps: int, runs: int, seed: int) -> Any:
+    """Play runs one after the other; return their final regrets."""
+    policy = POLICIES[algorithm]
+    result = tacit.simulate(
+        policy, ENVIRONMENT, steps, runs=runs, seed=seed, workers=1, checkpoints=1
+    )
+    return result.regret[0, :, -1]
+
+
+def simulated_regret(algorithm: str, runs: int) -> Mean:
+    """Return the mean regret of ``tacit.simulate``."""
+    regrets = simulated(algorithm, REGRET_ROUNDS, runs, 1)
+    return Mean(float(regrets.mean()), float(regrets.std(ddof=1) / np.sqrt(runs)))
+
+
+def against_c(effort: Effort) -> Iterator[Row]:
+    """Compare speed and regret with the C loops, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = c_loops.build(Path(folder))
+        for algorithm, steps in effort.steps.items():
+            say(f"{algorithm} against C")
+            ours, theirs = [], []
+            for seed in range(effort.repetitions):
+                ours.append(steps_per_second(algorithm, steps, seed))
+                theirs.append(c_loops.play(program, algorithm, steps, 1, seed).steps_per_second)
+            yield compared(f"{algorithm}, steps/s: C -O3", ours, theirs, Goal("≥", 0.8))
+            runs = effort.regret_runs
+            played = c_loops.play(program, algorithm, REGRET_ROUNDS, runs, 1)
+            regret = simulated_regret(algorithm, runs)
+            other = Mean(played.regret, played.regret_sd / runs**0.5)
+            yield Row(
+                f"{algorithm}, regret after {REGRET_ROUNDS:,} rounds: C",
+                regret,
+                other,
+                agreement=agreement(regret, other),
+            )
+
+
+def compared(what: str, ours: list[float], theirs: list[float], goal: Goal | None) -> Row:
+    """Return the line of two measurements taken in turn; the ratio is of each pair."""
+    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
+    return Row(what, Spread.of(ours), Spread.of(theirs), Spread.of(ratios), goal)
+
+
+def agreement(ours: Mean, theirs: Mean) -> str:
+    """Say whether two means differ by no more than chance explains."""
+    errors = (ours.mean - theirs.mean) / np.hypot(ours.standard_error, theirs.standard_error)
+    return "yes" if abs(errors) < SAME_WITHIN_ERRORS else f"no: {errors:+.1f} s.e. apart"
+
+
+# Other packages ------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Steps per second of ``tacit.simulate``, and what a peer measured just before."""
+
+    ours: float
+    theirs: peers.Played
+
+
+def against_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
+    """Compare speed and regret with the other packages, in turn; the goal is for the fastest."""
+    if not effort.peer_repetitions:
+        return
+    pairs: dict[str, dict[str, list[Pair]]] = {algorithm: {} for algorithm in POLICIES}
+    for peer, python in installed(notes):
+        try:
+            for seed in range(effort.peer_repetitions):
+                say(f"{peer}, repetition {seed + 1} of {effort.peer_repetitions}")
+                for algorithm, played in peers.play(python, peer, REGRET_ROUNDS, seed).items():
+                    ours = steps_per_second(algorithm, effort.steps[algorithm], seed)
+                    pairs[algorithm].setdefault(peer, []).append(Pair(ours, played))
+        except peers.PeerFailed as error:
+            notes.append(f"{peer} does not run: {error}")
+    for algorithm in POLICIES:
+        regret = simulated_regret(algorithm, effort.regret_runs)
+        yield from peer_rows(algorithm, pairs[algorithm], regret)
+
+
+def installed(notes: list[str]) -> Iterator[tuple[str, Path]]:
+    """Give each peer that can be installed with its interpreter."""
+    for peer in peers.REQUIREMENTS:
+        say(f"installing {peer}")
+        try:
+            yield peer, peers.install(peer)
+        except peers.PeerFailed as error:
+            notes.append(f"{peer} does not install: {error}")
+
+
+def peer_rows(algorithm: str, pairs: dict[str, list[Pair]], regret: Mean) -> Iterator[Row]:
+    """Give the lines of one algorithm, the fastest peer first."""
+    speeds = {peer: [pair.theirs.steps_per_second for pair in pairs[peer]] for peer in pairs}
+    fastest_first = sorted(pairs, key=lambda peer: -median(speeds[peer]))
+    for place, peer in enumerate(fastest_first):
+        yield compared(
+            f"{algorithm}, steps/s: {peer}",
+            [pair.ours for pair in pairs[peer]],
+            speeds[peer],
+            Goal("≥", 300) if place == 0 else None,
+        )
+    for peer in fastest_first:
+        regrets = Spread.of([pair.theirs.regret for pair in pairs[peer]])
+        yield Row(f"{algorithm}, regret after {REGRET_ROUNDS:,} rounds: {peer}", regret, regrets)
+
+
+# Calls from Python ---------------------------------------------------------------------------
+
+
+def calls(effort: Effort) -> Iterator[Row]:
+    """Time decisions with their feedback, one by one and in batches."""
+    rng = np.random.default_rng(7)
+    keys = [f"query {i}" for i in rng.integers(1000, size=effort.calls)]
+    rewards = rng.integers(2, size=effort.calls).astype(float).tolist()
+    learners: dict[str, Callable[[], tacit.Learner]] = {
+        "UCB1": lambda: tacit.Learner(tacit.UCB1(ARMS), seed=7),
+        "Thompson": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7, propensities=False),
+        "Thompson with propensities": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7),
+    }
+    for name, make in learners.items():
+        say(f"calls of {name}")
+        for what, drive, bound in (
+            ("choose + learn, µs", one_by_one, 30),
+            (f"a decision of {BATCH} in a batch, µs", in_batches, 1),
+        ):
+            learner = make()
+            drive(learner, keys, rewards)
+            times = [microseconds(drive, learner, keys, rewards) for _ in range(effort.repetitions)]
+            yield Row(f"{name}, {what}", Spread.of(times), goal=Goal("≤", bound))
+
+
+def microseconds(
+    drive: Callable[[tacit.Learner, list[str], list[float]], None],
+    learner: tacit.Learner,
+    keys: list[str],
+    rewards: list[float],
+) -> float:
+    """Return the time per decision."""
+    start = time.perf_counter()
+    drive(learner, keys, rewards)
+    return (time.perf_counter() - start) / len(keys) * 1e6
+
+
+def one_by_one(learner: tacit.Learner, keys: list[str], rewards: list[float]) -> None:
+    """Decide and learn key by key."""
+    for key, reward in zip(keys, rewards, strict=True):
+        learner.learn(learner.choose(key), reward)
+
+
+def in_batches(learner: tacit.Learner, keys: list[str], rewards: list[float]) -> None:
+    """Decide and learn batch by batch."""
+    for start in range(0, len(keys), BATCH):
+        decisions = learner.choose_many(keys[start : start + BATCH])
+        learner.learn_many(decisions, rewards[start : start + BATCH])
+
+
+# Memory and import ---------------------------------------------------------------------------
+
+
+def memory() -> Iterator[Row]:
+    """Give the size of a lane per policy."""
+    others = (tacit.UniformRandom(ARMS), tacit.EpsilonGreedy(ARMS), tacit.KLUCB(ARMS))
+    for policy in (*others, *POLICIES.values(), tacit.EXP3S(ARMS)):
+        size = byte_count(policy.init(1000)) / 1000
+        yield Row(f"{policy.label}, bytes per lane", Spread.of([size]))
+
+
+def import_time(effort: Effort) -> Iterator[Row]:
+    """Time the import in fresh interpreters."""
+    say("import")
+    program = (
+        "import time; start = time.perf_counter(); import tacit; print(time.perf_counter() - start)"
+    )
+    command = [sys.executable, "-c", program]
+    times = [
+        float(subprocess.run(command, check=True, capture_output=True).stdout)
+        for _ in range(effort.imports)
+    ]
+    yield Row("import tacit, s", Spread.of(times), goal=Goal("≤", 0.3))
+
+
+# The report ----------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, str]:
+    """Describe where the numbers come from."""
+    gcc = subprocess.run(["gcc", "--version"], check=True, capture_output=True, text=True).stdout
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="minutes"),
+        "CPU": f"{cpu_model()}, {os.cpu_count()} cores",
+        "OS": f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {platform.release()}",
+        "Python": platform.python_version(),
+        "tacit": tacit.__version__,
+        **{package: version(package) for package in ("numpy", "numba")},
+        "C compiler": f"{gcc.splitlines()[0]}, {' '.join(c_loops.FLAGS)}",
+    }
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def table(rows: list[Row]) -> str:
+    """Return the lines as an aligned table."""
+    header = ("what", "tacit", "other", "ratio", "goal", "met")
+    return aligned([header, *(row.cells() for row in rows)])
+
+
+def write(rows: list[Row], notes: list[str]) -> None:
+    """Write the measurements, and the table with the machine's description."""
+    described = machine()
+    results = {
+        "machine": described,
+        "rows": [
+            {name: fields(value) for name, value in vars(row).items()} | {"met": row.met}
+            for row in rows
+        ],
+        "notes": notes,
+    }
+    (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    lines = [f"- {name}: {value}" for name, value in described.items()]
+    remarks = "".join(f"\n- {note}" for note in notes)
+    (HERE / "RESULTS.md").write_text(
+        "# Measured\n\n" + "\n".join(lines) + f"\n\n```\n{table(rows)}\n```\n" + remarks
+    )
+
+
+def fields(value: Any) -> Any:
+    """Return a named tuple as a plain table."""
+    return value._asdict() if hasattr(value, "_asdict") else value
+
+
+def main() -> None:
+    """Measure, print, and keep the results of a full run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
+    quick = parser.parse_args().quick
+    effort = QUICK if quick else FULL
+    notes: list[str] = []
+    rows = [
+        *against_c(effort),
+        *against_peers(effort, notes),
+        *calls(effort),
+        *memory(),
+        *import_time(effort),
+    ]
+    print(table(rows), *notes, sep="\n")
+    if not quick:
+        write(rows, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Other packages, each in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from c_loops import MEANS
+
+HERE = Path(__file__).parent
+VENVS = HERE / ".venvs"
+REQUIREMENTS = {
+    # The package needs a function that SciPy 1.14 dropped.
+    "SMPyBandits": ("SMPyBandits==0.9.7", "numpy==1.26.4", "pandas==2.2.3", "scipy==1.13.1"),
+    "mabwiser": ("mabwiser==2.7.4", "numpy==2.4.6", "pandas==3.1.1", "scipy==1.17.1"),
+    "river": ("river==0.26.1", "numpy==2.4.6", "scipy==1.17.1"),
+}
+
+
+class PeerFailed(Exception):
+    """A peer that could not be installed or run; the message is its error's last line."""
+
+
+class Played(NamedTuple):
+    """What a peer measured: steps per second, and the regret of one run."""
+
+    steps_per_second: float
+    regret: float
+
+
+def install(peer: str) -> Path:
+    """Create a peer's environment unless it is there; return its interpreter.
+
+    Raises
+    ------
+    PeerFailed
+        If its packages cannot be installed.
+    """
+    venv = VENVS / peer.lower()
+    stamp, wanted = venv / "requirements.txt", "\n".join(REQUIREMENTS[peer])
+    python = venv / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(venv, ignore_errors=True)
+        _output([sys.executable, "-m", "venv", str(venv)])
+        _output([str(python), "-m", "pip", "install", "-qq", *REQUIREMENTS[peer]])
+        stamp.write_text(wanted)
+    return python
+
+
+def play(python: Path, peer: str, steps: int, seed: int) -> dict[str, Played]:
+    """Play one run of ``steps`` rounds with each algorithm that the peer has.
+
+    Raises
+    ------
+    PeerFailed
+        If its script fails.
+    """
+    # -P keeps the scripts' folder, where files are named after packages, off the import path.
+    command = [str(python), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
+    arguments = [peer.lower(), str(steps), str(seed), *map(str, MEANS)]
+    # Importing a package may print, too.
+    played = json.loads(_output([*command, *arguments]).splitlines()[-1])
+    return {algorithm: Played(*measured) for algorithm, measured in played.items()}
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise PeerFailed(lines[-1] if lines else f"exit code {done.returncode}")
+    return done.stdout

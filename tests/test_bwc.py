@@ -1,0 +1,263 @@
+"""BWC and the oracle restart: phases and labels worked by hand, and what they are good for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.errors import InvalidValue, UnknownName
+from tacit.policies import policy_from_spec, policy_to_spec
+
+BOX = tacit.Rectangle(dim=1, margin=0.1)
+QUIET, LOUD = [0.2], [0.9]
+
+
+class Session:
+    """A learner with one key, fed contexts and fixed click probabilities of 0 or 1."""
+
+    def __init__(self, policy):
+        self.learner = tacit.Learner(policy, seed=1)
+        self.clicked = 0
+
+    def play(self, rounds, context=QUIET):
+        """Play rounds in which only one arm is ever clicked; return the arms shown."""
+        arms = []
+        for _ in range(rounds):
+            decision = self.learner.choose("query", context=context)
+            arms.append(decision.arm)
+            self.learner.learn(decision, float(decision.arm == self.clicked))
+        return arms
+
+    @property
+    def phase(self):
+        phases = self.learner.state.phases
+        return int(phases.number[0]), int(phases.length[0])
+
+    @property
+    def labels(self):
+        return [(r.round, r.context.tolist(), r.label) for r in self.learner.restarts("query")]
+
+
+def bwc(**options):
+    return tacit.BWC(2, classifier=BOX, **({"test_rounds": 10, "min_shift": 0.5} | options))
+
+
+def test_phases_alternate_as_in_algorithm_1():
+    session = Session(bwc())
+    session.play(1)
+    assert session.phase == (1, 1)  # the first phase tests
+    session.play(9)
+    assert session.phase == (2, 0)  # after L rounds it adapts
+    # Nothing is labelled false yet, so the next context is taken for an event, and the round in
+    # which that happens is the first of the next testing phase.
+    session.play(1)
+    assert session.phase == (3, 1)
+    assert session.labels == [(1, QUIET, None), (11, QUIET, None)]
+    session.play(9)
+    # The best arm has not changed since phase 1, the most recent full one: a false label.
+    assert session.labels == [(1, QUIET, None), (11, QUIET, False)]
+    # Now quiet contexts are known, and the adapting phase lasts.
+    session.play(50)
+    assert session.phase == (4, 50)
+    session.play(1, context=[0.31])
+    assert session.phase == (5, 1)  # 0.31 is farther than the margin from 0.2
+
+
+def test_a_change_is_not_labelled_false():
+    session = Session(bwc())
+    session.play(60)
+    assert session.phase == (4, 40)
+    session.clicked = 1
+    session.play(20, context=LOUD)
+    assert session.labels[2][2] is True  # the loud context announced a change
+    # After it the loud context begins phase after phase: nothing changes any more, so once
+    # such a phase has ended it is labelled false, and loud is as normal as quiet.
+    session.play(25, context=LOUD)
+    assert session.labels[-1][2] is False
+    before = session.phase[0]
+    session.play(30, context=LOUD)
+    session.play(30, context=QUIET)
+    assert session.phase[0] == before
+
+
+def test_the_most_recent_full_phase_is_the_reference():
+    """An adapting phase of at least L rounds replaces the testing phase before it."""
+    session = Session(bwc(merge_phases=False))
+    session.play(20)  # phases 1 and 3 test, arm 0 is best in both
+    session.clicked = 1
+    session.play(30)  # an unannounced change: phase 4 adapts, cold, and finds arm 1 best
+    assert session.phase == (4, 30)
+    session.play(10, context=LOUD)
+    # Against phase 4 nothing has changed; against phase 3 it would have.
+    assert session.labels[-1] == (51, LOUD, False)
+
+
+def test_faithful_phases_start_cold_and_merged_ones_do_not():
+    for merge, plays in ((True, 10.0), (False, 0.0)):
+        session = Session(bwc(merge_phases=merge))
+        session.play(10)
+        assert session.learner.state.policy.plays[0].sum() == plays
+        # A restart makes decisions that were under way void.
+        assert session.learner.epoch("query") == (0 if merge else 1)
+
+
+def test_late_plays_are_those_of_the_last_half():
+    """L = 5: the last ⌊5/2⌋ = 2 rounds decide which arm the guess is measured against."""
+    policy = bwc(test_rounds=5)
+    cls, params, state = type(policy), policy.params, policy.init(1)
+    impression = tacit.Impression(np.arange(2), np.array(QUIET))
+    for arm in (1, 1, 1, 0, 0):
+        cls.observe(params, state, 0, impression)
+        late = state.phases.late[0].copy()
+        cls.learn(params, state, 0, impression, arm, 1.0, np.nan)
+    assert late.tolist() == [1, 0]  # before the last round
+    # All means are 1, so both arms are good.
+    assert state.phases.good[0].tolist() == [True, True]
+
+
+def test_keys_share_the_classifier_or_not():
+    for per_key, phase in ((False, 2), (True, 3)):
+        learner = tacit.Learner(bwc(per_key=per_key), seed=1)
+
+        def play(key, rounds, learner=learner):
+            for _ in range(rounds):
+                decision = learner.choose(key, context=QUIET)
+                learner.learn(decision, float(decision.arm == 0))
+
+        play("a", 30)  # teaches that quiet contexts are normal
+        play("b", 11)  # one testing phase, and one round more
+        assert learner.state.phases.number[1] == phase
+
+
+def test_a_restart_takes_place_with_the_impression_and_voids_what_was_under_way():
+    session = Session(bwc())
+    session.play(30)
+    pending = session.learner.choose("query", context=QUIET)
+    session.learner.choose("query", context=LOUD)
+    assert session.learner.epoch("query") == pending.epoch + 1
+    assert not session.learner.learn(pending, 1.0)
+
+
+@pytest.mark.parametrize("base", [tacit.UCB1(3), tacit.KLUCB(3), tacit.Thompson(3)], ids=repr)
+def test_going_on_from_a_snapshot_equals_never_having_stopped(base, tmp_path):
+    policy = tacit.BWC(policy=base, classifier=tacit.Rectangle(2, 0.1), test_rounds=20)
+    learners = [tacit.Learner(policy, seed=3) for _ in range(2)]
+    rng = np.random.default_rng(5)
+    for part in range(3):
+        contexts, rewards = rng.random((60, 2)), rng.random(60)
+        keys = [f"key {k}" for k in rng.integers(0, 3, 60)]
+        for learner in learners:
+            for key, context, reward in zip(keys, contexts, rewards, strict=True):
+                learner.learn(learner.choose(key, context=context), reward)
+        learners[1].save(tmp_path / f"{part}.tacit")
+        learners[1] = tacit.Learner.load(tmp_path / f"{part}.tacit")
+    for key in learners[0].keys:
+        told = [[(r.round, r.label) for r in learner.restarts(key)] for learner in learners]
+        assert told[0] == told[1]
+    decisions = [learner.choose_many(keys, contexts) for learner in learners]
+    np.testing.assert_array_equal(decisions[0].slots, decisions[1].slots)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), merge=st.booleans(), rounds=st.integers(2, 12))
+def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
+    policy = bwc(merge_phases=merge, test_rounds=rounds)
+    rng = np.random.default_rng(seed)
+    learner = tacit.Learner(policy, seed=seed)
+    cls, params, state = type(policy), policy.params, policy.init(2)
+    draws = np.random.Generator(np.random.PCG64(seed))
+    for key in rng.integers(0, 2, 80).tolist():
+        context = rng.random(1)
+        decision = learner.choose(str(key), context=context)
+        impression = tacit.Impression(np.arange(2), context)
+        lane = learner.lane(str(key))
+        cls.observe(params, state, lane, impression)
+        assert cls.choose(params, state, lane, impression, draws) == decision.slot
+        reward = float(rng.random() < 0.5)
+        learner.learn(decision, reward)
+        cls.learn(params, state, lane, impression, decision.slot, reward, np.nan)
+    for name in ("number", "length", "epochs", "late", "good", "full"):
+        np.testing.assert_array_equal(
+            getattr(learner.state.phases, name)[:2], getattr(state.phases, name)
+        )
+
+
+def test_the_diary_forgets_the_oldest():
+    learner = tacit.Learner(bwc(test_rounds=2, per_key=True), seed=1)
+    for i in range(700):
+        for _ in range(3):  # a key restarts in its third round
+            learner.learn(learner.choose(f"key {i}", context=QUIET), 0.0)
+    assert learner.restarts("key 0") == []
+    assert [r.round for r in learner.restarts("key 699")] == [1, 3]
+
+
+# What it is good for -------------------------------------------------------------------------
+
+
+def test_without_events_the_oracle_is_the_policy_itself():
+    environment = tacit.ShiftingArms(arms=3, keys=4, shifting=0.0, announced=True)
+    policies = [tacit.OracleRestart(tacit.UCB1(3)), tacit.UCB1(3)]
+    result = tacit.simulate(policies, environment, 4000, runs=3, seed=1)
+    np.testing.assert_array_equal(result.regret[0], result.regret[1])
+
+
+def test_bwc_is_near_the_oracle_where_contexts_tell():
+    """The paper's setting, smaller: BWC within 30 % of ORA, UCB1 beyond that (paired runs)."""
+    environment = tacit.ShiftingArms(
+        arms=5, keys=20, shifting=0.25, events=(3, 3), dim=5, announced=True
+    )
+    policies = [
+        tacit.OracleRestart(tacit.UCB1(5), signal=5),
+        tacit.BWC(5, classifier=tacit.Rectangle(5, 0.1, anchored=True)),
+        tacit.UCB1(5),
+    ]
+    result = tacit.simulate(policies, environment, 600_000, runs=6, seed=2)
+    oracle, classified, plain = result.regret[:, :, -1].mean(axis=1)
+    assert oracle < classified < 1.3 * oracle
+    assert plain > 1.5 * oracle
+
+
+# Boundaries ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: tacit.BWC(2, classifier="rectangle"), "classifier"),
+        (lambda: bwc(test_rounds=1), "test_rounds"),
+        (lambda: bwc(min_shift=0), "min_shift"),
+        (lambda: bwc(policy=tacit.EXP3(2)), "policy"),
+        (lambda: tacit.BWC(classifier=BOX), "arms"),
+        (lambda: tacit.OracleRestart(tacit.EXP3(2)), "policy"),
+        (lambda: tacit.OracleRestart(tacit.UCB1(2), signal=-1), "signal"),
+    ],
+)
+def test_bad_hyperparameters_name_the_field(make, field):
+    with pytest.raises(InvalidValue) as caught:
+        make()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("context", [None, [0.1, 0.2], [float("nan")], "x"])
+def test_contexts_are_checked(context):
+    with pytest.raises(InvalidValue, match="context"):
+        tacit.Learner(bwc(), seed=1).choose("query", context=context)
+
+
+def test_policies_survive_their_spec_and_come_from_text():
+    policy = tacit.BWC(policy=tacit.Thompson(3), classifier=tacit.Rectangle(2, 0.1), per_key=True)
+    assert policy_from_spec(policy_to_spec(policy)) == policy
+    text = "bwc(classifier=rectangle(dim=2, margin=0.1), policy=thompson, per_key=True)"
+    assert policy_from_spec(text, 3) == policy
+    assert policy.with_arms(5).inner == tacit.Thompson(5)
+    assert hash(policy) == hash(policy_from_spec(text, 3))
+
+
+def test_only_some_policies_keep_a_record_of_restarts():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    learner.choose("query")
+    with pytest.raises(UnknownName, match="keeps no record"):
+        learner.restarts("query")
