@@ -108,7 +108,7 @@ class Goal(NamedTuple):
     def verdict(self, value: float) -> str:
         """Say whether ``value`` meets the goal, or how far it is off."""
         met = value >= self.bound if self.sense == "≥" else value <= self.bound
-        return "yes" if met else f"no: {value / self.bound:.2g}× of the goal"
+        return "yes" if met else f"no: {value / self.bound:.2f}× of the goal"
 
 
 @dataclass(frozen=True)
