@@ -76,9 +76,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
 
     Examples
     --------
-    >>> import math
-
-import numpy as np
+    >>> import numpy as np
     >>> p = probability_largest(np.array([1.0, 2.0]), np.array([1.0, 1.0]), 1)
     >>> round(p, 9) == round(2 / 3, 9)
     True
