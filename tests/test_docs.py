@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -17,14 +18,14 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def run(arguments, folder):
-    """Run a command in a folder; return its output."""
+def run(arguments, folder, path=None):
+    """Run a command in a folder, with a PYTHONPATH (by default the folder); return its output."""
     result = subprocess.run(
         arguments,
         cwd=folder,
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": str(folder) if path is None else path},
         timeout=120,
     )
     assert result.returncode == 0, result.stderr
@@ -43,9 +44,9 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
     (tmp_path / "mypolicies.py").write_text(policy)
     own = "mypolicies:ExploreThenCommit(tries=50)"
     arguments = ["simulate", "--policy", own, "--horizon", "2000", "--runs", "2"]
-    assert "ExploreThenCommit(tries=50)" in run(
-        [sys.executable, "-m", "tacit", *arguments], tmp_path
-    )
+    # As a user in the policy's folder would: with the installed command.
+    command = Path(sys.executable).parent / "tacit"
+    assert own.partition(":")[2] in run([command, *arguments], tmp_path, path="")
     code = f"import tacit\nfrom mypolicies import *\n{use}\nprint(learner.choose('q').arm)"
     assert run([sys.executable, "-c", code], tmp_path).strip() in "01234"
 

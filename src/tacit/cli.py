@@ -365,6 +365,12 @@ def doctor(as_json: bool) -> None:
     "--out", default="out", show_default=True, type=click.Path(path_type=Path), help="Folder."
 )
 @click.option("--runs", type=click.IntRange(1), help="Repetitions; each item has its own default.")
+@click.option("--reading", help="Which reading of the paper, where an item offers several.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file that an item needs and the package does not hold.",
+)
 @seed_option
 @workers_option
 @json_option
@@ -374,28 +380,45 @@ def reproduce(
     name: str | None,
     out: Path,
     runs: int | None,
+    reading: str | None,
+    data: Path | None,
     seed: int,
     workers: int | None,
     as_json: bool,
 ) -> None:
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
     from tacit.papers import ITEMS, item
-    from tacit.papers.report import write
+    from tacit.papers.report import Setup, write
     from tacit.text import aligned
 
     if listing:
-        titles = {known: item(known).TITLE for known in ITEMS}
-        show(titles, aligned_left(list(titles.items())), as_json)
+        items = {known: item(known) for known in ITEMS}
+        rows = [(known, found.title + needs(found.needs_data)) for known, found in items.items()]
+        content = {
+            known: {"title": found.title, "runs": found.runs, "needs_data": found.needs_data}
+            for known, found in items.items()
+        }
+        show(content, aligned_left(rows), as_json)
         return
     if name is None:
         raise click.UsageError("say what to reproduce; tacit reproduce --list names it all")
     with usage():
-        module = item(name)
-    result = module.reproduce(runs=runs or module.RUNS, seed=seed, workers=workers)
+        found = item(name)
+    chosen = reading or found.readings[0]
+    if chosen not in found.readings:
+        raise click.UsageError(f"--reading: {name} knows {', '.join(found.readings)}")
+    if found.needs_data and data is None:
+        raise click.UsageError(f"--data: {name} needs {found.needs_data}")
+    result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
     paths = write(name, result, out)
-    rows = [list(result.cells[0]), *(list(map(cell_text, cell.values())) for cell in result.cells)]
-    text = aligned(rows) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
+    table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
+    text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
     show({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
+
+
+def needs(data: str | None) -> str:
+    """Return what a listing says of data that must be given."""
+    return f" (--data: {data})" if data else ""
 
 
 def cell_text(value: Any) -> str:
@@ -447,6 +470,8 @@ def version(as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    # module:Class is looked for here too, after everything that is installed.
+    sys.path.append(os.getcwd())
     try:
         code = cli.main(arguments, prog_name="tacit", standalone_mode=False)
     except click.UsageError as error:

@@ -1,23 +1,23 @@
-"""Tables and figures, each a function of a seed.
-
-An item is a module with ``TITLE``, ``RUNS`` (the default number of runs) and
-``reproduce(runs, seed, workers) -> Reproduction``.
-"""
+"""Tables and figures, each a function of a seed."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from tacit.errors import UnknownName
+from tacit.papers.report import Item
 
+# Where each item is; modules are loaded when their item is asked for.
 ITEMS = {
-    "regret-basics": "tacit.papers.regret_basics",
+    "regret-basics": ("tacit.papers.regret_basics", "REGRET_BASICS"),
+    "syed2009-figure2a": ("tacit.papers.syed2009", "FIGURE_2A"),
+    "syed2009-figure2b": ("tacit.papers.syed2009", "FIGURE_2B"),
+    "syed2009-figure2c": ("tacit.papers.syed2009", "FIGURE_2C"),
 }
 
 
-def item(name: str) -> Any:
-    """Return the module of an item.
+def item(name: str) -> Item:
+    """Return an item.
 
     Raises
     ------
@@ -26,4 +26,6 @@ def item(name: str) -> Any:
     """
     if name not in ITEMS:
         raise UnknownName(f"item: there is no {name!r}; there are {', '.join(ITEMS)}")
-    return importlib.import_module(ITEMS[name])
+    module, attribute = ITEMS[name]
+    found: Item = getattr(importlib.import_module(module), attribute)
+    return found

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from tacit.environments import BernoulliArms
-from tacit.papers.report import Reproduction, markdown_table
+from tacit.papers.report import Item, Reproduction, Setup, markdown_table
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.kl_ucb import bernoulli_kl
 from tacit.simulation import SimulationResult, simulate
 
 TITLE = "Classical policies on Bernoulli arms, against the bound of Lai and Robbins"
-RUNS = 200
 HORIZON = 100_000
 
 SETTINGS = {
@@ -48,7 +47,7 @@ def policies(arms: int) -> list[Policy]:
     ]
 
 
-def reproduce(runs: int = RUNS, seed: int = 1, workers: int | None = None) -> Reproduction:
+def reproduce(setup: Setup) -> Reproduction:
     """Simulate every setting."""
     rounds = np.unique(np.geomspace(10, HORIZON, 80).astype(int)).tolist()
     results = {
@@ -56,9 +55,9 @@ def reproduce(runs: int = RUNS, seed: int = 1, workers: int | None = None) -> Re
             policies(len(means)),
             BernoulliArms(means),
             HORIZON,
-            runs=runs,
-            seed=seed,
-            workers=workers,
+            runs=setup.runs,
+            seed=setup.seed,
+            workers=setup.workers,
             checkpoints=rounds,
         )
         for name, means in SETTINGS.items()
@@ -66,9 +65,9 @@ def reproduce(runs: int = RUNS, seed: int = 1, workers: int | None = None) -> Re
     cells = [cell for name, result in results.items() for cell in _cells(name, result)]
     return Reproduction(
         cells=cells,
-        report=_report(cells, runs, seed),
+        report=_report(cells, setup.runs, setup.seed),
         draw=lambda path: _draw(results, path),
-        settings={"seed": seed, "runs": runs, "horizon": HORIZON},
+        settings={"seed": setup.seed, "runs": setup.runs, "horizon": HORIZON},
     )
 
 
@@ -137,3 +136,6 @@ def _draw(results: dict[str, SimulationResult], path: Path) -> Path:
     axes[-1].set_xlabel("round (bands: ±2 standard errors)")
     axes[0].legend(frameon=False, fontsize=8)
     return save(drawing, path)
+
+
+REGRET_BASICS = Item(TITLE, 200, reproduce)

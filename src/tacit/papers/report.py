@@ -8,7 +8,50 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Setup(NamedTuple):
+    """What a user may choose of a reproduction.
+
+    Attributes
+    ----------
+    runs, seed : int
+    workers : int or None
+    reading : str
+        One of the item's readings.
+    data : path or None
+        A file that the item needs and the package does not hold.
+    """
+
+    runs: int
+    seed: int = 1
+    workers: int | None = None
+    reading: str = "practical"
+    data: Path | None = None
+
+
+class Item(NamedTuple):
+    """Something that can be reproduced.
+
+    Attributes
+    ----------
+    title : str
+    runs : int
+        How many runs it takes unless told otherwise.
+    reproduce : callable
+        From a setup to what came of it.
+    readings : tuple of str
+        Ways to read the paper; the first is the default.
+    needs_data : str or None
+        What the file must be that has to be given.
+    """
+
+    title: str
+    runs: int
+    reproduce: Callable[[Setup], Reproduction]
+    readings: tuple[str, ...] = ("practical",)
+    needs_data: str | None = None
 
 
 @dataclass(frozen=True)

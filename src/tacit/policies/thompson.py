@@ -101,6 +101,8 @@ class Thompson(Policy):
         params: Params, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
         count = len(impression.arms)
+        if count == 1:
+            return 1.0
         successes, failures, chosen = np.empty(count), np.empty(count), 0
         for i in range(count):
             offered = impression.arms[i]
