@@ -63,13 +63,6 @@ def forget(state: Counts, lane: int) -> None:
     state.rewards[lane, :] = 0.0
 
 
-@dispatch.kernel
-def mean_reward(state: Counts, lane: int, arm: int) -> float:
-    """Give the mean reward of an arm; 0 before its first play."""
-    plays = state.plays[lane, arm]
-    return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
-
-
 class About(NamedTuple):
     """What a policy rests on.
 

@@ -9,21 +9,19 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit import checks
-from tacit.arrays import Booleans, Floats, Generator, Ints
+from tacit.arrays import Booleans, Floats, Ints
 from tacit.classifiers import Classifier
 from tacit.dispatch import (
-    choose,
     estimate,
     kernel,
     learn,
     learn_false,
     predict,
-    propensity,
     restart,
 )
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Policy
-from tacit.policies.oracle_restart import check_restartable
+from tacit.policies.restarting import Restarting, check_restartable
 
 UNLABELLED, FALSE, TRUE = -1, 0, 1
 REMEMBERED = 1024
@@ -158,7 +156,7 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
 
 
 @dataclass(frozen=True)
-class BWC(Policy):
+class BWC(Restarting):
     """Restart a policy when a safe classifier takes the context for an event.
 
     Phases alternate. A *testing* phase lasts ``test_rounds`` rounds of its key; an *adapting*
@@ -338,18 +336,6 @@ class BWC(Policy):
         if first or (adapting and predict(params.classifier, state.classifier, row, context)):
             begin_phase(params, state, lane, not first)
             note_trigger(state, lane, context)
-
-    @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> Any:
-        return choose(params.policy, state.policy, lane, impression, rng)
-
-    @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> Any:
-        return propensity(params.policy, state.policy, lane, impression, arm)
 
     @staticmethod
     def learn(

@@ -8,12 +8,12 @@ from typing import ClassVar, NamedTuple
 
 from tacit import checks
 from tacit.arrays import Generator
-from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
-from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
+from tacit.policies.base import About, Counts, Impression
+from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy(IndexPolicy):
+class EpsilonGreedy(CountingPolicy):
     """Play a uniformly chosen arm with probability ε, else the arm of the highest mean.
 
     An arm that was never played comes before all that were.
@@ -59,9 +59,6 @@ class EpsilonGreedy(IndexPolicy):
         super().__post_init__()
         self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0))
 
-    def init(self, lanes: int) -> Counts:
-        return Counts.zeros(lanes, self.arm_count)
-
     @staticmethod
     def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:
         plays = state.plays[lane, arm]
@@ -82,23 +79,3 @@ class EpsilonGreedy(IndexPolicy):
     ) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy
-
-    @staticmethod
-    def learn(
-        params: Params,
-        state: Counts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state, lane, arm, reward)
-
-    @staticmethod
-    def restart(params: Params, state: Counts, lane: int) -> None:
-        forget(state, lane)
-
-    @staticmethod
-    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
-        return mean_reward(state, lane, arm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -87,8 +87,29 @@ def mixed_propensity(
     return float((1.0 - gamma) * share + gamma * uniform)
 
 
+class ExponentialWeightsPolicy(Policy):
+    """Base of the policies that mix uniform choice, at a rate γ, with exponential weights."""
+
+    learns_from_propensity: ClassVar[bool] = True
+
+    def init(self, lanes: int) -> ExponentialWeights:
+        return ExponentialWeights.equal(lanes, self.arm_count)
+
+    @staticmethod
+    def choose(
+        params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        return mixed_choice(params.gamma, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(
+        params: Any, state: ExponentialWeights, lane: int, impression: Impression, arm: int
+    ) -> float:
+        return mixed_propensity(params.gamma, state, lane, impression, arm)
+
+
 @dataclass(frozen=True)
-class EXP3(Policy):
+class EXP3(ExponentialWeightsPolicy):
     """Draw arms in proportion to exponential weights of their importance-weighted rewards.
 
     Parameters
@@ -124,8 +145,6 @@ class EXP3(Policy):
         assumes="nothing of the rewards but [0, 1]",
         otherwise="EXP3S against a sequence of arms; Thompson where clicks are stationary",
     )
-    learns_from_propensity: ClassVar[bool] = True
-
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
@@ -140,21 +159,6 @@ class EXP3(Policy):
         return cls(
             arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds)))
         )
-
-    def init(self, lanes: int) -> ExponentialWeights:
-        return ExponentialWeights.equal(lanes, self.arm_count)
-
-    @staticmethod
-    def choose(
-        params: Params, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
-    ) -> int:
-        return mixed_choice(params.gamma, state, lane, impression, rng)
-
-    @staticmethod
-    def propensity(
-        params: Params, state: ExponentialWeights, lane: int, impression: Impression, arm: int
-    ) -> float:
-        return mixed_propensity(params.gamma, state, lane, impression, arm)
 
     @staticmethod
     def learn(
@@ -171,7 +175,7 @@ class EXP3(Policy):
 
 
 @dataclass(frozen=True)
-class EXP3S(Policy):
+class EXP3S(ExponentialWeightsPolicy):
     """EXP3 that also shares weight among the arms, so that it can follow a changing best arm.
 
     Parameters
@@ -211,8 +215,6 @@ class EXP3S(Policy):
         assumes="nothing of the rewards but [0, 1]; tuning wants T and S",
         otherwise="Thompson with a discount; both adapt without knowing when intent shifts",
     )
-    learns_from_propensity: ClassVar[bool] = True
-
     gamma: float = 0.1
     alpha: float = 1e-4
 
@@ -229,21 +231,6 @@ class EXP3S(Policy):
         s = checks.integer("shifts", shifts, 1)
         gamma = math.sqrt(k * (s * math.log(k * t) + math.e) / ((math.e - 1) * t))
         return cls(arms, min(1.0, gamma), 1.0 / t)
-
-    def init(self, lanes: int) -> ExponentialWeights:
-        return ExponentialWeights.equal(lanes, self.arm_count)
-
-    @staticmethod
-    def choose(
-        params: Params, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
-    ) -> int:
-        return mixed_choice(params.gamma, state, lane, impression, rng)
-
-    @staticmethod
-    def propensity(
-        params: Params, state: ExponentialWeights, lane: int, impression: Impression, arm: int
-    ) -> float:
-        return mixed_propensity(params.gamma, state, lane, impression, arm)
 
     @staticmethod
     def learn(

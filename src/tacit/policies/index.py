@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tacit import dispatch
 from tacit.arrays import Generator
 from tacit.dispatch import confidence, index, kernel
-from tacit.policies.base import Impression, Policy
+from tacit.policies.base import Counts, Impression, Policy, count, forget
 
 
 @kernel
@@ -68,3 +68,31 @@ class IndexPolicy(Policy):
 
     choose = staticmethod(greedy_choice)
     propensity = staticmethod(greedy_propensity)
+
+
+class CountingPolicy(IndexPolicy):
+    """Base of the index policies that keep plays and rewards per arm, and nothing else."""
+
+    def init(self, lanes: int) -> Counts:
+        return Counts.zeros(lanes, self.arm_count)
+
+    @staticmethod
+    def learn(
+        params: Any,
+        state: Counts,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        count(state, lane, arm, reward)
+
+    @staticmethod
+    def restart(params: Any, state: Counts, lane: int) -> None:
+        forget(state, lane)
+
+    @staticmethod
+    def estimate(params: Any, state: Counts, lane: int, arm: int) -> float:
+        plays = state.plays[lane, arm]
+        return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0

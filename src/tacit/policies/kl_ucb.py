@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit import checks
 from tacit.dispatch import kernel
-from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
-from tacit.policies.index import IndexPolicy
+from tacit.policies.base import About, Counts
+from tacit.policies.index import CountingPolicy
 
 
 @kernel
@@ -57,7 +57,7 @@ def kl_upper_bound(mean: float, budget: float) -> float:
 
 
 @dataclass(frozen=True)
-class KLUCB(IndexPolicy):
+class KLUCB(CountingPolicy):
     """Play the arm with the highest Kullback–Leibler upper confidence bound.
 
     The index of an arm with mean μ after n plays, in round t of its key, is the largest q with
@@ -104,9 +104,6 @@ class KLUCB(IndexPolicy):
         super().__post_init__()
         self._set("c", checks.number("c", self.c, 0.0, 1e6))
 
-    def init(self, lanes: int) -> Counts:
-        return Counts.zeros(lanes, self.arm_count)
-
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:
         log_t = np.log(state.rounds[lane] + 1.0)
@@ -118,23 +115,3 @@ class KLUCB(IndexPolicy):
         if plays == 0.0:
             return math.inf
         return kl_upper_bound(state.rewards[lane, arm] / plays, confidence / plays)
-
-    @staticmethod
-    def learn(
-        params: Params,
-        state: Counts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state, lane, arm, reward)
-
-    @staticmethod
-    def restart(params: Params, state: Counts, lane: int) -> None:
-        forget(state, lane)
-
-    @staticmethod
-    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
-        return mean_reward(state, lane, arm)

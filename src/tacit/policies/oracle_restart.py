@@ -9,14 +9,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit import checks
-from tacit.arrays import Generator, Ints
-from tacit.dispatch import choose, estimate, learn, propensity, restart
-from tacit.errors import InvalidValue
+from tacit.arrays import Ints
+from tacit.dispatch import restart
 from tacit.policies.base import About, Impression, Policy
+from tacit.policies.restarting import Restarting, check_restartable
 
 
 @dataclass(frozen=True)
-class OracleRestart(Policy):
+class OracleRestart(Restarting):
     """Run a policy and restart it, before the choice, in each round whose signal says so.
 
     The paper calls it ORA. With a signal that tells the truth it bounds what any detection of
@@ -94,43 +94,5 @@ class OracleRestart(Policy):
             state.restarts[lane] += 1
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> Any:
-        return choose(params.policy, state.policy, lane, impression, rng)
-
-    @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> Any:
-        return propensity(params.policy, state.policy, lane, impression, arm)
-
-    @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
-
-    @staticmethod
     def epoch(params: Params, state: State, lane: int) -> int:
         return int(state.restarts[lane])
-
-    @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
-        restart(params.policy, state.policy, lane)
-
-    @staticmethod
-    def estimate(params: Params, state: State, lane: int, arm: int) -> Any:
-        return estimate(params.policy, state.policy, lane, arm)
-
-
-def check_restartable(field: str, policy: Any) -> None:
-    """Refuse what cannot be restarted."""
-    if not (isinstance(policy, Policy) and policy.restartable):
-        raise InvalidValue(field, policy, "give a policy that can restart, such as UCB1(arms=5)")

@@ -9,12 +9,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit import checks
-from tacit.policies.base import About, Counts, Impression, count, forget, mean_reward
-from tacit.policies.index import IndexPolicy
+from tacit.policies.base import About, Counts
+from tacit.policies.index import CountingPolicy
 
 
 @dataclass(frozen=True)
-class UCB1(IndexPolicy):
+class UCB1(CountingPolicy):
     """Play the arm with the highest upper confidence bound.
 
     The index of an arm with mean μ after n plays, in round t of its key, is
@@ -71,9 +71,6 @@ class UCB1(IndexPolicy):
         self._set("alpha", checks.positive("alpha", self.alpha))
         self._set("t0", checks.number("t0", self.t0, 0.0, 2.0**53))
 
-    def init(self, lanes: int) -> Counts:
-        return Counts.zeros(lanes, self.arm_count)
-
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:
         return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
@@ -84,23 +81,3 @@ class UCB1(IndexPolicy):
         if plays == 0.0:
             return math.inf
         return float(state.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
-
-    @staticmethod
-    def learn(
-        params: Params,
-        state: Counts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state, lane, arm, reward)
-
-    @staticmethod
-    def restart(params: Params, state: Counts, lane: int) -> None:
-        forget(state, lane)
-
-    @staticmethod
-    def estimate(params: Params, state: Counts, lane: int, arm: int) -> float:
-        return mean_reward(state, lane, arm)

@@ -1,0 +1,43 @@
+"""What policies have in common that run another policy and restart it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.arrays import Generator
+from tacit.dispatch import choose, learn, propensity
+from tacit.errors import InvalidValue
+from tacit.policies.base import Impression, Policy
+
+
+class Restarting(Policy):
+    """Base of the policies that leave the choice to another one and only restart it.
+
+    A subclass has the field ``policy``, and the member ``policy`` in its Params and its State.
+    """
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        return choose(params.policy, state.policy, lane, impression, rng)
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> Any:
+        return propensity(params.policy, state.policy, lane, impression, arm)
+
+    @staticmethod
+    def learn(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
+
+
+def check_restartable(field: str, policy: Any) -> None:
+    """Refuse what cannot be restarted."""
+    if not (isinstance(policy, Policy) and policy.restartable):
+        raise InvalidValue(field, policy, "give a policy that can restart, such as UCB1(arms=5)")
