@@ -112,13 +112,14 @@ def as_after_a_crash(path):
 async def traffic(engine, rounds, seed, start=0):
     """Send decisions and feedback in groups; return what was decided."""
     shown = []
+    dim = engine.placements["home"].learner.policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng((seed, i))
         keys = [f"key {rng.integers(4)}" for _ in range(3)]
         arms = [None, list(rng.permutation(ARM_NAMES)[:2]), None]
-        rows = await asyncio.gather(
-            *(engine.decide("home", key, offer) for key, offer in zip(keys, arms, strict=True))
-        )
+        contexts = [rng.random(dim).tolist() if dim else None for _ in range(3)]
+        impressions = zip(keys, arms, contexts, strict=True)
+        rows = await asyncio.gather(*(engine.decide("home", *told) for told in impressions))
         rewards = rng.integers(2, size=3).astype(float)
         told = [engine.feedback("home", row.id, r) for row, r in zip(rows, rewards, strict=True)]
         answers = await asyncio.gather(*told[: 1 + i % 3])
@@ -171,7 +172,21 @@ def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
     asyncio.run(session())
 
 
-@pytest.mark.parametrize("policy", [tacit.Thompson(ARM_NAMES, discount=0.9), Forgetful(ARM_NAMES)])
+EVENTFUL = tacit.BWC(
+    classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        tacit.Thompson(ARM_NAMES, discount=0.9),
+        Forgetful(ARM_NAMES),
+        EVENTFUL,
+        tacit.ExplorationFloor(tacit.GLRKLUCB(ARM_NAMES)),
+    ],
+    ids=lambda policy: policy.label,
+)
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
