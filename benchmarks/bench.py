@@ -212,6 +212,58 @@ def agreement(ours: Mean, theirs: Mean) -> str:
     return "yes" if abs(errors) < SAME_WITHIN_ERRORS else f"no: {errors:+.1f} s.e. apart"
 
 
+# Shifting intent -----------------------------------------------------------------------------
+
+KEYS = tacit.ShiftingArms(ARMS, keys=100, events=[], clicks=[c_loops.MEANS], dim=10)
+FOLLOWING = [
+    tacit.UCB1(ARMS),
+    tacit.BWC(ARMS, classifier=tacit.Rectangle(dim=10, margin=0.1, anchored=True)),
+    tacit.DiscountedUCB(ARMS),
+    tacit.SlidingWindowUCB(ARMS),
+    tacit.CUSUMUCB(ARMS),
+    tacit.MUCB(ARMS),
+    tacit.GLRKLUCB(ARMS),
+]
+
+
+def following_intent(effort: Effort) -> Iterator[Row]:
+    """Time what follows shifting intent, on 100 keys with contexts, against UCB1 in C."""
+    steps = effort.steps["Thompson"] // 2
+    with tempfile.TemporaryDirectory() as folder:
+        program = c_loops.build(Path(folder))
+        for policy in FOLLOWING:
+            say(f"{policy.label} on 100 keys")
+            tacit.simulate(policy, KEYS, 1, workers=1)
+            ours, theirs = [], []
+            for seed in range(effort.repetitions):
+                start = time.perf_counter()
+                tacit.simulate(policy, KEYS, steps, seed=seed, workers=1, checkpoints=1)
+                ours.append(1e9 * (time.perf_counter() - start) / steps)
+                played = c_loops.play(program, "UCB1-keys", steps, 1, seed)
+                theirs.append(1e9 / played.steps_per_second)
+            what = f"{policy.label}, 100 keys, ns a round: UCB1 in C"
+            yield compared(what, ours, theirs, None)
+    for dim in (2, 10, 40):
+        for labels in (10, 100, 1000):
+            yield Row(f"Hyperplane(dim={dim}), {labels} labels, µs a prediction", hull(dim, labels))
+
+
+def hull(dim: int, labels: int) -> Spread:
+    """Time predictions, in batches, of contexts around the hull of random labels."""
+    rng = np.random.default_rng(dim + labels)
+    classifier = tacit.SafeClassifier(tacit.Hyperplane(dim, 0.01))
+    for context in 0.5 * rng.random((labels, dim)):
+        classifier.learn_false(context)
+    contexts = 0.6 * rng.random((500, dim))
+    classifier.predict_many(contexts[:1])
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        classifier.predict_many(contexts)
+        times.append(1e6 * (time.perf_counter() - start) / len(contexts))
+    return Spread.of(times)
+
+
 # Other packages ------------------------------------------------------------------------------
 
 
@@ -323,9 +375,11 @@ def in_batches(learner: tacit.Learner, keys: list[str], rewards: list[float]) ->
 def memory() -> Iterator[Row]:
     """Give the size of a lane per policy."""
     others = (tacit.UniformRandom(ARMS), tacit.EpsilonGreedy(ARMS), tacit.KLUCB(ARMS))
-    for policy in (*others, *POLICIES.values(), tacit.EXP3S(ARMS)):
-        size = byte_count(policy.init(1000)) / 1000
-        yield Row(f"{policy.label}, bytes per lane", Spread.of([size]))
+    for policy in (*others, *POLICIES.values(), tacit.EXP3S(ARMS), *FOLLOWING[1:]):
+        # What all lanes share is left out.
+        size = (byte_count(policy.init(2000)) - byte_count(policy.init(1000))) / 1000
+        goal = Goal("≤", 400) if isinstance(policy, tacit.BWC) else None
+        yield Row(f"{policy.label}, bytes per lane", Spread.of([size]), goal=goal)
 
 
 def import_time(effort: Effort) -> Iterator[Row]:
@@ -406,6 +460,7 @@ def main() -> None:
     notes: list[str] = []
     rows = [
         *against_c(effort),
+        *following_intent(effort),
         *against_peers(effort, notes),
         *calls(effort),
         *memory(),

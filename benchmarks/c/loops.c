@@ -2,8 +2,9 @@
  *
  *     loops ALGORITHM STEPS RUNS SEED
  *
- * plays UCB1, Thompson or EXP3 on five Bernoulli arms and prints, as JSON, steps per second and
- * the mean and standard deviation of the runs' regrets.
+ * plays UCB1, Thompson or EXP3 on five Bernoulli arms, or UCB1 on 100 keys of five such arms
+ * (UCB1-keys), and prints, as JSON, steps per second and the mean and standard deviation of the
+ * runs' regrets.
  */
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARMS = 5, LAYERS = 256 };
+enum { ARMS = 5, LAYERS = 256, KEYS = 100, SIGNALS = 10 };
 
 static const double means[ARMS] = {0.1, 0.2, 0.3, 0.4, 0.5};
 static const double best_mean = 0.5;
@@ -167,6 +168,54 @@ static double play_ucb1(long steps, Generator rng, Generator world)
     return regret;
 }
 
+/* UCB1 for each of many keys that arrive by Zipf's law, with a context that nobody reads. */
+static double play_ucb1_keys(long steps, Generator rng, Generator world)
+{
+    static double traffic[KEYS], plays[KEYS][ARMS], rewards[KEYS][ARMS], rounds[KEYS];
+    double context[SIGNALS], total = 0.0, regret = 0.0, read = 0.0;
+    memset(plays, 0, sizeof plays);
+    memset(rewards, 0, sizeof rewards);
+    memset(rounds, 0, sizeof rounds);
+    for (int key = 0; key < KEYS; key++)
+        traffic[key] = total += 1.0 / (key + 1);
+    for (long t = 1; t <= steps; t++) {
+        double point = uniform(&world) * total;
+        int low = 0, high = KEYS - 1;
+        while (low < high) {
+            int middle = (low + high) / 2;
+            if (traffic[middle] > point)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        for (int i = 0; i < SIGNALS; i++)
+            context[i] = 0.5 * uniform(&world);
+        read += context[t % SIGNALS];
+        double confidence = sqrt(2.0 * log(rounds[low] + 1.0)), best = -INFINITY, ties = 0.0;
+        int leader = 0;
+        for (int arm = 0; arm < ARMS; arm++) {
+            double score = INFINITY;
+            if (plays[low][arm] > 0.0)
+                score = rewards[low][arm] / plays[low][arm] + confidence / sqrt(plays[low][arm]);
+            if (score > best) {
+                best = score;
+                leader = arm;
+                ties = 1.0;
+            } else if (score == best) {
+                ties += 1.0;
+                if (uniform(&rng) * ties < 1.0)
+                    leader = arm;
+            }
+        }
+        rewards[low][leader] += click(&world, leader);
+        plays[low][leader] += 1.0;
+        rounds[low] += 1.0;
+        regret += best_mean - means[leader];
+    }
+    /* The sum of the contexts is never negative; the compiler must not know. */
+    return read < 0.0 ? 0.0 : regret;
+}
+
 static double play_thompson(long steps, Generator rng, Generator world)
 {
     double successes[ARMS] = {0.0}, failures[ARMS] = {0.0}, regret = 0.0;
@@ -228,7 +277,10 @@ static double play_exp3(long steps, Generator rng, Generator world)
 static const struct {
     const char *name;
     double (*play)(long, Generator, Generator);
-} algorithms[] = {{"UCB1", play_ucb1}, {"Thompson", play_thompson}, {"EXP3", play_exp3}};
+} algorithms[] = {{"UCB1", play_ucb1},
+                {"UCB1-keys", play_ucb1_keys},
+                {"Thompson", play_thompson},
+                {"EXP3", play_exp3}};
 
 static double seconds(void)
 {
@@ -241,7 +293,7 @@ int main(int count, char **arguments)
 {
     long steps = count == 5 ? atol(arguments[2]) : 0, runs = count == 5 ? atol(arguments[3]) : 0;
     if (steps < 1 || runs < 1) {
-        fprintf(stderr, "usage: loops UCB1|Thompson|EXP3 STEPS RUNS SEED\n");
+        fprintf(stderr, "usage: loops UCB1|UCB1-keys|Thompson|EXP3 STEPS RUNS SEED\n");
         return 2;
     }
     uint64_t seed = strtoull(arguments[4], NULL, 10);
@@ -262,6 +314,6 @@ int main(int count, char **arguments)
                runs > 1 ? sqrt(squares / (double)(runs - 1)) : 0.0);
         return 0;
     }
-    fprintf(stderr, "%s: there are UCB1, Thompson and EXP3\n", arguments[1]);
+    fprintf(stderr, "%s: there are UCB1, UCB1-keys, Thompson and EXP3\n", arguments[1]);
     return 2;
 }
