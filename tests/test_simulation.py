@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -218,6 +220,57 @@ def test_contexts_announce_events_and_nothing_else():
     assert 15 <= events <= 20  # 5 for each of 4 keys, but for those beyond the rounds it had
 
 
+def told(rounds=4000, **options):
+    """Return per round whether an event happened, and the signals."""
+    environment = tacit.ShiftingArms(
+        arms=3, keys=4, events=(40, 40), dim=2, traffic=0.0, announced=True, **options
+    )
+    contexts = np.array([context for _, _, context in played(environment, rounds)])
+    return contexts[:, 2] == 1.0, contexts[:, :2]
+
+
+def test_some_events_give_no_signal_and_some_signals_are_false():
+    """Binomial counts, checked at 5 standard deviations: error probability below 1e-6."""
+    events, signals = told(missed=0.5, false_alarms=0.1)
+    alarms = signals.max(axis=1) >= 0.6
+    for share, among in ((0.5, events), (0.1, ~events)):
+        n = among.sum()
+        assert abs(alarms[among].sum() - share * n) < 5 * np.sqrt(n * share * (1 - share))
+
+
+@pytest.mark.parametrize("signals", ["oblique", "gaussian", "noise"])
+def test_signals_of_other_kinds(signals):
+    events, contexts = told(signals=signals)
+    assert events.sum() > 100
+    assert contexts.min() >= 0.0
+    assert contexts.max() <= 1.0
+    means = contexts.mean(axis=1)
+    if signals == "oblique":
+        assert means[~events].max() <= 0.5
+        assert means[events].min() >= 0.6
+    # Error probability below 1e-6 for each: means of some 150 events, at 5 standard errors.
+    apart = means[events].mean() - means[~events].mean()
+    error = means[events].std() / np.sqrt(events.sum())
+    if signals == "gaussian":
+        assert apart == pytest.approx(0.1, abs=5 * error)
+        assert means[events].min() < means[~events].max()  # they overlap
+    if signals == "noise":
+        assert abs(apart) < 5 * error
+
+
+def test_stealthy_events_leave_the_incumbent_as_it_was():
+    environment = tacit.ShiftingArms(arms=4, events=(6, 6), stealthy=True)
+    truths = [truth for _, truth, _ in played(environment, 3000)]
+    lifted = 0
+    for before, after in itertools.pairwise(truths):
+        if not np.array_equal(before, after) and after.max() > before.max():
+            assert after[before.argmax()] == before.max()
+            assert (before != after).sum() == 1
+            assert 0.1 <= after.max() - before.max() <= 0.15
+            lifted += 1
+    assert lifted >= 3
+
+
 def test_only_a_share_of_the_keys_shifts():
     environment = tacit.ShiftingArms(arms=2, keys=20, shifting=0.25, events=3, traffic=0.0)
     seen = {}
@@ -299,6 +352,9 @@ def test_real_interest_shifts_often(shared_data):
         (lambda: tacit.ShiftingArms(events=(3, 1)), "events"),
         (lambda: tacit.ShiftingArms(arms=2, clicks=[[0.1, 0.2]]), "clicks"),
         (lambda: tacit.ShiftingArms(gap=0.5, high=0.4), "high"),
+        (lambda: tacit.ShiftingArms(signals="smoke"), "signals"),
+        (lambda: tacit.ShiftingArms(false_alarms=2), "false_alarms"),
+        (lambda: tacit.ShiftingArms(missed=-1), "missed"),
         (lambda: tacit.SearchInterest("nowhere.csv"), "path"),
         (lambda: tacit.simulate(tacit.UCB1(2), ARMS, 10), "UCB1.arms"),
         (lambda: tacit.simulate([], ARMS, 10), "policies"),

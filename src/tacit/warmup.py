@@ -20,7 +20,9 @@ from tacit.policies import (
     EpsilonGreedy,
     ExplorationFloor,
     Policy,
+    ProbationBandit,
     SlidingWindowUCB,
+    TestableUCB1,
     Thompson,
     UniformRandom,
 )
@@ -43,9 +45,11 @@ def all_policies() -> list[Policy]:
         CUSUMUCB(2),
         MUCB(2),
         GLRKLUCB(2),
+        TestableUCB1(2, horizon=10),
         BWC(2, classifier=Rectangle(dim=1, margin=0.1)),
+        ProbationBandit(2, classifier=Rectangle(dim=1, margin=0.1)),
     ]
-    return [*plain, *(ExplorationFloor(policy) for policy in plain)]
+    return [*plain, *(ExplorationFloor(p) for p in plain if not isinstance(p, ProbationBandit))]
 
 
 def all_environments() -> list[Environment]:

@@ -10,11 +10,37 @@ import numpy as np
 
 from tacit import checks
 from tacit.arrays import Floats, Generator, Ints
+from tacit.dispatch import kernel
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
 NO_EVENT = 2**62
+KINDS = ("box", "oblique", "gaussian", "noise")
+BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
+
+
+@kernel
+def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> None:
+    """Draw a context as of an event, or as of none."""
+    told = False
+    while not told:
+        high, total = 0.0, 0.0
+        for i in range(params.dim):
+            if params.kind == GAUSSIAN:
+                drawn = (0.55 if alarm else 0.45) + 0.15 * rng.standard_normal()
+                context[i] = min(max(drawn, 0.0), 1.0)
+            else:
+                narrow = params.kind == BOX and not alarm
+                context[i] = (0.5 if narrow else 1.0) * rng.random()
+            high = max(high, context[i])
+            total += context[i] / params.dim
+        if params.kind == BOX:
+            told = not alarm or high >= 0.5 + params.margin
+        elif params.kind == OBLIQUE:
+            told = total >= 0.5 + params.margin if alarm else total <= 0.5
+        else:
+            told = True
 
 
 @dataclass(frozen=True)
@@ -52,6 +78,19 @@ class ShiftingArms(Environment):
         Signals in a context; 0 for none.
     margin : float, default 0.1
         Distance between the contexts of events and of other rounds, in [0, 0.5).
+    signals : str, default "box"
+        How contexts tell. ``box``: as above. ``oblique``: contexts are uniform in the unit box,
+        their mean at most 1/2 without an event and at least 1/2 + margin with one.
+        ``gaussian``: every number is normal with deviation 0.15 around 0.45, or 0.55 with an
+        event, clipped to [0, 1], so that the two overlap. ``noise``: uniform, and tells nothing.
+    false_alarms : float, default 0
+        Probability of a context as of an event in a round without one, in [0, 1].
+    missed : float, default 0
+        Probability that an event has a context as of no event, in [0, 1].
+    stealthy : bool, default False
+        Whether drawn events leave the best arm's clicks as they are and lift another arm above
+        it, by ``gap`` to 1.5·``gap``, where there is room below ``high``; where there is not, all
+        are drawn anew from the lower 40 %, as they are at the start.
     announced : bool, default False
         Whether one more signal tells the truth: 1 in the round of an event, else 0.
     delay, batch
@@ -80,6 +119,9 @@ class ShiftingArms(Environment):
     class Params(NamedTuple):
         dim: int
         margin: float
+        kind: int
+        false_alarms: float
+        missed: float
 
     class World(NamedTuple):
         impression: Impression
@@ -101,6 +143,10 @@ class ShiftingArms(Environment):
     traffic: float = 1.0
     dim: int = 0
     margin: float = 0.1
+    signals: str = "box"
+    false_alarms: float = 0.0
+    missed: float = 0.0
+    stealthy: bool = False
     announced: bool = False
 
     def __post_init__(self) -> None:
@@ -113,6 +159,10 @@ class ShiftingArms(Environment):
         self._set("traffic", checks.number("traffic", self.traffic, 0.0, 10.0))
         self._set("dim", checks.integer("dim", self.dim, 0, 10_000))
         self._set("margin", checks.number("margin", self.margin, 0.0, 0.49))
+        self._set("false_alarms", checks.number("false_alarms", self.false_alarms, 0.0, 1.0))
+        self._set("missed", checks.number("missed", self.missed, 0.0, 1.0))
+        if self.signals not in KINDS:
+            raise InvalidValue("signals", self.signals, f"give one of {', '.join(KINDS)}")
         self._set("events", self._checked_events())
         if self.clicks is not None:
             self._set("clicks", probabilities("clicks", self.clicks, 2))
@@ -135,6 +185,11 @@ class ShiftingArms(Environment):
             return least, checks.integer("events", events[1], least, 10_000)
         count = checks.integer("events", events, 0, 10_000)
         return count, count
+
+    @property
+    def kind(self) -> int:
+        """The number of the kind of signals, for kernels."""
+        return KINDS.index(self.signals)
 
     @property
     def arm_count(self) -> int:
@@ -185,13 +240,23 @@ class ShiftingArms(Environment):
             return list(self.clicks[:count])
         segments: list[Any] = []
         while len(segments) < count:
-            drawn = rng.uniform(0.0, self.high, self.arms)
+            if self.stealthy and segments and segments[-1].max() + 1.5 * self.gap <= self.high:
+                segments.append(self._lifted(rng, segments[-1]))
+                continue
+            drawn = rng.uniform(0.0, (0.4 if self.stealthy else 1.0) * self.high, self.arms)
             ordered = np.sort(drawn)
             leads = self.arms == 1 or ordered[-1] - ordered[-2] >= self.gap
             moved = self.arms == 1 or not segments or drawn.argmax() != segments[-1].argmax()
             if leads and moved:
                 segments.append(drawn)
         return segments
+
+    def _lifted(self, rng: Generator, before: Any) -> Any:
+        """Return click probabilities in which another arm has risen above the best."""
+        after = before.copy()
+        others = np.flatnonzero(np.arange(self.arms) != before.argmax())
+        after[rng.choice(others)] = before.max() + rng.uniform(1.0, 1.5) * self.gap
+        return after
 
     @staticmethod
     def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
@@ -208,13 +273,8 @@ class ShiftingArms(Environment):
         if len(context) > params.dim:
             context[params.dim] = 1.0 if event else 0.0
         if params.dim > 0:
-            high = 0.0
-            while high < 0.5 + params.margin:
-                for i in range(params.dim):
-                    context[i] = rng.random() if event else 0.5 * rng.random()
-                    high = max(high, context[i])
-                if not event:
-                    break
+            alarm = rng.random() >= params.missed if event else rng.random() < params.false_alarms
+            draw_context(params, context, alarm, rng)
         world.uniform[0] = rng.random()
         return int(lane)
 

@@ -12,8 +12,10 @@ from tacit.policies.index import IndexPolicy
 from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
+from tacit.policies.probation import ProbationBandit
 from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
+from tacit.policies.testable_ucb1 import Guess, TestableUCB1
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
 from tacit.policies.uniform import UniformRandom
@@ -32,12 +34,15 @@ __all__ = [
     "DiscountedUCB",
     "EpsilonGreedy",
     "ExplorationFloor",
+    "Guess",
     "Impression",
     "IndexPolicy",
     "OracleRestart",
     "Policy",
+    "ProbationBandit",
     "Restart",
     "SlidingWindowUCB",
+    "TestableUCB1",
     "Thompson",
     "UniformRandom",
     "policy_from_spec",

@@ -1,0 +1,415 @@
+"""The theorems of Syed, Slivkins, Mishra (2009), checked by simulation."""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import theory
+from tacit.arrays import Booleans, Floats, Ints
+from tacit.classifiers import Rectangle
+from tacit.environments import BernoulliArms, Environment, ShiftingArms
+from tacit.papers.report import Item, Reproduction, Setup, markdown_table
+from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, Policy, TestableUCB1, Thompson
+from tacit.simulation import Run, simulate, standard_error
+
+TITLE = "Syed et al. (2009): the theorems, checked by simulation"
+NORMAL_AND_LOUD = Rectangle(dim=1, margin=0.5, anchored=True)
+"""For contexts of one number that is 1 at an event and 0 otherwise."""
+
+
+def clopper_pearson(failures: int, trials: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a probability (Clopper, Pearson 1934).
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in clopper_pearson(0, 100)]
+    [0.0, 0.0362]
+    """
+    return 1.0 - _upper_end(trials - failures, trials), _upper_end(failures, trials)
+
+
+def _upper_end(failures: int, trials: int) -> float:
+    """Return the probability under which no more failures than these have a chance of 2.5 %."""
+    counts = np.arange(1, failures + 1)
+    ways = np.cumsum(np.log([1.0, *((trials - counts + 1) / counts)]))
+    counts = np.arange(failures + 1)
+    low, high = 0.0, 1.0
+    for _ in range(50 if failures < trials else 0):
+        middle = (low + high) / 2.0
+        logs = ways + counts * math.log(middle) + (trials - counts) * math.log1p(-middle)
+        low, high = (middle, high) if np.exp(logs).sum() > 0.025 else (low, middle)
+    return high
+
+
+def _cell(
+    check: str, policy: str, rounds: int, value: float, ends: tuple[float, float], **more: Any
+) -> dict[str, Any]:
+    """Return one number with its interval; ``more`` holds the runs and perhaps a bound."""
+    low, high = ends
+    row = {"check": check, "policy": policy, "rounds": rounds, "value": value}
+    return row | {"low": low, "high": high, "bound": more.get("bound"), "runs": more["runs"]}
+
+
+def _within(values: Floats) -> tuple[float, tuple[float, float]]:
+    """Return the mean and an interval of two standard errors."""
+    mean, error = float(values.mean()), standard_error(values)
+    return mean, (mean - 2.0 * error, mean + 2.0 * error)
+
+
+# Theorems 2 and 3 -----------------------------------------------------------------------------
+
+SHIFT = 0.2
+MEANS = (0.6, 0.6, 0.4, 0.4, 0.4)
+GUESSED = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600)
+GUESS_HORIZON = 30_000
+PRESETS = {"theory": TestableUCB1.theory, "practical": TestableUCB1.practical}
+WIDE, LONG = 0.9, 1_000_000
+
+
+def is_wrong(policy: TestableUCB1, state: Any, means: tuple[float, ...]) -> bool:
+    """Say whether a lane's guess breaks definition 1, given the true means."""
+    guess, best = policy.guess(state, 0), max(means)
+    optimal = {arm for arm, mean in enumerate(means) if mean == best}
+    # The means are decimal fractions: a gap of exactly the shift must not be lost to rounding.
+    bad = {arm for arm, mean in enumerate(means) if best - mean >= policy.min_shift - 1e-9}
+    right = optimal <= guess.plus and bad <= guess.minus
+    return not right or bool(optimal & guess.minus or bad & guess.plus)
+
+
+def failures(
+    policy: TestableUCB1, means: tuple[float, ...], rounds: tuple[int, ...], runs: int, setup: Setup
+) -> Ints:
+    """Return in how many runs the guess after each number of rounds was wrong."""
+    environment = BernoulliArms(means)
+
+    def wrong(number: int) -> list[bool]:
+        nothing = np.empty(0, np.int64)
+        run = Run(policy, environment, rounds[-1], setup.seed, number, nothing)
+        outcomes = []
+        for target in rounds:
+            run.advance(target - run.round)
+            outcomes.append(is_wrong(policy, run.state, means))
+        return outcomes
+
+    # Compiled here, once, before threads would ask for it side by side.
+    Run(policy, environment, 1, setup.seed, 0, np.empty(0, np.int64)).advance(0)
+    with ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
+        outcomes = np.array(list(pool.map(wrong, range(runs))))
+    return np.asarray(outcomes.sum(axis=0))
+
+
+def wrong_guesses(setup: Setup) -> list[dict[str, Any]]:
+    """Count wrong guesses: over rounds at a usual horizon, and at theorem 3's L at a long one."""
+    cells = []
+    for name, preset in PRESETS.items():
+        policy, runs = preset(len(MEANS), GUESS_HORIZON, SHIFT), 50 * setup.runs
+        for rounds, count in zip(
+            GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True
+        ):
+            ends = clopper_pearson(int(count), runs)
+            cells.append(_cell("wrong guess", name, rounds, count / runs, ends, runs=runs))
+    runs, length = 10 * setup.runs, theory.rounds_to_test(2, WIDE, LONG)
+    wide = TestableUCB1.theory(2, LONG, WIDE)
+    (count,) = failures(wide, (0.95, 0.05), (length,), runs, setup)
+    cells.append(
+        _cell(
+            "wrong guess at L",
+            "theory",
+            length,
+            count / runs,
+            clopper_pearson(int(count), runs),
+            bound=theory.failure_probability(2, length, LONG),
+            runs=runs,
+        )
+    )
+    return cells
+
+
+# Theorems 1 and 4 -----------------------------------------------------------------------------
+
+EVENT_FREE = {2: (0.75, 0.25), 5: (0.75, 0.25, 0.25, 0.25, 0.25)}
+BWC_HORIZON = 10_000_000
+
+
+def regret_within_bounds(setup: Setup) -> list[dict[str, Any]]:
+    """Play the testable bandit without events, and BWC over it with one, beside their bounds."""
+    cells = []
+
+    def play(
+        check: str, policy: Policy, environment: Environment, horizon: int, bound: float
+    ) -> None:
+        regret = simulate(
+            policy,
+            environment,
+            horizon,
+            runs=setup.runs,
+            seed=setup.seed,
+            workers=setup.workers,
+            checkpoints=1,
+        ).regret[0, :, -1]
+        mean, ends = _within(regret)
+        name = type(policy).__name__
+        cells.append(_cell(check, name, horizon, mean, ends, bound=bound, runs=setup.runs))
+
+    for arms, means in EVENT_FREE.items():
+        bound = theory.event_free_regret(arms, 0.5, LONG, t0=LONG)
+        policy = TestableUCB1.theory(arms, LONG)
+        play(f"equation 5, {arms} arms", policy, BernoulliArms(means), LONG, bound)
+    bwc = BWC(
+        classifier=NORMAL_AND_LOUD,
+        policy=TestableUCB1.theory(2, BWC_HORIZON, WIDE),
+        test_rounds=theory.rounds_to_test(2, WIDE, BWC_HORIZON),
+        min_shift=WIDE,
+        merge_phases=False,
+    )
+    environment = ShiftingArms(
+        arms=2,
+        events=[BWC_HORIZON // 2],
+        clicks=[[0.95, 0.05], [0.05, 0.95]],
+        announced=True,
+    )
+    bound = theory.bwc_ucb1_regret(2, WIDE, WIDE, 1, NORMAL_AND_LOUD.diameter, BWC_HORIZON)
+    play("theorem 4, 2 arms, 1 event", bwc, environment, BWC_HORIZON, bound)
+    return cells
+
+
+# Theorem 5 ------------------------------------------------------------------------------------
+
+HIDDEN = 0.25
+ROOTS = (32, 56, 100, 178, 316, 562, 1000)
+GROWTH = "theorem 5"
+SLOPE = "theorem 5, log–log slope"
+
+
+def contenders(horizon: int) -> dict[str, Policy]:
+    """Return the policies that meet theorem 5's adversary; the last one reads the context."""
+    return {
+        "UCB1": UCB1(2),
+        "KLUCB": KLUCB(2),
+        "Thompson": Thompson(2),
+        "GLRKLUCB": GLRKLUCB.tuned(2, horizon, 1),
+        "BWC": BWC(
+            2,
+            classifier=NORMAL_AND_LOUD,
+            test_rounds=math.ceil(30.0 * math.log(horizon)),
+            min_shift=HIDDEN,
+            merge_phases=False,
+        ),
+    }
+
+
+def worst_regret(policy: Policy, root: int, setup: Setup) -> Floats:
+    """Return the regret of each run on the instance that theorem 5's adversary would choose.
+
+    The adversary watches the policy where nothing happens, and lets the event happen in the
+    phase from which the neglected arm is left alone for longest, in the mean over runs: until it
+    is played the policy cannot tell the two instances apart. Then, with other seeds for the event,
+    it takes the worse of the two.
+    """
+    horizon = root**2
+    quiet = theory.neglected_arm(horizon, HIDDEN, 0)
+    ends = list(range(root, horizon + 1, root))
+    options: dict[str, Any] = {"runs": setup.runs, "workers": setup.workers}
+    watched = simulate(policy, quiet, horizon, seed=setup.seed, checkpoints=ends, **options)
+    # Without an event only the neglected arm costs regret, so regret tells when it was played.
+    played = np.diff(watched.regret[0], axis=1, prepend=0.0) > 0.0
+    event = theory.neglected_arm(horizon, HIDDEN, longest_neglect(played))
+    found = simulate(policy, event, horizon, seed=setup.seed + 1, checkpoints=1, **options)
+    candidates = watched.regret[0, :, -1], found.regret[0, :, -1]
+    return max(candidates, key=lambda regret: float(regret.mean()))
+
+
+def longest_neglect(played: Booleans) -> int:
+    """Return the phase (from 1) after whose start the next play is farthest, in the mean.
+
+    Parameters
+    ----------
+    played : array of bool, shape (runs, phases)
+
+    Examples
+    --------
+    >>> longest_neglect(np.array([[True, False, False, True], [True, True, False, False]]))
+    3
+    """
+    wait, waits = np.zeros(len(played)), []
+    for column in played.T[::-1]:
+        wait = np.where(column, 0.0, wait + 1.0)
+        waits.append(wait.mean())
+    return 1 + int(np.argmax(waits[::-1]))
+
+
+def log_slope(horizons: list[int], means: list[float], errors: list[float]) -> tuple[float, float]:
+    """Return the least-squares slope of ln mean over ln horizon, and its standard error.
+
+    The error is that of the means, propagated to first order; it does not cover curvature.
+
+    Examples
+    --------
+    >>> slope, error = log_slope([10, 100, 1000], [3.0, 30.0, 300.0], [0.0, 0.0, 0.0])
+    >>> round(slope, 12), error
+    (1.0, 0.0)
+    """
+    x = np.log(horizons)
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    relative = np.array(errors) / np.array(means)
+    return float(weights @ np.log(means)), float(np.sqrt((weights**2) @ (relative**2)))
+
+
+def growth(setup: Setup) -> list[dict[str, Any]]:
+    """Measure how regret grows with the horizon against theorem 5's adversary."""
+    cells, slopes = [], []
+    for name in contenders(ROOTS[0] ** 2):
+        means, errors = [], []
+        for root in ROOTS:
+            regret = worst_regret(contenders(root**2)[name], root, setup)
+            mean, ends = _within(regret)
+            means.append(mean)
+            errors.append(standard_error(regret))
+            least = HIDDEN * root / 4.0
+            cells.append(_cell(GROWTH, name, root**2, mean, ends, bound=least, runs=setup.runs))
+        slope, error = log_slope([root**2 for root in ROOTS], means, errors)
+        ends = slope - 2.0 * error, slope + 2.0 * error
+        bound = None if name == "BWC" else 0.5
+        slopes.append(_cell(SLOPE, name, ROOTS[-1] ** 2, slope, ends, bound=bound, runs=setup.runs))
+    return cells + slopes
+
+
+# The report -----------------------------------------------------------------------------------
+
+
+def reproduce(setup: Setup) -> Reproduction:
+    """Check every theorem that can be checked."""
+    cells = wrong_guesses(setup) + regret_within_bounds(setup) + growth(setup)
+    return Reproduction(
+        cells=cells,
+        report=_report(cells, setup),
+        draw=lambda path: _draw(cells, path),
+        settings={"seed": setup.seed, "runs": setup.runs},
+    )
+
+
+def _of(cells: list[dict[str, Any]], check: str, policy: str | None = None) -> list[dict[str, Any]]:
+    return [c for c in cells if c["check"] == check and policy in (None, c["policy"])]
+
+
+def _guess_table(cells: list[dict[str, Any]]) -> str:
+    rows = [["rounds", *(f"{name}: wrong guesses" for name in PRESETS)]]
+    for i, rounds in enumerate(GUESSED):
+        found = [_of(cells, "wrong guess", name)[i] for name in PRESETS]
+        shown = [f"{c['value']:.3f} ({c['low']:.3f}–{c['high']:.3f})" for c in found]
+        rows.append([f"{rounds:,}", *shown])
+    return markdown_table(rows)
+
+
+def _regret_table(cells: list[dict[str, Any]]) -> str:
+    rows = [["", "rounds", "regret (±2 s.e.)", "bound", "share of the bound"]]
+    for c in cells:
+        if c["check"].startswith(("equation", "theorem 4")):
+            regret = f"{c['value']:,.0f} ({c['low']:,.0f}–{c['high']:,.0f})"
+            share = f"{c['value'] / c['bound']:.2f}"
+            rows.append([c["check"], f"{c['rounds']:,}", regret, f"{c['bound']:,.0f}", share])
+    return markdown_table(rows)
+
+
+def _growth_table(cells: list[dict[str, Any]]) -> str:
+    rows = [["policy", *(f"T = {root**2:,}" for root in ROOTS), "slope (±2 s.e.)"]]
+    for slope in _of(cells, SLOPE):
+        means = [f"{c['value']:,.0f}" for c in _of(cells, GROWTH, slope["policy"])]
+        error = (slope["high"] - slope["low"]) / 2.0
+        rows.append([slope["policy"], *means, f"{slope['value']:.2f} ± {error:.2f}"])
+    rows.append(["ε·√T/4", *(f"{HIDDEN * root / 4.0:,.0f}" for root in ROOTS), "0.50"])
+    return markdown_table(rows)
+
+
+def _report(cells: list[dict[str, Any]], setup: Setup) -> str:
+    (at_length,) = _of(cells, "wrong guess at L")
+    decades = [c["value"] for c in _of(cells, GROWTH, "BWC")][2::2]
+    gains = np.diff(decades)
+    needed = theory.rounds_to_test(len(MEANS), SHIFT, GUESS_HORIZON)
+    return f"""# {TITLE}
+
+{setup.runs} runs unless it says otherwise, seed {setup.seed}. Constants and bounds are those of
+`tacit.theory`.
+
+## Theorems 2 and 3: is the testable bandit testable?
+
+Wrong guesses of `TestableUCB1` (definition 1), with exact 95 % intervals, {50 * setup.runs:,}
+runs: arms {", ".join(map(str, MEANS))}, ε = {SHIFT}, T = {GUESS_HORIZON:,}.
+
+{_guess_table(cells)}
+
+The theorem's L is {needed:,} here, far beyond the horizon: its constant is safe, not sharp. Where
+the theorem applies, with two arms, ε = {WIDE}, T = {LONG:,} and L = {at_length["rounds"]:,}, the
+share of wrong guesses is {at_length["value"]:.3f} ({at_length["low"]:.3f}–{at_length["high"]:.3f})
+in {at_length["runs"]:,} runs; the bound on it, {at_length["bound"]:.0e}, is beyond simulation.
+
+## Equation 5 and theorem 4: is regret within the bounds?
+
+{_regret_table(cells)}
+
+Gaps are 0.5 in the first rows, {WIDE} in the last, where BWC starts each phase cold and L is the
+theorem's. Its bound is mostly k·L, the price of an event that falls into a testing phase; this
+one does not.
+
+## Theorem 5: does ignoring contexts cost √T?
+
+Mean regret against an adversary that knows the policy: it watches it where nothing happens, and
+makes the neglected arm the best from the phase on (of √T, each of √T rounds) after whose start
+that arm is left alone for longest; the row is the worse of the two instances. ε = {HIDDEN}.
+
+{_growth_table(cells)}
+
+Every policy but BWC ignores contexts, and the theorem says that some phase costs it at least
+ε·√T/4. Policies that hardly look at an arm they think bad (UCB1, KLUCB, Thompson) do worse than
+√T; GLRKLUCB, which explores on purpose, is nearest to it. BWC reads a context that tells the
+truth, with UCB1, cold phases and L = ⌈30·ln T⌉. Its regret grows like ln T: from T = 10,000 to
+100,000 by {gains[0]:.0f}, from there to 1,000,000 by {gains[1]:.0f}. GLRKLUCB was told the horizon
+and that there is one event, BWC the horizon. Slopes are least-squares fits of ln regret over
+ln T; their errors are those of the means alone.
+"""
+
+
+def _draw(cells: list[dict[str, Any]], path: Path) -> Path:
+    from tacit.plots import COLOURS, figure, save
+
+    drawing, (above, below) = figure(7.0, 8.0, rows=2)
+    for name, colour in zip(PRESETS, COLOURS, strict=False):
+        mine = _of(cells, "wrong guess", name)
+        _with_bars(above, mine, colour, name)
+    above.set_xlabel("rounds")
+    above.set_ylabel("share of wrong guesses (95 % intervals)")
+    above.set_title(f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}", size=10)
+    above.set_xscale("log")
+    above.set_ylim(bottom=0)
+    above.legend(frameon=False)
+    for slope, colour in zip(_of(cells, SLOPE), COLOURS, strict=False):
+        label = f"{slope['policy']}, slope {slope['value']:.2f}"
+        _with_bars(below, _of(cells, GROWTH, slope["policy"]), colour, label)
+    horizons = [root**2 for root in ROOTS]
+    bound = [HIDDEN * root / 4.0 for root in ROOTS]
+    below.plot(horizons, bound, color="black", ls="--", lw=1, label="ε·√T/4, slope 0.50")
+    below.set_xlabel("horizon T (rounds)")
+    below.set_ylabel("regret against the adversary (bars ±2 s.e.)")
+    below.set_title(f"Theorem 5's instances, ε = {HIDDEN}", size=10)
+    below.set_xscale("log")
+    below.set_yscale("log")
+    below.legend(frameon=False, fontsize=8)
+    return save(drawing, path)
+
+
+def _with_bars(ax: Any, cells: list[dict[str, Any]], colour: str, label: str) -> None:
+    """Draw values over rounds with their intervals."""
+    values = np.array([c["value"] for c in cells])
+    ends = np.array([[c["low"], c["high"]] for c in cells]).T
+    bars = np.abs(ends - values)
+    x = [c["rounds"] for c in cells]
+    ax.errorbar(x, values, bars, color=colour, marker="o", ms=4, capsize=3, label=label)
+
+
+THEORY = Item(TITLE, 12, reproduce)

@@ -1,0 +1,398 @@
+"""The testable bandit and the theorems about it: worked by hand, by brute force, by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import tacit
+from tacit import theory
+from tacit.errors import InvalidValue
+from tacit.papers import syed2009_theory
+from tacit.papers.report import Setup
+from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.simulation import Run
+
+NOTHING = tacit.Impression(np.arange(3), np.zeros(0))
+
+
+def taught(policy, arms, rewards=None):
+    """Return the state of one lane that was taught plays in order."""
+    state = policy.init(1)
+    for arm, reward in zip(arms, rewards or [0.0] * len(arms), strict=True):
+        type(policy).learn(policy.params, state, 0, NOTHING, arm, reward, math.nan)
+    return state
+
+
+# The testable bandit --------------------------------------------------------------------------
+
+
+@given(
+    horizon=st.integers(1, 12),
+    arms=st.lists(st.integers(0, 2), max_size=40),
+    again=st.lists(st.integers(0, 2), max_size=40),
+)
+def test_the_window_is_exact_in_every_round(horizon, arms, again):
+    policy = tacit.TestableUCB1(3, horizon)
+    state = policy.init(2)
+    for plays in (arms, again):
+        for t, arm in enumerate(plays, 1):
+            policy.learn(policy.params, state, 1, NOTHING, arm, 0.0, math.nan)
+            window = plays[t - min(t, horizon) // 2 : t]
+            assert state.late[1].tolist() == np.bincount(window, minlength=3).tolist()
+        policy.restart(policy.params, state, 1)
+        assert not state.late.any()
+        assert not state.counts.plays.any()
+    assert not state.late[0].any()
+
+
+def test_the_guess_by_hand():
+    policy = tacit.TestableUCB1(3, horizon=100, min_shift=0.4)
+    # Window after 8 rounds: the plays 1, 1, 0, 1. Means 1/2 (of 2), 3/5 (of 5) and 0 (of 1): the
+    # gaps from arm 1 are 1/10, within 0.4/4, and 3/5, beyond 0.4/2.
+    arms = [0, 2, 1, 1, 1, 1, 0, 1]
+    rewards = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    assert policy.guess(taught(policy, arms, rewards), 0) == ({0, 1}, {2}, 1)
+
+
+def test_the_reference_is_recent_rather_than_frequent():
+    policy = tacit.TestableUCB1(3, horizon=100)
+    assert policy.guess(taught(policy, [0, 0, 0, 0, 2, 1, 1, 0, 1]), 0).reference == 1
+    assert policy.guess(policy.init(1), 0) == ({0, 1, 2}, set(), 0)
+
+
+def test_between_the_thresholds_an_arm_is_in_neither_set():
+    policy = tacit.TestableUCB1(2, horizon=100, min_shift=1.0)
+    arms, rewards = [1] * 8 + [0] * 8, [1.0] * 5 + [0.0] * 3 + [1.0] * 8
+    guess = policy.guess(taught(policy, arms, rewards), 0)  # a gap of 3/8 between 1/4 and 1/2
+    assert guess == ({0}, set(), 0)
+
+
+def test_the_theory_preset_is_algorithm_2():
+    policy = tacit.TestableUCB1.theory(3, horizon=1000, min_shift=0.2)
+    assert policy == tacit.TestableUCB1(3, 1000, 0.2, alpha=6.0, t0=1000)
+    state = taught(policy, [0, 0, 1], [1.0, 0.0, 1.0])
+    shared = policy.confidence(policy.params, state, 0)
+    indices = [policy.index(policy.params, state, 0, arm, shared) for arm in range(3)]
+    radius = 12 * math.sqrt(2 * math.log(4 + 1000))
+    assert indices == pytest.approx(
+        [0.5 + radius / math.sqrt(3), 1.0 + radius / math.sqrt(2), radius]
+    )
+    assert radius == pytest.approx(6 * theory.confidence_radius(0, 4, 1000))
+
+
+def test_the_practical_preset_plays_as_ucb1_does():
+    environment = tacit.BernoulliArms([0.3, 0.5, 0.6])
+    policies = [tacit.TestableUCB1.practical(3, horizon=1000), tacit.UCB1(3)]
+    result = tacit.simulate(policies, environment, horizon=3000, runs=3, seed=1)
+    np.testing.assert_array_equal(result.regret[0], result.regret[1])
+
+
+def test_it_can_be_the_bandit_of_bwc():
+    inner = tacit.TestableUCB1.practical(2, horizon=5000)
+    options = {"classifier": tacit.Rectangle(dim=1, margin=0.5), "merge_phases": False}
+    policies = [
+        tacit.BWC(policy=inner, test_rounds=200, **options),
+        tacit.BWC(2, test_rounds=200, **options),
+    ]
+    clicks = [[0.9, 0.1], [0.1, 0.9]]
+    environment = tacit.ShiftingArms(arms=2, events=[2501], clicks=clicks, announced=True)
+    result = tacit.simulate(policies, environment, horizon=5000, runs=5, seed=1)
+    np.testing.assert_array_equal(result.regret[0], result.regret[1])
+    assert result.regret[0, :, -1].max() < 400
+
+
+def test_a_lane_takes_the_memory_that_is_told():
+    for arms, width in ((256, 1), (257, 2)):
+        policy = tacit.TestableUCB1(arms, horizon=1001)
+        state = policy.init(3)
+        size = state.recent.nbytes + state.late.nbytes + sum(array.nbytes for array in state.counts)
+        assert size == 3 * (width * 501 + 24 * arms + 8)
+
+
+def test_it_survives_text_tables_and_snapshots(tmp_path):
+    policy = policy_from_spec("testable-ucb1(horizon=50, min_shift=0.3)", 2)
+    assert policy == tacit.TestableUCB1(2, 50, 0.3)
+    assert policy_from_spec(policy_to_spec(policy)) == policy
+    learner = tacit.Learner(policy, seed=1)
+    for reward in (1.0, 0.0, 1.0):
+        learner.learn(learner.choose("query"), reward)
+    learner.save(tmp_path / "a.tacit")
+    again = tacit.Learner.load(tmp_path / "a.tacit")
+    for one in (learner, again):
+        for _ in range(200):
+            one.learn(one.choose("query"), 1.0)
+    assert policy.guess(learner.state, 0) == policy.guess(again.state, 0)
+    np.testing.assert_array_equal(learner.state.recent[0], again.state.recent[0])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("horizon", 0), ("horizon", 2.5), ("min_shift", 0.0), ("alpha", 0), ("prior_plays", 2)],
+)
+def test_wrong_hyperparameters_are_refused(field, value):
+    with pytest.raises(InvalidValue, match=field):
+        tacit.TestableUCB1(2, **({"horizon": 10} | {field: value}))
+
+
+# Theorems 2 and 3 -----------------------------------------------------------------------------
+
+
+def test_the_error_of_the_estimate_by_hand():
+    # ρ = sqrt(8·2·ln 2000/500); 7 + 1 of it, and (√5/10)·7 of it.
+    rho = math.sqrt(16 * math.log(2000) / 500)
+    assert theory.estimate_error(2, 1000, 1000) == pytest.approx((8 + 0.7 * 5**0.5) * rho)
+    with pytest.raises(InvalidValue, match="at least 32"):
+        theory.estimate_error(2, 10, 20)
+
+
+@given(st.integers(1, 50), st.floats(0.05, 1.0), st.integers(32, 10**9))
+def test_rounds_to_test_is_the_least_that_will_do(arms, shift, horizon):
+    length = theory.rounds_to_test(arms, shift, horizon)
+    assert theory.estimate_error(arms, length, horizon) <= shift / 4
+    assert theory.estimate_error(arms, length - 1, horizon) > shift / 4
+    assert theory.failure_probability(arms, length, horizon) <= (horizon + length) ** -2
+
+
+def test_rounds_to_test_grow_as_the_paper_says():
+    base = theory.rounds_to_test(2, 0.4, 10**6)
+    # Linear in n, quadratic in 1/ε, but for the logarithm of T + L.
+    assert 2.0 < theory.rounds_to_test(4, 0.4, 10**6) / base < 2.2
+    assert 4.0 < theory.rounds_to_test(2, 0.2, 10**6) / base < 4.5
+
+
+def test_the_estimate_keeps_theorem_2():
+    """|Δ(u) − Δ_t(u)| < Δ(u)/4 + δ(t) wherever it says something; its own error is < 1e-20."""
+    means, horizon = np.array([0.95, 0.9, 0.05]), 300_000
+    policy = tacit.TestableUCB1.theory(3, horizon)
+    checked = 0
+    for number in range(5):
+        run = Run(policy, tacit.BernoulliArms(means), horizon, 3, number, np.empty(0, np.int64))
+        for t in (75_000, 150_000, 300_000):
+            run.advance(t - run.round)
+            estimates = [policy.estimate(policy.params, run.state, 0, arm) for arm in range(3)]
+            found = estimates[policy.guess(run.state, 0).reference] - np.array(estimates)
+            truth = means.max() - means
+            allowed = truth / 4 + theory.estimate_error(3, t, horizon)
+            assert (np.abs(truth - found) < allowed).all()
+            checked += int((allowed < 1.0).sum())
+    assert checked > 0
+
+
+def test_wrong_guesses_become_rare():
+    """With arms 0.2 apart a guess after 10 rounds is mostly wrong, after 10 000 hardly ever."""
+    policy = tacit.TestableUCB1.theory(5, 30_000, 0.2)
+    setup = Setup(runs=1)
+    early, late = syed2009_theory.failures(policy, syed2009_theory.MEANS, (10, 10_000), 200, setup)
+    assert early > 100
+    assert late <= 5
+
+
+def test_a_guess_is_judged_by_definition_1():
+    policy = tacit.TestableUCB1(2, horizon=100, min_shift=0.4)
+    state = taught(policy, [0, 1] * 10, [1.0, 0.0] * 10)
+    assert not syed2009_theory.is_wrong(policy, state, (0.9, 0.5))
+    assert syed2009_theory.is_wrong(policy, state, (0.5, 0.9))
+    assert syed2009_theory.is_wrong(policy, state, (0.5, 0.5))
+    # An arm that is neither best nor worse by ε may be in any set.
+    assert not syed2009_theory.is_wrong(policy, state, (0.9, 0.8))
+
+
+# Theorems 1 and 4 -----------------------------------------------------------------------------
+
+
+def test_regret_bounds_by_hand():
+    by_gap = 3 * (8 * 49 * math.log(2e6) / 0.5 + 1)
+    assert theory.event_free_regret(4, 0.5, 1e6, t0=1e6) == pytest.approx(by_gap)
+    by_rounds = 14 * math.sqrt(32 * 1e6 * math.log(2e6)) + 4
+    assert theory.event_free_regret(4, 0.001, 1e6, t0=1e6) == pytest.approx(by_rounds)
+    assert theory.event_free_regret(4, 0.5, 100.0) == 100.0
+    # k = 2, d = 3: 8 testing phases, 6 of them without event; k·L = 20; 2/L = 1/5.
+    found = theory.bwc_regret(math.sqrt, 2, 3, 10, 200)
+    assert found == pytest.approx(8 * math.sqrt(25) + 6 * math.sqrt(10) + 20 + 0.2)
+
+
+@given(st.integers(1, 20), st.floats(0.01, 1.0), st.floats(1.0, 1e7), st.floats(1.0, 1e7))
+def test_event_free_regret_is_concave_as_theorem_1_wants(arms, gap, s, t):
+    def bound(rounds):
+        return theory.event_free_regret(arms, gap, rounds, t0=1000.0)
+
+    assert bound((s + t) / 2) >= (bound(s) + bound(t)) / 2 * (1 - 1e-12)
+
+
+def test_regret_is_within_equation_5():
+    horizon, means = 100_000, [0.9, 0.1, 0.1]
+    policies = [
+        tacit.TestableUCB1.theory(3, horizon),
+        tacit.TestableUCB1(3, horizon, alpha=1, t0=0),
+    ]
+    result = tacit.simulate(policies, tacit.BernoulliArms(means), horizon, runs=10, seed=1)
+    for policy, regret in zip(policies, result.regret.mean(axis=1), strict=True):
+        for rounds, found in zip(result.rounds[20:], regret[20:], strict=True):
+            bound = theory.event_free_regret(3, 0.8, rounds, policy.alpha, policy.t0)
+            assert bound < 0.8 * rounds or policy.alpha > 1
+            assert found < bound
+
+
+def test_theorem_4_wants_a_horizon_beyond_l():
+    with pytest.raises(InvalidValue, match="horizon"):
+        theory.bwc_ucb1_regret(5, 0.1, 0.1, 1, 91, 30_000)
+
+
+# Section 5 ------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.floats(0.01, 1.0))
+def test_diameters_in_the_box_are_those_of_the_classifiers(dim, margin):
+    assert theory.rectangle_diameter(dim, margin) == tacit.Rectangle(dim, margin).diameter
+    assert theory.hyperplane_diameter(dim, margin) == pytest.approx(
+        tacit.Hyperplane(dim, margin).diameter
+    )
+
+
+def test_diameters_in_the_ball_of_the_paper():
+    assert theory.rectangle_diameter(1, 1.0, "ball") == 2  # −1, then 1
+    assert theory.hyperplane_diameter(3, 0.5, "ball") == pytest.approx(27)
+    with pytest.raises(InvalidValue, match="universe"):
+        theory.rectangle_diameter(1, 0.1, "cube")
+
+
+def most_false_positives(concepts):
+    """Play definition 2 to the end in every way there is: all truths, all orders of contexts."""
+    table, most = np.array(concepts.table), 0
+    for truth in table:
+        quiet = np.flatnonzero(truth == -1)
+        for order in itertools.permutations(quiet):
+            classifier = tacit.SafeClassifier(concepts)
+            wrong = 0
+            for context in order:
+                if classifier.predict([context]):
+                    wrong += 1
+                    classifier.learn_false([context])
+            most = max(most, wrong)
+    return most
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda contexts: st.lists(
+            st.lists(st.sampled_from([-1, 0, 1]), min_size=contexts, max_size=contexts),
+            min_size=1,
+            max_size=4,
+        )
+    )
+)
+def test_fp_complexity_is_what_the_worst_game_gives(table):
+    concepts = tacit.FiniteConcepts(table)
+    found = theory.false_positive_complexity(concepts)
+    assert found == most_false_positives(concepts)
+    assert found <= concepts.diameter
+
+
+# The hard instances ---------------------------------------------------------------------------
+
+
+def test_theorem_5_moves_the_neglected_arm():
+    quiet = theory.neglected_arm(100, 0.25, 0)
+    assert quiet.events == ()
+    assert quiet.clicks == ((0.5, 0.25),)
+    assert theory.neglected_arm(100, 0.25, 1).clicks == ((0.5, 0.75),)
+    late = theory.neglected_arm(100, 0.25, 10)
+    assert late.events == (91,)
+    assert late.clicks == ((0.5, 0.25), (0.5, 0.75))
+    for wrong in ((99, 0.25, 0), (100, 0.5, 0), (100, 0.25, 11)):
+        with pytest.raises(InvalidValue):
+            theory.neglected_arm(*wrong)
+
+
+def test_theorem_6_i_refuses_a_phase_without_a_change():
+    with pytest.raises(InvalidValue, match="twice in a row"):
+        theory.fresh_instances(3, 100, [1, 1], 0.1)
+
+
+def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
+    concepts = theory.alarm_concepts(5)
+    assert concepts.diameter == 5
+    classifier = tacit.SafeClassifier(concepts)
+    for _, context in theory.false_alarms(1000, 5, 0).signals:
+        assert classifier.predict([context])
+        classifier.learn_false([context])
+    assert not classifier.predict([0])
+
+
+def test_theorem_6_ii_instances_agree_until_the_event():
+    quiet, eventful = theory.false_alarms(1000, 100, 0), theory.false_alarms(1000, 100, 4)
+    assert len(quiet.signals) == 10  # min(d, T^(1/3)) phases
+    assert quiet.signals[:4] == eventful.signals
+    assert eventful.events == (301,)
+    assert eventful.signals[-1] == (301, 4.0)
+    low, high = eventful.clicks[0][1], eventful.clicks[1][1]
+    assert high / low == pytest.approx(math.exp(1 / 3))
+
+
+def test_scripted_contexts_and_clicks_come_as_written():
+    script = [(1, 2.0), (3, 1.0)]
+    environment = theory.ScriptedArms([[1.0, 0.0], [0.0, 1.0]], events=[3], signals=script)
+    world = environment.world(np.random.default_rng(1), 5)
+    seen = []
+    for round in range(5):
+        lane = environment.arrive(environment.params, world, round, np.random.default_rng(2))
+        clicks = [environment.respond(environment.params, world, lane, arm) for arm in (0, 1)]
+        seen.append((world.impression.context[0], *clicks))
+    assert seen == [(2, 1, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1), (0, 0, 1)]
+    with pytest.raises(InvalidValue, match="signals"):
+        theory.ScriptedArms([[0.5]], signals=[(3, 1.0), (3, 2.0)])
+    with pytest.raises(InvalidValue, match="one segment more"):
+        theory.ScriptedArms([[0.5]], events=[3])
+
+
+def test_bwc_tests_every_alarm_of_theorem_6_ii():
+    """Nothing but a test tells a false alarm from the event, and context 0 never alarms."""
+    policy = tacit.BWC(2, classifier=theory.alarm_concepts(3), test_rounds=1000, min_shift=0.08)
+    environment = theory.false_alarms(27_000, 3, 3)
+    run = Run(policy, environment, 27_000, 1, 0, np.empty(0, np.int64))
+    run.advance(27_000)
+    assert [restart.round for restart in policy.restarts(run.state, 0)] == [1, 9001, 18_001]
+
+
+def test_theorem_5_separates_those_who_read_contexts_from_those_who_do_not():
+    setup = Setup(runs=10)
+    roots = (100, 200, 400)
+    slopes = {}
+    for name in ("UCB1", "BWC"):
+        regrets = [
+            syed2009_theory.worst_regret(
+                syed2009_theory.contenders(root**2)[name], root, setup
+            ).mean()
+            for root in roots
+        ]
+        assert all(
+            regret > syed2009_theory.HIDDEN * root / 4
+            for regret, root in zip(regrets, roots, strict=True)
+        )
+        squares = [root**2 for root in roots]
+        slopes[name], _ = syed2009_theory.log_slope(squares, regrets, [0.0] * 3)
+    assert slopes["BWC"] < 0.35
+    assert slopes["UCB1"] > 0.45
+
+
+def test_slopes_carry_the_error_of_their_points():
+    # Over ln T = 0, 1, 2 (steps of e) the slope is (y₂ − y₀)/2: its variance (0.1² + 0.2²)/4.
+    horizons = [1.0, math.e, math.e**2]
+    slope, error = syed2009_theory.log_slope(horizons, [1.0, 5.0, math.e], [0.1, 9.0, 0.2 * math.e])
+    assert slope == pytest.approx(0.5)
+    assert error == pytest.approx(math.sqrt(0.05 / 4))
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_clopper_pearson_intervals_are_exact(observed):
+    failures, trials = observed
+    expected = stats.binomtest(failures, trials).proportion_ci(0.95, "exact")
+    assert syed2009_theory.clopper_pearson(failures, trials) == pytest.approx(expected, abs=1e-9)
