@@ -53,9 +53,14 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
 
+# Items that need a file are computed where that file is.
+INTEREST := ../shared/data/search_interest_us_news_2017.csv
 reproduce: $(VENV)/.run
-	@for item in $$($(BIN)/tacit reproduce --list --json | $(BIN)/python -c 'import json, sys; print(*json.load(sys.stdin))'); do \
+	@for item in $$($(BIN)/tacit reproduce --list --json | $(BIN)/python -c 'import json, sys; print(*(name for name, item in json.load(sys.stdin).items() if not item["needs_data"]))'); do \
 	  $(BIN)/tacit reproduce $$item --out out || exit 1; done
+	@if [ -f $(INTEREST) ]; then \
+	  $(BIN)/tacit reproduce search-interest --data $(INTEREST) --out out; \
+	else echo "left out: search-interest, for want of $(INTEREST)"; fi
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict --quiet

@@ -51,6 +51,11 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
     assert run([sys.executable, "-c", code], tmp_path).strip() in "01234"
 
 
+def test_the_page_on_shifting_intent_runs(tmp_path):
+    (code,) = blocks("docs/shifting-intent.md", "python")
+    run([sys.executable, "-c", code], tmp_path)
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ OPTIONS: Any = {"error_model": "numpy"}
 KERNEL_OPTIONS: Any = OPTIONS | {"forceinline": True}
 
 PACKAGE = Path(__file__).parent
-WITHOUT_KERNELS = {"service", "logs", "papers"}
+WITHOUT_KERNELS = {"service", "logs"}
 """Folders whose sources cannot change what is compiled."""
 
 _dispatchers: list[Any] = []
