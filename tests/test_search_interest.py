@@ -162,7 +162,6 @@ def test_the_optimum_is_what_was_got_and_missed(interest: SearchInterest) -> Non
 
 
 def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.setattr(study, "TRAFFIC", {"practical": (50, 200)})
     monkeypatch.setattr(
         study,

@@ -59,7 +59,7 @@ def scenario(
             environment=real,
             keys=(interest.stem,),
             arms=real.topics,
-            policy=policy_from_spec(policy or "glr-kl-ucb(local=True)", real.topics),
+            policy=policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", real.topics),
             impressions=impressions or 100 * days,
             seed=seed,
         )
