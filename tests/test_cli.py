@@ -108,6 +108,22 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments, told):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["simulate", "--horizon", "1000000000000", "--plot", "regret.png"],
+        ["reproduce", "regret-basics", "--runs", "1000000"],
+    ],
+)
+def test_a_missing_extra_is_told_before_the_work_and_not_after(arguments, tmp_path):
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('not here')")
+    result = tacit(*arguments, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert "pip install 'tacit[plots]'" in result.stderr
+    assert result.returncode in (1, 2)
+    assert "Traceback" not in result.stderr
+
+
 def test_failed_work_exits_with_1(shared_data):
     result = tacit("evaluate", shared_data / "open_bandit/bts/men", "--policy", "thompson")
     assert result.returncode == 1

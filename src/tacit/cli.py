@@ -183,12 +183,15 @@ def simulate(
 ) -> None:
     """Play policies against each other in an environment that knows the truth."""
     from tacit.environments import environment_from_spec
+    from tacit.plots import figure
     from tacit.policies import policy_from_spec
     from tacit.simulation import simulate as run
 
     with usage():
         world = environment_from_spec(environment)
         players = [policy_from_spec(spec, arms=world.arm_count) for spec in policy]
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
     result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
@@ -389,6 +392,7 @@ def reproduce(
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
     from tacit.papers import ITEMS, item
     from tacit.papers.report import Setup, write
+    from tacit.plots import figure
     from tacit.text import aligned
 
     if listing:
@@ -409,6 +413,7 @@ def reproduce(
         raise click.UsageError(f"--reading: {name} knows {', '.join(found.readings)}")
     if found.needs_data and data is None:
         raise click.UsageError(f"--data: {name} needs {found.needs_data}")
+    figure()  # the lack of what draws must not show only when the work is done
     result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
     paths = write(name, result, out)
     table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
