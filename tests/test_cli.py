@@ -159,17 +159,25 @@ def test_reproduce_leaves_data_figure_and_report(tmp_path):
 def test_interrupting_ends_cleanly(tmp_path):
     table = tmp_path / "table.csv"
     command = [sys.executable, "-m", "tacit", "simulate", "--horizon", "10000000000"]
+    # A shell's background jobs ignore interrupts, and so would what they start.
     process = subprocess.Popen(
-        [*command, "--table", str(table)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--table", str(table)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    # It is at work once it has used a second of processor time beyond its start.
-    stat = Path(f"/proc/{process.pid}/stat")
-    deadline = time.monotonic() + 60
-    while int(stat.read_text().split()[13]) < 400 and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    try:
+        # It is at work once it has used a second of processor time beyond its start.
+        stat = Path(f"/proc/{process.pid}/stat")
+        deadline = time.monotonic() + 60
+        while int(stat.read_text().split()[13]) < 400 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert errors.strip() == "interrupted"
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.learner import Decision, Learner
+from tacit.decisions import Decision
+from tacit.learner import Learner
 from tacit.service.config import load_config
 from tacit.service.engine import Engine
 from tacit.service.sqlite import SqliteStore
@@ -118,8 +119,8 @@ def folded(events):
         if isinstance(event, DecisionRow):
             slot = arms.index(event.arm)
             made[event.seq] = Decision(
-                event.seq, event.key, event.arm, event.propensity, event.epoch,
-                np.arange(5), slot, np.empty(0),
+                event.seq, event.key, (event.arm,), event.propensity, event.epoch,
+                np.arange(5), np.array([slot]), np.empty(0),
             )  # fmt: skip
             learner.recall([made[event.seq]])
         else:

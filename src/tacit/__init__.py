@@ -6,10 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.classifiers import Classifier, FiniteConcepts, Hyperplane, Rectangle, SafeClassifier
+from tacit.decisions import Decision, Decisions
 from tacit.dispatch import kernel
-from tacit.environments import BernoulliArms, Environment, SearchInterest, ShiftingArms
+from tacit.environments import (
+    BernoulliArms,
+    DuelEnvironment,
+    Environment,
+    SearchInterest,
+    ShiftingArms,
+)
 from tacit.errors import TacitError
-from tacit.learner import Decision, Decisions, Learner
+from tacit.learner import Learner
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -20,13 +27,16 @@ from tacit.policies import (
     MUCB,
     UCB1,
     DiscountedUCB,
+    DuelPolicy,
     EpsilonGreedy,
     ExplorationFloor,
+    FeaturePolicy,
     Impression,
     IndexPolicy,
     OracleRestart,
     Policy,
     ProbationBandit,
+    SlatePolicy,
     SlidingWindowUCB,
     TestableUCB1,
     Thompson,
@@ -56,9 +66,12 @@ __all__ = [
     "Decision",
     "Decisions",
     "DiscountedUCB",
+    "DuelEnvironment",
+    "DuelPolicy",
     "Environment",
     "EpsilonGreedy",
     "ExplorationFloor",
+    "FeaturePolicy",
     "FiniteConcepts",
     "Hyperplane",
     "Impression",
@@ -73,6 +86,7 @@ __all__ = [
     "SearchInterest",
     "ShiftingArms",
     "SimulationResult",
+    "SlatePolicy",
     "SlidingWindowUCB",
     "TacitError",
     "TestableUCB1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import choose, epoch, learn, observe, propensity
+from tacit.dispatch import chance, decide, epoch, kernel, observe, update
 from tacit.policies.base import Impression
 
 
@@ -24,6 +24,9 @@ class Batch(NamedTuple):
     starts, stops : array of int64, shape (rows,)
         Row i is offered ``arms[starts[i]:stops[i]]``.
     contexts : array of float64, shape (rows, context_dim)
+    relevance, examination : array of float64, shape (offered, d)
+        Features of the offered arms, a row for each entry of ``arms``; without rows where the
+        policy reads none.
     """
 
     lanes: Ints
@@ -31,6 +34,20 @@ class Batch(NamedTuple):
     starts: Ints
     stops: Ints
     contexts: Floats
+    relevance: Floats
+    examination: Floats
+
+
+@kernel
+def impression_of(batch: Batch, i: int) -> Impression:
+    """Return row ``i`` of a batch as kernels see it."""
+    start, stop = batch.starts[i], batch.stops[i]
+    return Impression(
+        batch.arms[start:stop],
+        batch.contexts[i],
+        batch.relevance[start:stop],
+        batch.examination[start:stop],
+    )
 
 
 def choose_rows(
@@ -38,35 +55,33 @@ def choose_rows(
     state: Any,
     batch: Batch,
     rng: Generator,
-    chosen: Ints,
+    actions: Ints,
     epochs: Ints,
     propensities: Floats | None,
 ) -> None:
-    """Observe and choose row by row; fill ``chosen``, ``epochs`` and, if given, propensities."""
+    """Observe and decide row by row; fill ``actions``, ``epochs`` and, if given, propensities."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = Impression(batch.arms[batch.starts[i] : batch.stops[i]], batch.contexts[i])
+        impression = impression_of(batch, i)
         observe(params, state, lane, impression)
-        arm = choose(params, state, lane, impression, rng)
-        chosen[i] = arm
+        decide(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
         if propensities is not None:
-            propensities[i] = propensity(params, state, lane, impression, arm)
+            propensities[i] = chance(params, state, lane, impression, actions[i])
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:
     """Observe row by row: what remains of decisions that were made before."""
     for i in range(len(batch.lanes)):
-        impression = Impression(batch.arms[batch.starts[i] : batch.stops[i]], batch.contexts[i])
-        observe(params, state, batch.lanes[i], impression)
+        observe(params, state, batch.lanes[i], impression_of(batch, i))
 
 
 def learn_rows(
     params: Any,
     state: Any,
     batch: Batch,
-    chosen: Ints,
-    rewards: Floats,
+    actions: Ints,
+    feedback: Floats,
     propensities: Floats,
     epochs: Ints,
 ) -> int:
@@ -75,7 +90,7 @@ def learn_rows(
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         if epochs[i] == epoch(params, state, lane):
-            impression = Impression(batch.arms[batch.starts[i] : batch.stops[i]], batch.contexts[i])
-            learn(params, state, lane, impression, chosen[i], rewards[i], propensities[i])
+            impression = impression_of(batch, i)
+            update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
             learned += 1
     return learned

@@ -95,12 +95,12 @@ def canonical(name: str) -> str:
 
 
 def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any:
-    """Choose an arm (its slot) for the impression; reads ``state``."""
+    """Choose an arm (its slot), or a duel's two, for the impression; reads ``state``."""
     return parts[type(params)].choose(params, state, lane, impression, rng)
 
 
 def learn(
-    params: Any, state: Any, lane: int, impression: Any, arm: int, reward: float, propensity: float
+    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
 ) -> None:
     """Update ``state`` in place with the reward of a decision."""
     parts[type(params)].learn(params, state, lane, impression, arm, reward, propensity)
@@ -111,7 +111,7 @@ def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
     parts[type(params)].observe(params, state, lane, impression)
 
 
-def propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+def propensity(params: Any, state: Any, lane: int, impression: Any, arm: Any) -> Any:
     """Give the probability with which ``choose`` returns ``arm``."""
     return parts[type(params)].propensity(params, state, lane, impression, arm)
 
@@ -121,10 +121,33 @@ def epoch(params: Any, state: Any, lane: int) -> Any:
     return parts[type(params)].epoch(params, state, lane)
 
 
-def learned_propensity(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> None:
+    """Fill ``action``, a row of slots, with what is shown; reads ``state``."""
+    parts[type(params)].decide(params, state, lane, impression, rng, action)
+
+
+def update(
+    params: Any,
+    state: Any,
+    lane: int,
+    impression: Any,
+    action: Any,
+    feedback: Any,
+    propensity: float,
+) -> None:
+    """Update ``state`` in place with a row of feedback for what was shown."""
+    parts[type(params)].update(params, state, lane, impression, action, feedback, propensity)
+
+
+def chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
+    """Give the probability with which ``decide`` shows ``action``."""
+    return parts[type(params)].chance(params, state, lane, impression, action)
+
+
+def learned_chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
     """Give the propensity to a policy that learns from it; NaN, at no cost, to any other."""
     wanted = learns_from_propensity(params)
-    return propensity(params, state, lane, impression, arm) if wanted else math.nan
+    return chance(params, state, lane, impression, action) if wanted else math.nan
 
 
 def learns_from_propensity(params: Any) -> bool:
@@ -145,7 +168,18 @@ def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
     return parts[type(params)].estimate(params, state, lane, arm)
 
 
-POLICY_KERNELS = (choose, learn, observe, propensity, epoch, restart, estimate)
+POLICY_KERNELS = (
+    choose,
+    learn,
+    observe,
+    propensity,
+    epoch,
+    restart,
+    estimate,
+    decide,
+    update,
+    chance,
+)
 
 # An index policy's kernels ------------------------------------------------------------------
 
@@ -170,12 +204,12 @@ def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
     return parts[type(params)].arrive(params, world, round, rng)
 
 
-def respond(params: Any, world: Any, lane: int, arm: int) -> Any:
-    """Give the reward that ``arm`` gets from the impression that has just arrived."""
+def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
+    """Give the reward that ``arm`` (or a pair) gets from the impression that has just arrived."""
     return parts[type(params)].respond(params, world, lane, arm)
 
 
-def expected(params: Any, world: Any, lane: int, arm: int) -> Any:
+def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
     """Give the expected reward of ``arm`` for the impression that has just arrived."""
     return parts[type(params)].expected(params, world, lane, arm)
 
@@ -185,7 +219,17 @@ def optimum(params: Any, world: Any, lane: int) -> Any:
     return parts[type(params)].optimum(params, world, lane)
 
 
-ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum)
+def react(params: Any, world: Any, lane: int, action: Any, feedback: Any) -> None:
+    """Fill ``feedback`` with what comes back for an action, a row of slots."""
+    parts[type(params)].react(params, world, lane, action, feedback)
+
+
+def regret(params: Any, world: Any, lane: int, action: Any) -> Any:
+    """Give the regret of an action: the expected reward that the best one has above it."""
+    return parts[type(params)].regret(params, world, lane, action)
+
+
+ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)
 
 # A classifier's kernels ---------------------------------------------------------------------
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,104 +12,15 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
+from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.base import Policy
+from tacit.policies.base import NO_FEATURES, Policy
 from tacit.state import copied_into
 
-Arm = int | str
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 SPARE_LANES = 64
-
-
-class Decision(NamedTuple):
-    """What was shown for one impression.
-
-    Attributes
-    ----------
-    id : int
-        Counts the decisions of the learner from 0.
-    key : str
-    arm : int or str
-        The arm, by the name that the policy's ``arms`` gives it.
-    propensity : float or None
-        Probability with which the policy chose it; None where the policy is deterministic.
-    epoch : int
-        How often the key's lane had restarted.
-    offered : array of int64
-        Slots of the arms that were on offer.
-    slot : int
-        Slot of the arm.
-    context : array of float64
-    """
-
-    id: int
-    key: str
-    arm: Arm
-    propensity: float | None
-    epoch: int
-    offered: Ints
-    slot: int
-    context: Floats
-
-
-@dataclass(frozen=True)
-class Decisions(Sequence[Decision]):
-    """Decisions as columns; a sequence of :class:`Decision`.
-
-    Attributes
-    ----------
-    first_id : int
-    keys : sequence of str
-    names : tuple
-        The arm of each slot.
-    slots, epochs : array of int64, shape (rows,)
-    propensities : array of float64, shape (rows,)
-        NaN where the policy is deterministic.
-    batch : Batch
-        The impressions.
-    """
-
-    first_id: int
-    keys: Sequence[str]
-    names: tuple[Arm, ...]
-    slots: Ints
-    epochs: Ints
-    propensities: Floats
-    batch: Batch
-
-    @property
-    def arms(self) -> list[Arm]:
-        """The arm of each decision."""
-        return [self.names[slot] for slot in self.slots.tolist()]
-
-    def __len__(self) -> int:
-        return len(self.slots)
-
-    @overload
-    def __getitem__(self, index: int) -> Decision: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Decision]: ...
-    def __getitem__(self, index: int | slice) -> Decision | list[Decision]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
-        slot = int(self.slots[i])
-        propensity = float(self.propensities[i])
-        return Decision(
-            id=self.first_id + i,
-            key=self.keys[i],
-            arm=self.names[slot],
-            propensity=None if propensity != propensity else propensity,
-            epoch=int(self.epochs[i]),
-            offered=self.batch.arms[self.batch.starts[i] : self.batch.stops[i]],
-            slot=slot,
-            context=self.batch.contexts[i],
-        )
-
-    def __iter__(self) -> Iterator[Decision]:
-        return (self[i] for i in range(len(self)))
 
 
 class Learner:
@@ -213,11 +123,26 @@ class Learner:
             raise UnknownName(f"restarts: {name} keeps no record of them; see epoch()") from None
         return list(restarts(self._state, self.lane(key)))
 
+    def posterior(self, key: str) -> Any:
+        """Return what is believed about the parameters of ``key``, as the policy describes it.
+
+        Raises
+        ------
+        UnknownName
+            If nothing was ever chosen for ``key``, or the policy has no posterior.
+        """
+        try:
+            posterior = self.policy.posterior  # type: ignore[attr-defined]
+        except AttributeError:
+            name = type(self.policy).__name__
+            raise UnknownName(f"posterior: {name} has none") from None
+        return posterior(self._state, self.lane(key))
+
     # Arms ------------------------------------------------------------------------------------
 
-    def _set_arms(self, arms: int | tuple[str, ...], retired: Sequence[Arm]) -> None:
+    def _set_arms(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm]) -> None:
         self.policy = self.policy.with_arms(arms)
-        self._names: tuple[Arm, ...] = tuple(range(arms)) if isinstance(arms, int) else arms
+        self._names: tuple[Arm, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._slots = {name: slot for slot, name in enumerate(self._names)}
         out = {self._slots[name] for name in retired}
         self._offered = np.array([s for s in range(len(self._names)) if s not in out], np.int64)
@@ -252,6 +177,10 @@ class Learner:
         """
         arms = self.policy.arms
         retired = self.retired
+        if arms is None:
+            raise InvalidValue(
+                "arm", name, "this policy knows arms by features; say at each decision what is on"
+            )
         if isinstance(arms, int):
             if name is not None and name not in retired:
                 raise InvalidValue(
@@ -318,16 +247,17 @@ class Learner:
         params = self.policy.params
         self._params = params
         self._one = self._shared_batch(1)
-        self._chosen, self._epochs = np.empty(1, np.int64), np.empty(1, np.int64)
-        self._reward, self._propensity = np.empty(1), np.full(1, np.nan)
+        self._action = np.empty((1, self.policy.action_width), np.int64)
+        self._feedback = np.empty((1, self.policy.feedback_width))
+        self._epochs, self._propensity = np.empty(1, np.int64), np.full(1, np.nan)
         asked = self._propensity if self._asks else None
-        one, chosen, epochs = self._one, self._chosen, self._epochs
+        one, action, epochs = self._one, self._action, self._epochs
         self._choose = compiled(choose_rows, params).entry(
-            (params, self._state, one, self.rng, chosen, epochs, asked)
+            (params, self._state, one, self.rng, action, epochs, asked)
         )
         self._observe = compiled(observe_rows, params).entry((params, self._state, one))
         self._learn = compiled(learn_rows, params).entry(
-            (params, self._state, one, chosen, self._reward, self._propensity, epochs)
+            (params, self._state, one, action, self._feedback, self._propensity, epochs)
         )
 
     @property
@@ -342,6 +272,8 @@ class Learner:
             starts=np.zeros(rows, np.int64),
             stops=np.full(rows, len(self._offered)),
             contexts=np.zeros((rows, self.policy.context_dim)),
+            relevance=NO_FEATURES,
+            examination=NO_FEATURES,
         )
 
     def slots(self, arms: Sequence[Arm]) -> Ints:
@@ -386,8 +318,11 @@ class Learner:
         key: str,
         context: npt.ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
     ) -> Decision:
-        """Choose an arm for one impression.
+        """Choose what to show for one impression.
 
         Parameters
         ----------
@@ -396,7 +331,10 @@ class Learner:
         context : array of float, shape (context_dim,), optional
             Signals about the key, for policies that read them.
         arms : sequence of arms, optional
-            The arms on offer for this impression; by default all that are not retired.
+            The arms on offer for this impression; by default all that are not retired. Where
+            the policy knows arms by their features only, names for those that have them.
+        relevance, examination : array of float, shape (arms on offer, d), optional
+            Features of each arm on offer, for policies that read them.
 
         Returns
         -------
@@ -405,28 +343,32 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If the key is too long or the context does not fit.
+            If the key is too long, or the context or the features do not fit.
         UnknownName
             If an arm is unknown or retired.
         """
         one = self._one
-        if arms is not None or context is not None or one.contexts.shape[1]:
-            contexts: Any = None if context is None else [context]
-            return self.choose_many([key], contexts, None if arms is None else [arms])[0]
+        if arms is not None or context is not None or one.contexts.shape[1] or self._featured:
+            return self.choose_many(
+                [key],
+                None if context is None else [context],  # type: ignore[arg-type]
+                None if arms is None else [arms],
+                relevance=None if relevance is None else [relevance],
+                examination=None if examination is None else [examination],
+            )[0]
         lane = self._lanes.get(key)
         one.lanes[0] = self._new_lane(key) if lane is None else lane
         asked = self._propensity if self._asks else None
-        self._choose(self._params, self._state, one, self.rng, self._chosen, self._epochs, asked)
-        slot = int(self._chosen[0])
-        propensity = float(self._propensity[0]) if self._asks else None
+        self._choose(self._params, self._state, one, self.rng, self._action, self._epochs, asked)
+        slots, propensity = self._action[0].copy(), float(self._propensity[0])
         decision = Decision(
             self.decisions,
             key,
-            self._names[slot],
-            propensity,
+            tuple([self._names[slot] for slot in slots.tolist() if slot >= 0]),
+            propensity if self._asks and propensity == propensity else None,
             int(self._epochs[0]),
             self._offered,
-            slot,
+            slots,
             one.contexts[0],
         )
         self.decisions += 1
@@ -437,8 +379,11 @@ class Learner:
         keys: Sequence[str],
         contexts: npt.ArrayLike | None = None,
         arms: Sequence[Sequence[Arm] | None] | None = None,
+        *,
+        relevance: Sequence[npt.ArrayLike] | None = None,
+        examination: Sequence[npt.ArrayLike] | None = None,
     ) -> Decisions:
-        """Choose an arm for each of many impressions, in their order.
+        """Choose what to show for each of many impressions, in their order.
 
         Parameters
         ----------
@@ -447,6 +392,9 @@ class Learner:
         contexts : array of float, shape (impressions, context_dim), optional
         arms : sequence, optional
             Per impression the arms on offer, or None for all.
+        relevance, examination : sequence of array, optional
+            Per impression the features of each arm on offer; or one array of shape
+            (impressions, arms on offer, d).
 
         Returns
         -------
@@ -458,43 +406,82 @@ class Learner:
             As :meth:`choose`; then nothing was decided.
         """
         rows = len(keys)
-        offers = self._offers(arms, rows)
+        if arms is not None and len(arms) != rows:
+            remedy = f"give one list of arms for each of {rows} impressions"
+            raise InvalidValue("arms", arms, remedy)
+        blocks, sizes = self._checked_features(relevance, examination, rows)
+        offers = self._offers(arms, sizes, rows)
         context_rows = self._checked_contexts(contexts, rows)
-        batch = Batch(self._lanes_of(keys), *offers, context_rows)
-        slots, epochs = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        propensities = np.full(rows, np.nan)
+        batch = Batch(self._lanes_of(keys), *offers, context_rows, *blocks)
+        actions = np.empty((rows, self.policy.action_width), np.int64)
+        epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
         asked = propensities if self._asks else None
-        self._choose(self._params, self._state, batch, self.rng, slots, epochs, asked)
+        self._choose(self._params, self._state, batch, self.rng, actions, epochs, asked)
         first = self.decisions
         self.decisions += rows
-        return Decisions(first, tuple(keys), self._names, slots, epochs, propensities, batch)
+        named = (arms or [None] * rows) if self.policy.arms is None else None
+        return Decisions(
+            first, tuple(keys), self._names, named, actions, epochs, propensities, batch
+        )
+
+    @property
+    def _featured(self) -> bool:
+        return self.policy.feature_dims != (0, 0)
+
+    def _checked_features(
+        self, relevance: Any, examination: Any, rows: int
+    ) -> tuple[tuple[Floats, Floats], Ints | None]:
+        """Return both blocks of features with how many arms each row of them is for."""
+        blocks, sizes = [NO_FEATURES, NO_FEATURES], None
+        names = "relevance", "examination"
+        for i, (field, given) in enumerate(zip(names, (relevance, examination), strict=True)):
+            dim = self.policy.feature_dims[i]
+            if dim == 0:
+                continue
+            blocks[i], block_sizes = _stacked(field, given, rows, dim)
+            if sizes is not None and not np.array_equal(sizes, block_sizes):
+                raise InvalidValue(
+                    field, given, "give as many rows as of relevance: one for each arm on offer"
+                )
+            sizes = block_sizes
+        return (blocks[0], blocks[1]), sizes
 
     def _offers(
-        self, arms: Sequence[Sequence[Arm] | None] | None, rows: int
+        self, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
     ) -> tuple[Ints, Ints, Ints]:
-        if arms is None:
+        """Return the slots on offer, all rows in one array, and where each row's are."""
+        if arms is None and sizes is None:
             return self._offered, np.zeros(rows, np.int64), np.full(rows, len(self._offered))
-        if len(arms) != rows:
+        each = [None] * rows if arms is None else arms
+        if self.policy.arms is None:
+            assert sizes is not None
+            for names, size in zip(each, sizes.tolist(), strict=True):
+                _check_names(names, size)
+            offered = [np.arange(size) for size in sizes.tolist()]
+        else:
+            offered = [self._offered if offer is None else self.slots(offer) for offer in each]
+        counts = np.array([len(offer) for offer in offered], np.int64)
+        if sizes is not None and not np.array_equal(sizes, counts):
             raise InvalidValue(
-                "arms", arms, f"give one list of arms for each of {rows} impressions"
+                "relevance", sizes.tolist(), f"give a row for each arm on offer: {counts.tolist()}"
             )
-        offered = [self._offered if offer is None else self.slots(offer) for offer in arms]
-        sizes = np.array([len(offer) for offer in offered], np.int64)
-        stops = np.cumsum(sizes)
+        stops = np.cumsum(counts)
         joined = np.concatenate(offered) if offered else self._offered
-        return joined, stops - sizes, stops
+        return joined, stops - counts, stops
 
     # Learn -----------------------------------------------------------------------------------
 
-    def learn(self, decision: Decision, reward: float) -> bool:
+    def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
 
         Parameters
         ----------
         decision : Decision
             A decision of this learner.
-        reward : float
-            A click (1.0), none (0.0), or a reward between.
+        reward : float or sequence of float
+            For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0 if the
+            left one won, 0.0 if the right one did, 0.5 for a tie. For a slate: a number for
+            each position.
 
         Returns
         -------
@@ -504,23 +491,26 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If the reward is outside [0, 1].
+            If a reward is outside [0, 1].
         """
-        value = float(reward) if isinstance(reward, bool | np.bool_) else reward
-        self._reward[0] = checks.number("reward", value, 0.0, 1.0)
+        if self._feedback.shape[1] > 1:
+            self._feedback[:] = self._checked_feedback("reward", [reward], 1)
+        else:
+            value = float(reward) if isinstance(reward, bool | np.bool_) else reward
+            self._feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)  # type: ignore[arg-type]
         one = self._one
         one.lanes[0] = self.lane(decision.key)
         if decision.offered is not self._offered or len(decision.context):
             one = self._batch_of([decision])
-        self._chosen[0] = decision.slot
+        self._action[0] = decision.slots
         self._epochs[0] = decision.epoch
         self._propensity[0] = np.nan if decision.propensity is None else decision.propensity
         learned = self._learn(
             self._params,
             self._state,
             one,
-            self._chosen,
-            self._reward,
+            self._action,
+            self._feedback,
             self._propensity,
             self._epochs,
         )
@@ -532,7 +522,7 @@ class Learner:
         Parameters
         ----------
         decisions : Decisions or sequence of Decision
-        rewards : array of float, shape (decisions,)
+        rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
             Each in [0, 1].
 
         Returns
@@ -545,42 +535,58 @@ class Learner:
         InvalidValue
             If there is not one reward within [0, 1] for each; then nothing was learned.
         """
-        given = np.asarray(rewards)
-        if given.shape != (len(decisions),) or (given.dtype.kind not in "fiub" and len(given)):
-            raise InvalidValue(
-                "rewards", rewards, f"give one for each of {len(decisions)} decisions"
-            )
-        values = np.ascontiguousarray(given, dtype=np.float64)
-        wrong = ~((values >= 0.0) & (values <= 1.0))
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise InvalidValue(f"rewards[{first}]", float(values[first]), "give a number in [0, 1]")
+        values = self._checked_feedback("rewards", rewards, len(decisions))
         if isinstance(decisions, Decisions):
-            batch, slots, epochs = decisions.batch, decisions.slots, decisions.epochs
+            batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
             propensities = decisions.propensities
         else:
             batch = self._batch_of(decisions)
-            slots = np.array([d.slot for d in decisions], np.int64)
+            width = self.policy.action_width
+            actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
             epochs = np.array([d.epoch for d in decisions], np.int64)
             propensities = np.array(
                 [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
             )
         return int(
-            self._learn(self._params, self._state, batch, slots, values, propensities, epochs)
+            self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
         )
+
+    def _checked_feedback(self, field: str, rewards: Any, rows: int) -> Floats:
+        """Return feedback as an array of rows."""
+        width = self.policy.feedback_width
+        try:
+            given = np.asarray(rewards)
+        except ValueError:
+            given = np.empty(0, object)
+        shape = (rows,) if width == 1 else (rows, width)
+        if given.shape != shape or (given.dtype.kind not in "fiub" and given.size):
+            each = "one" if width == 1 else f"{width} numbers"
+            raise InvalidValue(field, rewards, f"give {each} for each of {rows} decisions")
+        values = np.ascontiguousarray(given, dtype=np.float64)
+        wrong = ~((values >= 0.0) & (values <= 1.0))
+        if wrong.any():
+            first = np.unravel_index(int(np.argmax(wrong)), shape)
+            place = ", ".join(map(str, first))
+            raise InvalidValue(f"{field}[{place}]", float(values[first]), "give a number in [0, 1]")
+        return values.reshape(rows, width)
 
     def _batch_of(self, decisions: Sequence[Decision]) -> Batch:
         sizes = np.array([len(d.offered) for d in decisions], np.int64)
         stops = np.cumsum(sizes)
         contexts = [d.context for d in decisions]
+        blocks = NO_FEATURES, NO_FEATURES
+        if self._featured and decisions:
+            blocks = (
+                np.concatenate([d.relevance for d in decisions]),
+                np.concatenate([d.examination for d in decisions]),
+            )
         return Batch(
-            lanes=np.array([self.lane(d.key) for d in decisions], np.int64),
-            arms=np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
-            starts=stops - sizes,
-            stops=stops,
-            contexts=np.array(contexts, np.float64).reshape(
-                len(decisions), self.policy.context_dim
-            ),
+            np.array([self.lane(d.key) for d in decisions], np.int64),
+            np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
+            stops - sizes,
+            stops,
+            np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
+            *blocks,
         )
 
     def recall(self, decisions: Sequence[Decision]) -> None:
@@ -634,6 +640,30 @@ class Learner:
         self._state, self._capacity = state, len(keys)
         self.decisions = decisions
         self._set_arms(self.policy.arms, retired)
+
+
+def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:
+    """Return the feature matrices of all rows one below the other, with their lengths."""
+    each = f"for each of {rows} impressions, {dim} finite numbers per arm on offer"
+    refusal = InvalidValue(field, given, f"give {each}")
+    try:
+        matrices = [np.asarray(matrix, dtype=np.float64) for matrix in given]
+    except (TypeError, ValueError):
+        raise refusal from None
+    sizes = np.array([len(matrix) if matrix.ndim == 2 else 0 for matrix in matrices], np.int64)
+    fits = all(matrix.shape[1] == dim for matrix in matrices) if sizes.all() else False
+    if len(matrices) != rows or not fits:
+        raise refusal
+    stacked = np.concatenate(matrices) if rows else np.zeros((0, dim))
+    if not np.isfinite(stacked).all():
+        raise refusal
+    return stacked, sizes
+
+
+def _check_names(names: Sequence[Arm] | None, size: int) -> None:
+    """Refuse names that do not fit the arms on offer."""
+    if names is not None and not len(names) == len(set(names)) == size:
+        raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
 
 def generator(seed: Seed) -> np.random.Generator:

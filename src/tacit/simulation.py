@@ -16,15 +16,14 @@ from tacit import checks
 from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import (
     arrive,
-    choose,
+    decide,
     epoch,
-    expected,
     kernel,
-    learn,
-    learned_propensity,
+    learned_chance,
     observe,
-    optimum,
-    respond,
+    react,
+    regret,
+    update,
 )
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
@@ -57,6 +56,19 @@ class Curve(NamedTuple):
     position: Ints
 
 
+class Round(NamedTuple):
+    """Room for what is shown in a round and what comes back for it.
+
+    Attributes
+    ----------
+    action : array of int64, shape (action_width,)
+    feedback : array of float64, shape (feedback_width,)
+    """
+
+    action: Ints
+    feedback: Floats
+
+
 class InFlight(NamedTuple):
     """Feedback that is under way: a slot per round and, per due round, a linked list of slots.
 
@@ -65,55 +77,66 @@ class InFlight(NamedTuple):
 
     Attributes
     ----------
-    lanes, arms, epochs : array of int64, shape (span,)
-    rewards, propensities : array of float64, shape (span,)
+    lanes, epochs : array of int64, shape (span,)
+    actions : array of int64, shape (span, action_width)
+    feedback : array of float64, shape (span, feedback_width)
+    propensities : array of float64, shape (span,)
     offered : array of int64, shape (span, arms)
     counts : array of int64, shape (span,)
         How many arms were on offer.
     contexts : array of float64, shape (span, context_dim)
+    relevance, examination : array of float64, shape (span, arms, d)
     first, last, next : array of int64, shape (span,)
         The lists, −1 where they end.
     """
 
     lanes: Ints
-    arms: Ints
     epochs: Ints
-    rewards: Floats
+    actions: Ints
+    feedback: Floats
     propensities: Floats
     offered: Ints
     counts: Ints
     contexts: Floats
+    relevance: Floats
+    examination: Floats
     first: Ints
     last: Ints
     next: Ints
 
     @classmethod
-    def empty(cls, span: int, arms: int, context_dim: int) -> InFlight:
+    def empty(cls, span: int, one: Round, impression: Impression) -> InFlight:
         """Return an empty store for feedback that takes fewer than ``span`` rounds."""
 
         def ints() -> Ints:
             return np.full(span, -1, np.int64)
 
+        def like(array: Any) -> Any:
+            return np.zeros((span, *array.shape), array.dtype)
+
         return cls(
-            ints(),
-            ints(),
-            ints(),
-            np.zeros(span),
-            np.zeros(span),
-            np.zeros((span, arms), np.int64),
-            ints(),
-            np.zeros((span, context_dim)),
-            ints(),
-            ints(),
-            ints(),
+            lanes=ints(),
+            epochs=ints(),
+            actions=like(one.action),
+            feedback=like(one.feedback),
+            propensities=np.zeros(span),
+            offered=like(impression.arms),
+            counts=ints(),
+            contexts=like(impression.context),
+            relevance=like(impression.relevance),
+            examination=like(impression.examination),
+            first=ints(),
+            last=ints(),
+            next=ints(),
         )
 
 
 @kernel
-def record(curve: Curve, round: int, regret: float, reward: float) -> None:
+def record(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
     """Add a round to the totals, and note them at a checkpoint."""
     curve.total[0] += regret
-    curve.total[1] += reward
+    for i in range(len(feedback)):
+        curve.total[1] += feedback[i]
     position = curve.position[0]
     if position < len(curve.rounds) and curve.rounds[position] == round + 1:
         curve.values[position, 0] = curve.total[0]
@@ -131,17 +154,19 @@ def play(
     rng: Generator,
     env_rng: Generator,
     curve: Curve,
+    one: Round,
 ) -> None:
     """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
     impression = world.impression
+    action, feedback = one.action, one.feedback
     for round in range(start, stop):
         lane = arrive(env, world, round, env_rng)
         observe(params, state, lane, impression)
-        arm = choose(params, state, lane, impression, rng)
-        propensity = learned_propensity(params, state, lane, impression, arm)
-        reward = respond(env, world, lane, arm)
-        record(curve, round, optimum(env, world, lane) - expected(env, world, lane, arm), reward)
-        learn(params, state, lane, impression, arm, reward, propensity)
+        decide(params, state, lane, impression, rng, action)
+        propensity = learned_chance(params, state, lane, impression, action)
+        react(env, world, lane, action, feedback)
+        record(curve, round, regret(env, world, lane, action), feedback)
+        update(params, state, lane, impression, action, feedback, propensity)
 
 
 @kernel
@@ -151,10 +176,14 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
     while slot >= 0:
         lane = flight.lanes[slot]
         if flight.epochs[slot] == epoch(params, state, lane):
-            offered = flight.offered[slot, : flight.counts[slot]]
-            impression = Impression(offered, flight.contexts[slot])
-            arm, reward = flight.arms[slot], flight.rewards[slot]
-            learn(params, state, lane, impression, arm, reward, flight.propensities[slot])
+            impression = Impression(
+                flight.offered[slot, : flight.counts[slot]],
+                flight.contexts[slot],
+                flight.relevance[slot, : flight.counts[slot]],
+                flight.examination[slot, : flight.counts[slot]],
+            )
+            action, feedback = flight.actions[slot], flight.feedback[slot]
+            update(params, state, lane, impression, action, feedback, flight.propensities[slot])
         slot = flight.next[slot]
     flight.first[due] = -1
 
@@ -193,16 +222,19 @@ def play_delayed(
         deliver(params, state, flight, round % span)
         lane = arrive(env, world, round, env_rng)
         observe(params, state, lane, impression)
-        arm = choose(params, state, lane, impression, rng)
         slot = round % span
-        flight.lanes[slot], flight.arms[slot] = lane, arm
-        flight.propensities[slot] = learned_propensity(params, state, lane, impression, arm)
-        flight.rewards[slot] = reward = respond(env, world, lane, arm)
+        action, feedback = flight.actions[slot], flight.feedback[slot]
+        decide(params, state, lane, impression, rng, action)
+        flight.lanes[slot] = lane
+        flight.propensities[slot] = learned_chance(params, state, lane, impression, action)
+        react(env, world, lane, action, feedback)
         flight.epochs[slot] = epoch(params, state, lane)
         flight.counts[slot] = len(impression.arms)
         flight.offered[slot, : len(impression.arms)] = impression.arms
         flight.contexts[slot, :] = impression.context
-        record(curve, round, optimum(env, world, lane) - expected(env, world, lane, arm), reward)
+        flight.relevance[slot, : len(impression.relevance)] = impression.relevance
+        flight.examination[slot, : len(impression.examination)] = impression.examination
+        record(curve, round, regret(env, world, lane, action), feedback)
         delay = least + int(delay_rng.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
         depart(flight, slot, due % span)
@@ -255,14 +287,15 @@ class Run:
         self.curve = Curve(np.zeros(2), checkpoints, np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self._env_rng = env_rng
+        one = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
         parts = policy.params, environment.params
         if most == 0 and environment.batch == 1:
-            self._extra: tuple[Any, ...] = ()
+            self._extra: tuple[Any, ...] = (one,)
             self._play = compiled(play, *parts)
         else:
             span = most + environment.batch + 1
-            flight = InFlight.empty(span, environment.arm_count, len(self.world.impression.context))
+            flight = InFlight.empty(span, one, self.world.impression)
             delay_rng = stream(seed, number, DELAY_STREAM)
             self._extra = flight, delay_rng, least, most, environment.batch
             self._play = compiled(play_delayed, *parts)
@@ -584,7 +617,27 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
     if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
         raise InvalidValue("policies", policies, "give a policy or a list of them")
     for policy in chosen:
-        if policy.arm_count != environment.arm_count:
+        if policy.shows != environment.takes:
+            raise InvalidValue(
+                "policies",
+                policy,
+                f"{type(policy).__name__} shows: {policy.shows}; "
+                f"{type(environment).__name__} takes: {environment.takes}; give one that fits",
+            )
+        if policy.shows == "slate" and policy.action_width != environment.action_width:
+            raise InvalidValue(
+                f"{type(policy).__name__}.positions",
+                policy.action_width,
+                f"the environment has {environment.action_width} positions; give as many",
+            )
+        if policy.feature_dims != (0, 0) and policy.feature_dims != environment.feature_dims:
+            raise InvalidValue(
+                f"{type(policy).__name__} features",
+                policy.feature_dims,
+                f"the environment gives {environment.feature_dims} relevance and examination "
+                "features; give as many",
+            )
+        if policy.arms is not None and policy.arm_count != environment.arm_count:
             raise InvalidValue(
                 f"{type(policy).__name__}.arms",
                 policy.arms,

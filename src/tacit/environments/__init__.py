@@ -2,12 +2,14 @@
 
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
+from tacit.environments.duel import DuelEnvironment
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
 from tacit.environments.spec import environment_from_spec
 
 __all__ = [
     "BernoulliArms",
+    "DuelEnvironment",
     "Environment",
     "SearchInterest",
     "ShiftingArms",

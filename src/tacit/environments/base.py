@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_type_hints
 import numpy as np
 
 from tacit import checks, dispatch
-from tacit.arrays import Generator
+from tacit.arrays import Floats, Generator, Ints
 from tacit.errors import InvalidValue
 
 
@@ -20,7 +20,8 @@ class Environment:
 
     A subclass is a frozen dataclass with a nested named tuple ``Params``, the method
     :meth:`world` that makes the mutable arrays of one run (among them ``impression``), and the
-    static methods ``arrive``, ``respond``, ``expected`` and ``optimum``. What arrives, and the
+    static methods ``arrive``, ``respond``, ``expected`` and ``optimum``; or, for a slate, in
+    place of the last three, ``react`` and ``regret``. What arrives, and the
     chance behind each response, must not depend on what is shown: then all policies of a
     simulation see the same streams.
 
@@ -37,6 +38,8 @@ class Environment:
         If a parameter is out of its range.
     """
 
+    takes: ClassVar[str] = "arm"
+    """What may be shown in it: an ``arm``, a ``duel`` or a ``slate``."""
     kernels: ClassVar[tuple[Any, ...]] = dispatch.ENVIRONMENT_KERNELS
     learns_from_propensity: ClassVar[bool] = False
 
@@ -83,6 +86,16 @@ class Environment:
         """Length of the contexts."""
         return 0
 
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        """Numbers of relevance and of examination features per arm."""
+        return 0, 0
+
+    @property
+    def action_width(self) -> int:
+        """How many slots an action takes."""
+        return 1
+
     @cached_property
     def params(self) -> Any:
         """The numbers that the kernels read, each of the type that its annotation says."""
@@ -113,6 +126,17 @@ class Environment:
     def optimum(params: Any, world: Any, lane: int) -> float:
         """Give the highest expected reward of any arm."""
         raise NotImplementedError
+
+    @staticmethod
+    def react(params: Any, world: Any, lane: int, action: Ints, feedback: Floats) -> None:
+        """Fill a row of feedback: by default, the reward of one arm."""
+        feedback[0] = dispatch.respond(params, world, lane, action[0])
+
+    @staticmethod
+    def regret(params: Any, world: Any, lane: int, action: Ints) -> float:
+        """Give the regret of an action: by default, what one arm falls short of the best."""
+        best = dispatch.optimum(params, world, lane)
+        return float(best - dispatch.expected(params, world, lane, action[0]))
 
 
 registry: dict[str, type[Environment]] = {}

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from tacit import checks
 from tacit.arrays import Floats, Generator, Ints
-from tacit.batch import Batch
-from tacit.dispatch import choose, learn, learned_propensity, observe
+from tacit.batch import Batch, impression_of
+from tacit.dispatch import decide, learned_chance, observe, update
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.learner import generator
 from tacit.logs.reader import as_chunks
 from tacit.logs.rows import Chunk, lengths, representatives
-from tacit.policies.base import Impression, Policy
+from tacit.policies.base import NO_FEATURES, Policy
 from tacit.state import copied_into
 
 CONFIDENCE = 0.95
@@ -265,23 +265,28 @@ class Window(NamedTuple):
 
 
 def replay_rows(
-    params: Any, state: Any, window: Window, order: Ints, rng: Generator, tally: Floats
+    params: Any,
+    state: Any,
+    window: Window,
+    order: Ints,
+    rng: Generator,
+    action: Ints,
+    feedback: Floats,
+    tally: Floats,
 ) -> None:
     """Replay rows in an order; add the number of matched rows and their rewards to ``tally``."""
     batch = window.batch
     for row in order:
         lane = batch.lanes[row]
-        impression = Impression(
-            batch.arms[batch.starts[row] : batch.stops[row]], batch.contexts[row]
-        )
+        impression = impression_of(batch, row)
         observe(params, state, lane, impression)
-        arm = choose(params, state, lane, impression, rng)
-        if arm == window.logged[row]:
-            reward = window.rewards[row]
-            known = learned_propensity(params, state, lane, impression, arm)
-            learn(params, state, lane, impression, arm, reward, known)
+        decide(params, state, lane, impression, rng, action)
+        if action[0] == window.logged[row]:
+            feedback[0] = window.rewards[row]
+            known = learned_chance(params, state, lane, impression, action)
+            update(params, state, lane, impression, action, feedback, known)
             tally[0] += 1.0
-            tally[1] += reward
+            tally[1] += feedback[0]
 
 
 class Pass:
@@ -326,9 +331,10 @@ class Pass:
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params
         driver = compiled(replay_rows, params)
+        action, feedback = np.zeros(1, np.int64), np.zeros(1)
         for start in range(0, rows, STRIDE):
             stretch = order[start : start + STRIDE]
-            driver(params, self.state, window, stretch, self.rng, self._tally)
+            driver(params, self.state, window, stretch, self.rng, action, feedback, self._tally)
             yield len(stretch)
 
 
@@ -498,7 +504,15 @@ def _split(chunk: Chunk, rows: int) -> tuple[Chunk, Chunk]:
 
 def _joined(parts: list[_Columns], offers: _Offers) -> Window:
     columns = _Columns(*map(np.concatenate, zip(*parts, strict=True)))
-    batch = Batch(columns.lanes, offers.slots, columns.starts, columns.stops, columns.contexts)
+    batch = Batch(
+        columns.lanes,
+        offers.slots,
+        columns.starts,
+        columns.stops,
+        columns.contexts,
+        NO_FEATURES,
+        NO_FEATURES,
+    )
     return Window(batch, columns.logged, columns.rewards)
 
 

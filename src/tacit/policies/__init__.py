@@ -1,5 +1,6 @@
 """The policies, one family a file."""
 
+from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cusum_ucb import CUSUMUCB
@@ -32,8 +33,10 @@ __all__ = [
     "About",
     "Counts",
     "DiscountedUCB",
+    "DuelPolicy",
     "EpsilonGreedy",
     "ExplorationFloor",
+    "FeaturePolicy",
     "Guess",
     "Impression",
     "IndexPolicy",
@@ -41,6 +44,7 @@ __all__ = [
     "Policy",
     "ProbationBandit",
     "Restart",
+    "SlatePolicy",
     "SlidingWindowUCB",
     "TestableUCB1",
     "Thompson",

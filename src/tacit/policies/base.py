@@ -12,6 +12,8 @@ import numpy as np
 from tacit import checks, dispatch
 from tacit.arrays import Floats, Generator, Ints
 
+NO_FEATURES = np.zeros((0, 0))
+
 
 class Impression(NamedTuple):
     """One chance to show something, as kernels see it.
@@ -22,10 +24,15 @@ class Impression(NamedTuple):
         Slots of the arms on offer.
     context : array of float64, shape (context_dim,)
         Signals about the key.
+    relevance, examination : array of float64, shape (offered, d)
+        Features of the arms on offer that speak of their relevance, and of how likely they are
+        to be seen; of shape (0, 0) where there are none.
     """
 
     arms: Ints
     context: Floats
+    relevance: Floats = NO_FEATURES
+    examination: Floats = NO_FEATURES
 
 
 class Counts(NamedTuple):
@@ -91,7 +98,8 @@ class Policy:
     A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
     kernels need, named like the fields they come from) and ``State`` (arrays with a leading
     lane axis), the method :meth:`init`, and the static methods ``choose`` and ``learn``.
-    ``observe``, ``propensity`` and ``epoch`` have defaults.
+    ``observe``, ``propensity`` and ``epoch`` have defaults. What it shows is one arm; see
+    :mod:`tacit.policies.actions` for more.
 
     Parameters
     ----------
@@ -104,6 +112,8 @@ class Policy:
         If a hyperparameter is out of its range.
     """
 
+    shows: ClassVar[str] = "arm"
+    """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``."""
     about: ClassVar[About] = About("", "", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
     randomized: ClassVar[bool] = True
@@ -125,7 +135,7 @@ class Policy:
         """Store the canonical form of a field while the object is being made."""
         object.__setattr__(self, field, value)
 
-    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+    def with_arms(self, arms: Any) -> Self:
         """Return the same policy over other arms."""
         return replace(self, arms=arms)
 
@@ -138,6 +148,21 @@ class Policy:
     def context_dim(self) -> int:
         """Length of the context that the policy reads; 0 if it reads none."""
         return 0
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        """Numbers of relevance and of examination features per arm; 0 where it reads none."""
+        return 0, 0
+
+    @property
+    def action_width(self) -> int:
+        """How many slots an action takes."""
+        return 1
+
+    @property
+    def feedback_width(self) -> int:
+        """How many numbers come back for an action."""
+        return 1
 
     @cached_property
     def params(self) -> Any:
@@ -208,6 +233,31 @@ class Policy:
     def estimate(params: Any, state: Any, lane: int, arm: int) -> float:
         """Give the mean reward of an arm so far; for policies that others restart."""
         raise NotImplementedError
+
+    @staticmethod
+    def decide(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        """Fill a row of slots with what is shown: by default, one arm."""
+        action[0] = dispatch.choose(params, state, lane, impression, rng)
+
+    @staticmethod
+    def update(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        """Learn from a row of feedback: by default, one reward for one arm."""
+        dispatch.learn(params, state, lane, impression, action[0], feedback[0], propensity)
+
+    @staticmethod
+    def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
+        """Give the probability of showing a row of slots: by default, of its one arm."""
+        return float(dispatch.propensity(params, state, lane, impression, action[0]))
 
     @property
     def restartable(self) -> bool:

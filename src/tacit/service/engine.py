@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from tacit import checks
+from tacit.decisions import Arm
 from tacit.errors import TacitError, UnknownName
-from tacit.learner import Arm
 from tacit.service.config import Config
 from tacit.service.errors import RepeatedFeedback, Unavailable, UnknownDecision
 from tacit.service.placement import Impression, Placement, fold, opened

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from tacit import checks
+from tacit.decisions import Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
-from tacit.learner import Arm, Decision, Learner
+from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
 from tacit.service.config import PlacementConfig
 from tacit.service.ids import decision_id
@@ -186,11 +187,11 @@ class Placement:
         return Decision(
             id=row.seq,
             key=row.key,
-            arm=row.arm,
+            shown=(row.arm,),
             propensity=row.propensity,
             epoch=row.epoch,
             offered=offered,
-            slot=self._slots[row.arm],
+            slots=np.array([self._slots[row.arm]]),
             context=context,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from tacit.learner import Arm
+from tacit.decisions import Arm
 
 LEARNED = "learned"
 LATE = "late-epoch"
