@@ -7,7 +7,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +79,24 @@ workers_option = click.option(
     type=click.IntRange(1),
     help="Threads; by default one per core. Never changes results.",
 )
+ray_option = click.option(
+    "--ray",
+    "cluster",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Run on Ray: the cluster at ADDRESS, or one of its own on this machine. Never changes "
+    "results.",
+)
+
+
+def where(cluster: str | None) -> AbstractContextManager[None]:
+    """Return the context in which work is spread over threads or over a cluster."""
+    if cluster is None:
+        return nullcontext()
+    from tacit.cluster import on_ray
+
+    return on_ray(cluster)
 
 
 def show(value: Any, text: str, as_json: bool) -> None:
@@ -162,6 +180,7 @@ def demo(
 @click.option("--runs", default=20, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @seed_option
 @workers_option
+@ray_option
 @click.option(
     "--plot", type=click.Path(path_type=Path), help="Draw the regret curves into this file."
 )
@@ -177,6 +196,7 @@ def simulate(
     runs: int,
     seed: int,
     workers: int | None,
+    cluster: str | None,
     plot: Path | None,
     table: Path | None,
     as_json: bool,
@@ -194,7 +214,8 @@ def simulate(
             figure()  # the lack of what draws must not show only when the work is done
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
-    result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
+    with where(cluster):
+        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
     if plot:
         result.plot(plot)
     if table:
@@ -376,6 +397,7 @@ def doctor(as_json: bool) -> None:
 )
 @seed_option
 @workers_option
+@ray_option
 @json_option
 def reproduce(
     config: Path | None,
@@ -387,6 +409,7 @@ def reproduce(
     data: Path | None,
     seed: int,
     workers: int | None,
+    cluster: str | None,
     as_json: bool,
 ) -> None:
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
@@ -414,7 +437,8 @@ def reproduce(
     if found.needs_data and data is None:
         raise click.UsageError(f"--data: {name} needs {found.needs_data}")
     figure()  # the lack of what draws must not show only when the work is done
-    result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
+    with where(cluster):
+        result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
     paths = write(name, result, out)
     table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
     text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
