@@ -77,7 +77,8 @@ class Balanced(InterleavingMethod):
         given = interleaved.memory["ranks"]
         if not clicks:
             return Credit((0.0, 0.0), 0, 0.5)
-    XX
+        last = [rank[clicks[-1]] for rank in given]
+        depth = min((rank for rank in last if rank is not None), default=0)
         left, right = (
             float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in given
         )
