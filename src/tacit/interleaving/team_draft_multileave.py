@@ -139,13 +139,17 @@ def draft_probability(
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
         return None
-    tops = np.zeros((len(items), rankers))
-    shown: set[Item] = set()
-    for position, item in enumerate(items):
-        tops[position] = [
-            next((other for other in given if other not in shown), None) == item
-            for given in rankings
-        ]
-        shown.add(item)
-    starts = range(0, len(items), rankers)
-    return math.prod(shares(tops[start : start + rankers])[0] for start in starts)
+    tops = []
+    left = [list(given) for given in rankings]
+    for item in items:
+        tops.append([float(given[0] == item) for given in left])
+        for given in left:
+            if item in given:
+                given.remove(item)
+    rounds = [tops[start : start + rankers] for start in range(0, len(items), rankers)]
+    if rankers == 2:  # the same sum, without arrays
+        return math.prod(
+            sum(one) / 2 if not rest else (one[0] * rest[0][1] + one[1] * rest[0][0]) / 2
+            for one, *rest in rounds
+        )
+    return math.prod(shares(np.array(one))[0] for one in rounds)
