@@ -2,6 +2,7 @@
 
 from tacit.interleaving.balanced import Balanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
+from tacit.interleaving.credited import METHODS, credited
 from tacit.interleaving.optimized import Optimized
 from tacit.interleaving.probabilistic import Probabilistic
 from tacit.interleaving.probabilistic_multileave import ProbabilisticMultileave
@@ -9,6 +10,7 @@ from tacit.interleaving.team_draft import TeamDraft
 from tacit.interleaving.team_draft_multileave import TeamDraftMultileave
 
 __all__ = [
+    "METHODS",
     "Balanced",
     "Credit",
     "Interleaved",
@@ -18,4 +20,5 @@ __all__ = [
     "ProbabilisticMultileave",
     "TeamDraft",
     "TeamDraftMultileave",
+    "credited",
 ]
