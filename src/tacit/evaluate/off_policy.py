@@ -237,6 +237,7 @@ def off_policy(
     --------
     >>> import numpy as np
     >>> import pyarrow as pa
+    >>> from tacit.evaluate import Table
     >>> arms, rng = ["film", "holiday"], np.random.default_rng(1)
     >>> shown = rng.choice(2, size=4000, p=[0.8, 0.2])
     >>> log = pa.table(
