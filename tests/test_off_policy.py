@@ -337,13 +337,9 @@ def slate_rows():
 @pytest.mark.parametrize("batch", [1, 2, 7, 1200])
 def test_slate_estimates_equal_those_of_obp_wherever_batches_end(batch):
     rows, target, numbers = slate_rows()
-    for name, estimator in (
-        ("sips", SlateIPS(3)),
-        ("iips", IndependentIPS(3)),
-        ("rips", CascadeIPS(3)),
-    ):
-        log = list(rows.to_batches(max_chunksize=batch))
-        estimate = off_policy(target, log, [estimator]).estimates[0]
+    log = rows.to_batches(max_chunksize=batch)
+    result = off_policy(target, log, [SlateIPS(3), IndependentIPS(3), CascadeIPS(3)])
+    for name, estimate in zip(("sips", "iips", "rips"), result.estimates, strict=True):
         assert estimate.value == pytest.approx(numbers[name], abs=1e-9), name
         assert estimate.sums.n == 400
 

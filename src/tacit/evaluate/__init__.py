@@ -1,11 +1,13 @@
 """Offline evaluation: what a policy would have earned, from the log of another one."""
 
 from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, DoublyRobust, Estimator, SwitchDR
+from tacit.evaluate.examination import Examination, examine
 from tacit.evaluate.learning import Learning
 from tacit.evaluate.off_policy import Estimate, OffPolicyResult, off_policy
 from tacit.evaluate.rejection import ReplayResult, arms_of, replay
 from tacit.evaluate.rewards import ArmMeans, RewardFunction, RewardModel, Rewards
 from tacit.evaluate.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
+from tacit.evaluate.spec import fixed_target, named_estimators
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Model, Probabilities, Table, Target, Uniform
 
@@ -18,6 +20,7 @@ __all__ = [
     "DoublyRobust",
     "Estimate",
     "Estimator",
+    "Examination",
     "IndependentIPS",
     "Learning",
     "Model",
@@ -35,6 +38,9 @@ __all__ = [
     "Target",
     "Uniform",
     "arms_of",
+    "examine",
+    "fixed_target",
+    "named_estimators",
     "off_policy",
     "replay",
 ]
