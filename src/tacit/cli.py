@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -246,7 +247,23 @@ def write_table(table: Any, path: Path) -> None:
 @click.option(
     "--policy",
     required=True,
-    help='Name, call or module:Class; e.g. "thompson" or "ucb1(alpha=0.3)".',
+    help='Name, call or module:Class of a policy that learns, e.g. "thompson" or '
+    '"ucb1(alpha=0.3)"; or a fixed one: uniform, always:ARM, or table:FILE with probabilities.',
+)
+@click.option(
+    "--estimator",
+    default="replay",
+    show_default=True,
+    help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
+    "with commas between them.",
+)
+@click.option("--clip", type=float, help="Cut larger weights to this.")
+@click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
+@click.option("--slots", default=3, show_default=True, help="Most places of a slate.")
+@click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
+@click.option("--weight-bound", type=float, help="What no weight can exceed; narrows anytime.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the estimates with their intervals."
 )
 @click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
 @click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
@@ -269,6 +286,13 @@ def evaluate(
     config: Path | None,
     log: Path,
     policy: str,
+    estimator: str,
+    clip: float | None,
+    threshold: float,
+    slots: int,
+    cluster: str | None,
+    weight_bound: float | None,
+    plot: Path | None,
     passes: int,
     format: str | None,
     column: tuple[str, ...],
@@ -279,21 +303,26 @@ def evaluate(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Estimate what a policy would have earned, from a click log of uniform choices.
+    """Estimate what a policy would have earned, from the click log of another one.
 
     LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities.
     """
-    from dataclasses import asdict
-
     from tacit.calls import parsed_call
-    from tacit.evaluate import arms_of, replay
+    from tacit.evaluate import arms_of, fixed_target, named_estimators
     from tacit.logs import read_log
+    from tacit.plots import figure
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import policy_class
     from tacit.progress import progress
 
+    wanted = [name.strip() for name in estimator.split(",") if name.strip()]
+    weighted = [name for name in wanted if name != "replay"]
     with usage():
-        policy_class(parsed_call(policy)[0])
+        target = fixed_target(policy)
+        if target is None:
+            policy_class(parsed_call(policy)[0])
+        estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
         reader = read_log(
             log,
             format=format,
@@ -301,32 +330,134 @@ def evaluate(
             constants=pairs("constant", constant),
             strict=strict,
         )
-    with progress(None, "reading the arms"):
-        arms = arms_of(reader)
-    with usage():
-        player = policy_from_spec(policy, arms)
-    with progress(None, "replaying") as advance:
-        done = 0
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not wanted:
+        raise click.UsageError("--estimator: name one at least")
+    if target is not None and "replay" in wanted:
+        raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
+    if plot and not weighted:
+        raise click.UsageError("--plot: shows estimators other than replay; name one")
+    player: Any = None
+    if target is None:
+        with progress(None, "reading the arms"):
+            arms = arms_of(reader)
+        with usage():
+            player = policy_from_spec(policy, arms)
+    content: dict[str, Any] = {}
+    texts = []
+    if "replay" in wanted:
+        options = {"passes": passes, "seed": seed, "window": window}
+        replayed = replay_result(player, reader, options | {"assume_uniform": assume_uniform})
+        content |= asdict(replayed)
+        texts.append(replayed.summary())
+    if weighted:
+        from tacit.evaluate import off_policy
 
-        def report(rows: int) -> None:
-            nonlocal done
-            advance(rows - done)
-            done = rows
-
-        result = replay(
-            player,
-            reader,
-            passes=passes,
-            seed=seed,
-            window=window,
-            assume_uniform=assume_uniform,
-            progress=report,
-        )
+        with progress(None, "weighting") as advance:
+            result = off_policy(
+                player or target,
+                reader,
+                estimators,
+                cluster=cluster,
+                weight_bound=weight_bound,
+                seed=seed,
+                progress=increments(advance),
+            )
+        if plot:
+            result.plot(plot)
+        content = {"replay": content} if content else {}
+        content |= {
+            "estimates": result.table(),
+            "logged": result.logged,
+            "rows": result.rows,
+            "unanswered": result.unanswered,
+            "never_shown": list(result.never_shown),
+        }
+        texts.append(result.summary())
     rows = reader.report
-    text = result.summary()
     if rows.rejected:
-        text += "\n" + rows.summary()
-    show({**asdict(result), "rejected": dict(rows.rejected)}, text, as_json)
+        texts.append(rows.summary())
+    show({**content, "rejected": dict(rows.rejected)}, "\n".join(texts), as_json)
+
+
+def replay_result(player: Any, reader: Any, options: dict[str, Any]) -> Any:
+    """Replay a log under a progress bar."""
+    from tacit.evaluate import replay
+    from tacit.progress import progress
+
+    with progress(None, "replaying") as advance:
+        return replay(player, reader, progress=increments(advance), **options)
+
+
+def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
+    """Return a function of all rows so far that passes on how many are new."""
+    done = 0
+
+    def report(rows: int) -> None:
+        nonlocal done
+        advance(rows - done)
+        done = rows
+
+    return report
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--method",
+    default="randomization,harvesting,em",
+    show_default=True,
+    help="How to tell examination from relevance; with commas between several.",
+)
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the effects into this file.")
+@json_option
+def examine(
+    config: Path | None,
+    log: Path,
+    method: str,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    strict: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Estimate how much each position is examined, from a click log with positions.
+
+    LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    """
+    from tacit.evaluate import examination
+    from tacit.logs import read_log
+    from tacit.plots import figure
+
+    methods = [name.strip() for name in method.split(",") if name.strip()]
+    with usage():
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not methods or not set(methods) <= set(examination.METHODS):
+        raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
+    results = [examination.examine(reader, name) for name in methods]
+    if plot:
+        examination.plot(results, plot)
+    texts = [result.summary() for result in results]
+    if reader.report.rejected:
+        texts.append(reader.report.summary())
+    table = [row for result in results for row in result.table()]
+    content = {"effects": table, "rejected": dict(reader.report.rejected)}
+    show(content, "\n\n".join(texts), as_json)
 
 
 @cli.command()

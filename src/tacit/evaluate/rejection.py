@@ -528,7 +528,8 @@ def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
     return (
         f"{where}it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "
         f"{uniform:.6g}; replay of this log would be biased; log with UniformRandom, or weight "
-        "by importance (IPS, SNIPS or doubly robust)"
+        "by importance (IPS, SNIPS or doubly robust) with off_policy, or with "
+        "tacit evaluate --estimator ips,snips,dr"
     )
 
 
