@@ -98,6 +98,7 @@ def cli() -> None:
       tacit demo                             the whole thing on simulated searchers
       tacit simulate --policy thompson       regret curves
       tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit propose LOG                      parameters for intent that shifts
       tacit serve                            decisions over HTTP
     """
 
@@ -306,6 +307,60 @@ def evaluate(
     if rows.rejected:
         text += "\n" + rows.summary()
     show({**asdict(result), "rejected": dict(rows.rejected)}, text, as_json)
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option(
+    "--keys",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Search shifts in so many of the busiest keys.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@json_option
+def propose(
+    config: Path | None,
+    log: Path,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    keys: int,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Propose parameters for policies that follow shifting intent, from a click log.
+
+    Says where the log contradicts what such policies assume. LOG is as for evaluate.
+    """
+    from dataclasses import asdict
+
+    from tacit.evaluate import propose as proposed
+    from tacit.logs import read_log
+    from tacit.progress import progress
+
+    with usage():
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+    with progress(None, "searching shifts") as advance:
+        result = proposed(reader, keys=keys, progress=lambda done: advance(1))
+    rows = reader.report
+    text = result.summary()
+    if rows.rejected:
+        text += "\n" + rows.summary()
+    shifts = [shift._asdict() for shift in result.shifts]
+    content = asdict(result) | {"shifts": shifts, "rejected": dict(rows.rejected)}
+    show(content, text, as_json)
 
 
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -474,14 +474,12 @@ def _finding(year: Year) -> str:
     }
     ranking = sorted(finals, key=lambda name: float(finals[name].mean()))
     lines = [f"Least regret: {ranking[0]}; next: {_against(finals, ranking[1], ranking[0])}."]
-    for name in ranking:
-        if name.startswith(ANNOUNCED):
-            lines.append(f"{_against(finals, name, _base(name))}.")
+    announced_ones = [name for name in ranking if name.startswith(ANNOUNCED)]
+    lines += [f"{_against(finals, name, _base(name))}." for name in announced_ones]
     detector = next(name for name in ranking if name.startswith(("GLR", "CUSUM", "MUCB")))
-    announced = next(name for name in ranking if name.startswith(ANNOUNCED))
     lines.append(
         f"The best on signals against the best change detector, which reads clicks only: "
-        f"{_against(finals, announced, detector)}."
+        f"{_against(finals, announced_ones[0], detector)}."
     )
     return "\n".join(f"- {line}" for line in lines)
 
