@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from tacit import __version__
-from tacit.errors import MissingExtra, TacitError
+from tacit.errors import AssumptionWarning, MissingExtra, TacitError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -528,8 +529,25 @@ def version(as_json: bool) -> None:
     show({"version": __version__}, f"tacit {__version__}", as_json)
 
 
+def say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of ours for people; any other as Python does."""
+    if issubclass(category, AssumptionWarning):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, err=True, nl=False)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    warnings.showwarning = say_warning
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:
