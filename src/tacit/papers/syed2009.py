@@ -210,10 +210,10 @@ def _labels_table(cells: list[dict[str, Any]]) -> str:
     found = [cell for cell in cells if cell["policy"] == "BWC"]
     rows = [["fraction", *LABELLING]]
     rows += [[f"{c['fraction']:g}", *(f"{c[key]:.1f}" for key in LABELLING)] for c in found]
-    return f"""What became of events and labels in BWC, means per run: an event is noticed if it begins
-a testing phase, and else falls into one (testing) or is missed because its context was taken for
-none. A contaminated label calls the context of an event false; such labels are why later events
-are missed.
+    return f"""What became of events and labels in BWC, means per run: an event is noticed if it
+begins a testing phase, and else falls into one (testing) or is missed because its context was
+taken for none. A contaminated label calls the context of an event false; such labels are why later
+events are missed.
 
 {markdown_table(rows)}"""
 
