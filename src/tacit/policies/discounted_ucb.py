@@ -28,7 +28,8 @@ class DiscountedUCB(IndexPolicy):
     The defaults suit few arms. Played equally often, K arms have 1/(K·(1 − γ)) discounted plays
     each; with the defaults and 40 arms that is 12, the radius 2·sqrt(0.6·ln 500/12) is above 1,
     and arms are played almost uniformly. With many arms take a longer memory and a smaller ξ: on
-    the 40 arms of ``tacit reproduce search-interest`` γ = 0.9999 and ξ = 0.01 did best of those tried.
+    the 40 arms of ``tacit reproduce search-interest`` γ = 0.9999 and ξ = 0.01 did best of those
+    tried.
 
     The discount is applied lazily, by growing the weight of what is new: a round costs O(1) but
     for the indices, and nothing is lost but what fades below the smallest number. A lane takes
