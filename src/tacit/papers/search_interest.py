@@ -419,8 +419,8 @@ Traffic follows the total interest; the click probability of a candidate goes fr
 {interest.floor:g} to {interest.ceiling:g} with its share of the interest, interpolated between
 days. Regret is counted from {reported} on: the {tuning_days(days)} days before are played too, so
 that policies come with a past, and served to choose parameters (for the least product of the
-regrets at 1,000 and 10,000 impressions a day, with another seed). In each of {setup.runs} runs
-(seed {setup.seed}) all policies meet the same impressions and chances.
+regrets at 1,000 and 10,000 impressions a day, with another seed). Runs: {setup.runs} (seed
+{setup.seed}); in each all policies meet the same impressions and chances.
 
 No policy reads the truth. BWC and ProbationBandit read two signals of the service's own, recomputed
 at each impression from the traffic and the clicks so far: volume and abandonment, the last
@@ -434,6 +434,11 @@ queries or other years.
 """
 
 
+def _with_error(value: str, error: float) -> str:
+    """Return a number with its standard error, if a single run leaves one."""
+    return value if math.isnan(error) else f"{value} ± {error:,.0f}"
+
+
 def _section(year: Year, cells: list[dict[str, Any]]) -> str:
     rows = [["policy", "regret ± s.e.", "clicks/1000", "restarts"]]
     for cell in sorted(cells, key=lambda cell: float(cell["regret_mean"])):
@@ -441,7 +446,7 @@ def _section(year: Year, cells: list[dict[str, Any]]) -> str:
         rows.append(
             [
                 cell["policy"],
-                f"{cell['regret_mean']:,.0f} ± {error:,.0f}",
+                _with_error(f"{cell['regret_mean']:,.0f}", error),
                 f"{cell['clicks_per_1000']:.1f}",
                 f"{cell['restarts_mean']:.1f}",
             ]
@@ -487,9 +492,10 @@ def _finding(year: Year) -> str:
 def _against(finals: dict[str, Floats], first: str, second: str) -> str:
     """Return the ratio and the paired difference of two policies' regrets."""
     difference = finals[first] - finals[second]
+    told = _with_error(f"{difference.mean():+,.0f}", standard_error(difference))
     return (
         f"{first} has {finals[first].mean() / finals[second].mean():.2f} times the regret of "
-        f"{second} (difference {difference.mean():+,.0f} ± {standard_error(difference):,.0f})"
+        f"{second} (difference {told})"
     )
 
 
@@ -498,7 +504,7 @@ def _against(finals: dict[str, Floats], first: str, second: str) -> str:
 LABELLED = 6
 OTHERS = "#dddddd"
 # Names stand on the right, outside of the axes, in room that is kept for them.
-MARGINS = {"left": 0.08, "right": 0.66, "top": 0.96, "bottom": 0.03, "hspace": 0.35}
+MARGINS = {"left": 0.1, "right": 0.64, "top": 0.96, "bottom": 0.03, "hspace": 0.35}
 
 
 def _draw(environment: WatchedInterest, year: Year, path: Path) -> Path:

@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "audits after 20,000": {"audit_rounds": 20_000},
     "16 witnesses, audits after 100,000": {"witnesses": 16, "audit_rounds": 100_000},
 }
+CONTRASTED = ("BWC", "16 witnesses", "audits after 20,000")
 COUNTS = ("alarms", "events", "noticed", "testing", "missed", "false_labels", "contaminated")
 
 
@@ -71,6 +72,24 @@ def _cell(cells: list[dict[str, Any]], name: str, case: tuple[float, int]) -> di
     return found
 
 
+def _finding(cells: list[dict[str, Any]]) -> str:
+    """Say what the most witnesses and the most audits did to the distance from the oracle."""
+
+    def gap(name: str, case: tuple[float, int]) -> str:
+        oracle = _cell(cells, "ORA", case)["regret"]
+        return f"{100.0 * (_cell(cells, name, case)['regret'] / oracle - 1.0):.1f} %"
+
+    def alarms(name: str, case: tuple[float, int]) -> str:
+        return f"{_cell(cells, name, case)['alarms']:.1f}"
+
+    lines = []
+    for case in CASES:
+        told = (f"{name}: {gap(name, case)} ({alarms(name, case)})" for name in CONTRASTED)
+        lines.append(f"{case[0]:g} shifting, d = {case[1]}: {'; '.join(told)}.")
+    shown = "\n".join(f"- {line}" for line in lines)
+    return f"How far above ORA, and (false alarms a run):\n\n{shown}"
+
+
 def _report(cells: list[dict[str, Any]], setup: Setup) -> str:
     heads = [f"{fraction:g} shifting, d = {features}" for fraction, features in CASES]
     regrets, counts = [["policy", *heads]], [["policy", "case", *COUNTS]]
@@ -94,6 +113,8 @@ context which was taken for none is tested: each costs a restart.
 Final regret in thousands, mean ± standard error over {setup.runs} runs (seed {setup.seed}):
 
 {markdown_table(regrets)}
+
+{_finding(cells)}
 
 What became of events and labels, means per run. Alarms are testing phases that no event began,
 audits included; an event is noticed if it begins a testing phase, and else falls into one
