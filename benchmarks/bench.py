@@ -223,6 +223,7 @@ FOLLOWING = [
     tacit.CUSUMUCB(ARMS),
     tacit.MUCB(ARMS),
     tacit.GLRKLUCB(ARMS),
+    tacit.ProbationBandit(ARMS, classifier=tacit.Rectangle(dim=10, margin=0.1, anchored=True)),
 ]
 
 
@@ -291,6 +292,60 @@ def against_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
     for algorithm in POLICIES:
         regret = simulated_regret(algorithm, effort.regret_runs)
         yield from peer_rows(algorithm, pairs[algorithm], regret)
+
+
+SHIFT_ROUNDS = 10_000
+SHIFTED = tacit.ShiftingArms(
+    ARMS, events=[SHIFT_ROUNDS // 2 + 1], clicks=[c_loops.MEANS, c_loops.MEANS[::-1]]
+)
+CUSUM_RATIO = float(np.log(SHIFT_ROUNDS))
+# SMPyBandits' ways and the same parameters, as far as its own allow: see the peer's script.
+DETECTORS = {
+    "DiscountedUCB": tacit.DiscountedUCB(ARMS),
+    "SlidingWindowUCB": tacit.SlidingWindowUCB(ARMS),
+    "CUSUMUCB": tacit.CUSUMUCB(
+        ARMS, threshold=CUSUM_RATIO, alpha=(CUSUM_RATIO / SHIFT_ROUNDS) ** 0.5, xi=2.0
+    ),
+    "MUCB": tacit.MUCB(ARMS),
+    "GLRKLUCB": tacit.GLRKLUCB(ARMS),
+}
+
+
+def detectors_against_smpybandits(effort: Effort, notes: list[str]) -> Iterator[Row]:
+    """Compare what detects changes with SMPyBandits, on arms that change places halfway."""
+    if not effort.peer_repetitions:
+        return
+    pairs: dict[str, list[Pair]] = {name: [] for name in DETECTORS}
+    regrets: dict[str, Mean] = {}
+    try:
+        python = peers.install("SMPyBandits")
+        for seed in range(effort.peer_repetitions):
+            say(f"SMPyBandits' detectors, repetition {seed + 1} of {effort.peer_repetitions}")
+            segments = SHIFTED.clicks
+            played = peers.play(python, "smpybandits_detectors", SHIFT_ROUNDS, seed, segments)
+            for name, theirs in played.items():
+                speed, regrets[name] = shifted(DETECTORS[name], effort.regret_runs)
+                pairs[name].append(Pair(speed, theirs))
+    except peers.PeerFailed as error:
+        notes.append(f"SMPyBandits' detectors do not run: {error}")
+        return
+    for name, measured in pairs.items():
+        ours, theirs = zip(*((p.ours, p.theirs.steps_per_second) for p in measured), strict=True)
+        what = f"{name}, steps/s: SMPyBandits"
+        yield compared(what, list(ours), list(theirs), Goal("≥", 100))
+        found = Spread.of([pair.theirs.regret for pair in measured])
+        what = f"{name}, regret after {SHIFT_ROUNDS:,} rounds with a shift: SMPyBandits"
+        yield Row(what, regrets[name], found)
+
+
+def shifted(policy: Any, runs: int) -> tuple[float, Mean]:
+    """Return steps per second, compiled before, and the mean regret of many runs."""
+    tacit.simulate(policy, SHIFTED, 1, workers=1)
+    start = time.perf_counter()
+    result = tacit.simulate(policy, SHIFTED, SHIFT_ROUNDS, runs=runs, workers=1, checkpoints=1)
+    speed = runs * SHIFT_ROUNDS / (time.perf_counter() - start)
+    regrets = result.regret[0, :, -1]
+    return speed, Mean(float(regrets.mean()), float(regrets.std(ddof=1) / np.sqrt(runs)))
 
 
 def installed(notes: list[str]) -> Iterator[tuple[str, Path]]:
@@ -462,6 +517,7 @@ def main() -> None:
         *against_c(effort),
         *following_intent(effort),
         *against_peers(effort, notes),
+        *detectors_against_smpybandits(effort, notes),
         *calls(effort),
         *memory(),
         *import_time(effort),

@@ -39,6 +39,7 @@ def test_help_teaches():
         "simulate",
         "evaluate",
         "serve",
+        "propose",
         "reproduce",
         "policies",
         "warmup",

@@ -50,7 +50,7 @@ from tacit.policies import (
 from tacit.simulation import Comparison, SimulationResult, simulate
 
 if TYPE_CHECKING:
-    from tacit.evaluate import ReplayResult, replay
+    from tacit.evaluate import Proposal, ReplayResult, propose, replay
     from tacit.logs import read_log, read_open_bandit, write_log
 
 __version__ = "0.1.0"
@@ -88,6 +88,7 @@ __all__ = [
     "OracleRestart",
     "Policy",
     "ProbationBandit",
+    "Proposal",
     "Rectangle",
     "ReplayResult",
     "SafeClassifier",
@@ -102,6 +103,7 @@ __all__ = [
     "UniformRandom",
     "kernel",
     "policy_from_spec",
+    "propose",
     "read_log",
     "read_open_bandit",
     "replay",
@@ -111,7 +113,9 @@ __all__ = [
 
 # These need pyarrow, which would double the time that the import takes.
 _LATER = {
+    "Proposal": "tacit.evaluate",
     "ReplayResult": "tacit.evaluate",
+    "propose": "tacit.evaluate",
     "replay": "tacit.evaluate",
     "read_log": "tacit.logs",
     "read_open_bandit": "tacit.logs",

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tacit import __version__
-from tacit.errors import MissingExtra, TacitError
+from tacit.errors import AssumptionWarning, MissingExtra, TacitError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -117,6 +118,7 @@ def cli() -> None:
       tacit demo                             the whole thing on simulated searchers
       tacit simulate --policy thompson       regret curves
       tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit propose LOG                      parameters for intent that shifts
       tacit serve                            decisions over HTTP
     """
 
@@ -513,6 +515,60 @@ def duel(
     show({**report.as_dict(), "rejected": dict(rows.rejected)}, text, as_json)
 
 
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option(
+    "--keys",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Search shifts in so many of the busiest keys.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@json_option
+def propose(
+    config: Path | None,
+    log: Path,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    keys: int,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Propose parameters for policies that follow shifting intent, from a click log.
+
+    Says where the log contradicts what such policies assume. LOG is as for evaluate.
+    """
+    from dataclasses import asdict
+
+    from tacit.evaluate import propose as proposed
+    from tacit.logs import read_log
+    from tacit.progress import progress
+
+    with usage():
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+    with progress(None, "searching shifts") as advance:
+        result = proposed(reader, keys=keys, progress=lambda done: advance(1))
+    rows = reader.report
+    text = result.summary()
+    if rows.rejected:
+        text += "\n" + rows.summary()
+    shifts = [shift._asdict() for shift in result.shifts]
+    content = asdict(result) | {"shifts": shifts, "rejected": dict(rows.rejected)}
+    show(content, text, as_json)
+
+
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     """Split ``NAME=VALUE`` texts."""
     split = [text.partition("=") for text in texts]
@@ -681,8 +737,25 @@ def version(as_json: bool) -> None:
     show({"version": __version__}, f"tacit {__version__}", as_json)
 
 
+def say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of ours for people; any other as Python does."""
+    if issubclass(category, AssumptionWarning):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, err=True, nl=False)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    warnings.showwarning = say_warning
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:

@@ -1,9 +1,10 @@
-"""Offline evaluation: what a policy would have earned, from the log of another one."""
+"""Offline evaluation: what a policy would have earned, and what parameters a log suggests."""
 
 from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, DoublyRobust, Estimator, SwitchDR
 from tacit.evaluate.examination import Examination, examine
 from tacit.evaluate.learning import Learning
 from tacit.evaluate.off_policy import Estimate, OffPolicyResult, off_policy
+from tacit.evaluate.proposal import Proposal, Shift, propose
 from tacit.evaluate.rejection import ReplayResult, arms_of, replay
 from tacit.evaluate.rewards import ArmMeans, RewardFunction, RewardModel, Rewards
 from tacit.evaluate.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
@@ -27,10 +28,12 @@ __all__ = [
     "OffPolicyResult",
     "PositionBasedIPS",
     "Probabilities",
+    "Proposal",
     "ReplayResult",
     "RewardFunction",
     "RewardModel",
     "Rewards",
+    "Shift",
     "SlateIPS",
     "Sums",
     "SwitchDR",
@@ -42,5 +45,6 @@ __all__ = [
     "fixed_target",
     "named_estimators",
     "off_policy",
+    "propose",
     "replay",
 ]
