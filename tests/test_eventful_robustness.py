@@ -40,14 +40,13 @@ def test_the_ratio_restart_refuses_what_cannot_restart():
 
 
 def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "HORIZON", 2000)
-    monkeypatch.setattr(study, "QUERIES", 4)
+    monkeypatch.setattr(study, "SCALES", {"practical": study.Scale(4, 2000)})
     monkeypatch.setattr(study, "FRACTIONS", (0.0, 0.25))
     monkeypatch.setattr(study, "SIGNALS", {"clean": {}, "20 % missed": {"missed": 0.2}})
     names = {"ORA", "plain", study.PROBATION, "GLR"}
-    everyone = study.entrants()
+    everyone = study.entrants(study.Scale(4, 2000))
     few = [row for row in everyone if row.name in names and row.base != "UCB1"]
-    monkeypatch.setattr(study, "entrants", lambda: few)
+    monkeypatch.setattr(study, "entrants", lambda scale: few)
     found = item("eventful-robustness")
     assert found.runs >= 12
     paths = write("eventful-robustness", found.reproduce(Setup(2, seed=1, workers=2)), tmp_path)

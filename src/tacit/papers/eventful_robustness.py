@@ -1,6 +1,6 @@
 """What imperfect warnings of an event do to each policy that could follow shifting intent.
 
-Fifty queries with Zipf(1) traffic, some of which shift one to ten times; the warnings that come
+Queries with Zipf(1) traffic, some of which shift one to ten times; the warnings that come
 with an event are perfect in one column and worse in the others, down to pure noise. Each regret
 is a multiple of that of ORA with the same base bandit, on the same impressions and chances.
 """
@@ -41,8 +41,19 @@ from tacit.policies.m_ucb import forced_arm
 from tacit.policies.restarting import Restarting, check_restartable
 from tacit.simulation import simulate, standard_error
 
-ARMS, QUERIES, FEATURES, MARGIN = 5, 50, 5, 0.1
-HORIZON = 500_000
+ARMS, FEATURES, MARGIN = 5, 5, 0.1
+
+
+class Scale(NamedTuple):
+    """How many queries share how many impressions."""
+
+    queries: int
+    horizon: int
+
+
+SCALES = {"practical": Scale(16, 120_000), "full": Scale(50, 500_000)}
+"""By reading; ``full`` takes some four times as long."""
+
 SHIFTS = 5  # a shifting query's mean number of events, which the published rules ask for
 FRACTIONS = (0.0, 0.125, 0.25, 0.5)
 EVENTS = ("plain", "stealth")
@@ -183,11 +194,11 @@ class Entrant(NamedTuple):
     reads: bool
 
 
-def entrants() -> list[Entrant]:
+def entrants(scale: Scale) -> list[Entrant]:
     """Return all rows, each ORA before what is compared with it."""
     rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
     bases = {"UCB1": UCB1(ARMS), "KL-UCB": KLUCB(ARMS), "Thompson": Thompson(ARMS)}
-    a_query = HORIZON // QUERIES
+    a_query = scale.horizon // scale.queries
     rows = [
         Entrant("ORA", base, OracleRestart(policy, signal=FEATURES), True)
         for base, policy in bases.items()
@@ -219,11 +230,11 @@ def entrants() -> list[Entrant]:
     return rows
 
 
-def environment(fraction: float, signals: str, events: str) -> ShiftingArms:
+def environment(fraction: float, signals: str, events: str, queries: int) -> ShiftingArms:
     """Return the queries of one cell."""
     return ShiftingArms(
         arms=ARMS,
-        keys=QUERIES,
+        keys=queries,
         shifting=fraction,
         dim=FEATURES,
         margin=MARGIN,
@@ -235,11 +246,12 @@ def environment(fraction: float, signals: str, events: str) -> ShiftingArms:
 
 def play(fraction: float, signals: str, events: str, setup: Setup) -> dict[tuple[str, str], Floats]:
     """Return the final regret of each run by name and base."""
-    taking_part = [row for row in entrants() if row.reads or signals == "clean"]
+    scale = SCALES[setup.reading]
+    taking_part = [row for row in entrants(scale) if row.reads or signals == "clean"]
     result = simulate(
         [row.policy for row in taking_part],
-        environment(fraction, signals, events),
-        HORIZON,
+        environment(fraction, signals, events, scale.queries),
+        scale.horizon,
         runs=setup.runs,
         seed=setup.seed,
         workers=setup.workers,
@@ -412,6 +424,7 @@ def summary(found: list[Target]) -> str:
 def report(setup: Setup, table: Table) -> str:
     """Return the report."""
     found = targets(table)
+    queries, horizon = SCALES[setup.reading]
     tables = "\n\n".join(
         f"### {events.capitalize()} events, fraction {fraction:g}\n\n"
         + table.markdown(events, fraction)
@@ -420,7 +433,7 @@ def report(setup: Setup, table: Table) -> str:
     )
     return f"""# Imperfect warnings of shifting intent
 
-{QUERIES} queries, Zipf(1) traffic, {HORIZON:,} impressions, {ARMS} results; a fraction of the
+{queries} queries, Zipf(1) traffic, {horizon:,} impressions, {ARMS} results; a fraction of the
 queries shift 1 to 10 times. {setup.runs} runs with fresh instances (seed {setup.seed}). Every
 number is a mean final regret as a multiple of that of ORA (told of every event) **with the same
 base bandit** on the same impressions and chances, with the standard error of the ratio. *Plain*
@@ -432,7 +445,7 @@ signals, wrong for oblique, gaussian and noise.
 Policies that read no contexts are the same in law whatever the signals; they were simulated with
 clean ones and that ratio stands in all columns. GLR is GLRKLUCB, or its test and forced exploration
 around the base (α = 0.02, δ = 0.001); CUSUM-UCB, M-UCB, discounted UCB and the sliding window exist
-with UCB1 only and have their published parameters for {HORIZON // QUERIES:,} rounds with {SHIFTS}
+with UCB1 only and have their published parameters for {horizon // queries:,} rounds with {SHIFTS}
 shifts; discounted Thompson has 0.998. BWC has the paper's UCB1, L = 500 and ε = 0.1.
 
 ## Targets of ProbationBandit
@@ -453,7 +466,7 @@ def draw(table: Table, path: Path) -> Path:
     """Draw the ratios at a fraction of 1/4: one panel for each kind of event."""
     from tacit.plots import COLOURS, figure, save
 
-    shown = (
+    marks = (
         (PROBATION, "Thompson", "o", 0),
         (PROBATION, "KL-UCB", "o", 1),
         ("GLR", "Thompson", "_", 0),
@@ -463,7 +476,7 @@ def draw(table: Table, path: Path) -> Path:
         ("plain", "Thompson", "x", 0),
         ("plain", "KL-UCB", "x", 1),
     )
-    shown = tuple(row for row in shown if row[:2] in table.rows)
+    shown = [mark for mark in marks if mark[:2] in table.rows]
     drawing, axes = figure(8.0, 7.6, rows=2, sharex=True)
     for ax, events in zip(axes, EVENTS, strict=True):
         for i, (name, base, marker, colour) in enumerate(shown):
@@ -504,8 +517,9 @@ def reproduce(setup: Setup) -> Reproduction:
     settings = {
         "seed": setup.seed,
         "runs": setup.runs,
-        "horizon": HORIZON,
-        "queries": QUERIES,
+        "reading": setup.reading,
+        "horizon": SCALES[setup.reading].horizon,
+        "queries": SCALES[setup.reading].queries,
         "arms": ARMS,
         "features": FEATURES,
         "margin": MARGIN,
@@ -514,5 +528,8 @@ def reproduce(setup: Setup) -> Reproduction:
 
 
 EVENTFUL_ROBUSTNESS = Item(
-    "Imperfect warnings: every policy for shifting intent as multiples of its oracle", 12, reproduce
+    "Imperfect warnings: every policy for shifting intent as multiples of its oracle",
+    12,
+    reproduce,
+    tuple(SCALES),
 )
