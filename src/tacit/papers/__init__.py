@@ -15,6 +15,7 @@ ITEMS = {
     "syed2009-figure2c": ("tacit.papers.syed2009", "FIGURE_2C"),
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
     "syed2009-labels": ("tacit.papers.syed2009_labels", "LABELS"),
+    "eventful-robustness": ("tacit.papers.eventful_robustness", "EVENTFUL_ROBUSTNESS"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
 }
 
