@@ -340,7 +340,7 @@ def evaluate(
         raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
     if plot and not weighted:
         raise click.UsageError("--plot: shows estimators other than replay; name one")
-    player: Any = None
+    player: Any = target
     if target is None:
         with progress(None, "reading the arms"):
             arms = arms_of(reader)
@@ -358,7 +358,7 @@ def evaluate(
 
         with progress(None, "weighting") as advance:
             result = off_policy(
-                player or target,
+                player,
                 reader,
                 estimators,
                 cluster=cluster,

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from tacit.arrays import Floats, Ints
-from tacit.batch import Batch
+from tacit.batch import Batch, impression_of
 from tacit.dispatch import learn, observe, propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.rows import Rows
 from tacit.evaluate.targets import contexts
-from tacit.policies.base import Impression, Policy
+from tacit.policies.base import NO_FEATURES, Policy
 from tacit.state import copied_into
 
 
@@ -116,6 +116,8 @@ class Learning:
             starts[rows.offer],
             stops[rows.offer],
             contexts(rows.chunk.batch) if dim else np.zeros((len(rows.reward), 0)),
+            NO_FEATURES,
+            NO_FEATURES,
         )
 
     def _learn_names(self, rows: Rows) -> None:
@@ -156,7 +158,7 @@ def progress_rows(
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = Impression(batch.arms[batch.starts[i] : batch.stops[i]], batch.contexts[i])
+        impression = impression_of(batch, i)
         observe(params, state, lane, impression)
         found[i] = propensity(params, state, lane, impression, shown[i])
         if len(every) > 0:
