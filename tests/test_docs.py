@@ -56,6 +56,14 @@ def test_the_page_on_shifting_intent_runs(tmp_path):
     run([sys.executable, "-c", code], tmp_path)
 
 
+def test_the_page_on_interleaving_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("docs/interleaving.md", "python"))
+    *shown, study = blocks("docs/interleaving.md", "text")
+    assert run([sys.executable, "-c", code], tmp_path) == "".join(shown)
+    assert (tmp_path / "duels.png").stat().st_size > 10_000
+    assert "impressions to be sure" in study
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")

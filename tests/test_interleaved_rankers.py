@@ -12,7 +12,7 @@ import pytest
 
 import tacit
 from tacit.clicks import DependentClick, PositionBased, informational, navigational, perfect
-from tacit.environments import InterleavedRankers, from_rankers
+from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
 from tacit.errors import InvalidValue
 from tacit.interleaving import (
     Balanced,

@@ -50,6 +50,7 @@ from tacit.policies import (
 from tacit.simulation import Comparison, SimulationResult, simulate
 
 if TYPE_CHECKING:
+    from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
     from tacit.evaluate import Proposal, ReplayResult, propose, replay
     from tacit.logs import read_log, read_open_bandit, write_log
 
@@ -84,6 +85,7 @@ __all__ = [
     "IndexPolicy",
     "InterleavedFilter1",
     "InterleavedFilter2",
+    "InterleavedRankers",
     "Learner",
     "OracleRestart",
     "Policy",
@@ -101,6 +103,7 @@ __all__ = [
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "from_rankers",
     "kernel",
     "policy_from_spec",
     "propose",
@@ -111,9 +114,11 @@ __all__ = [
     "write_log",
 ]
 
-# These need pyarrow, which would double the time that the import takes.
+# pyarrow would double the time that the import takes, and click models would add to it.
 _LATER = {
     "Proposal": "tacit.evaluate",
+    "InterleavedRankers": "tacit.environments.interleaved_rankers",
+    "from_rankers": "tacit.environments.interleaved_rankers",
     "ReplayResult": "tacit.evaluate",
     "propose": "tacit.evaluate",
     "replay": "tacit.evaluate",

@@ -3,7 +3,6 @@
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.duel import DuelEnvironment
-from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
 from tacit.environments.spec import environment_from_spec
@@ -12,9 +11,7 @@ __all__ = [
     "BernoulliArms",
     "DuelEnvironment",
     "Environment",
-    "InterleavedRankers",
     "SearchInterest",
     "ShiftingArms",
     "environment_from_spec",
-    "from_rankers",
 ]

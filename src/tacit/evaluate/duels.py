@@ -433,6 +433,7 @@ class DuelReport:
         ax.axvline(0.5, color="0.4", lw=0.8, ls="--")
         ax.set_yticks(range(len(pairs)), [pair.second for pair in pairs])
         ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(-0.6, len(pairs) - 0.4)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
             f"thick: Wilson, {self.confidence:.0%} for each pair; "

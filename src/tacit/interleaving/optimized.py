@@ -50,7 +50,7 @@ class Optimized(InterleavingMethod):
     :class:`TeamDraft`.
 
     Remembers ``credits``: per ranker and item shown, the credit for a click. Needs scipy
-    (``tacit[interleaving]``). Solutions for the latest 4096 pairs of rankings are kept.
+    (``tacit[interleaving]``). Solutions for the latest 8192 pairs of rankings are kept.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def sensitivity(difference: Floats) -> Floats:
     return np.asarray(decided * entropy)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def solved(
     rankings: tuple[tuple[Item, ...], ...], length: int, score: str
 ) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
