@@ -331,10 +331,18 @@ def test_what_is_remembered_travels_as_json(make):
         {"memory": {"teams": [0, 1, 2, 0]}},
         {"memory": {"teams": [0, 1, "0", 0]}},
         {"memory": [0, 1]},
+        {"memory": {"teams": [0, 1, True, 0]}},
+        {"memory": {"credits": [[1.0, 0.0, None, 0.0]] * 2}},
+        {"memory": {"credits": [[1.0, 0.0, float("inf"), 0.0]] * 2}},
+        {"memory": {"shares": [[0.5, 0.5, 1.5, 0.5]] * 2}},
+        {"memory": {"ranks": [[0, 1, 2, -1]] * 2}},
+        {"memory": {"ranks": [0, 1, 2, 3]}},
+        {"memory": {"wins": [0, 1, 0, 1]}},
         {"probability": 2.0},
     ],
 )
 def test_what_was_not_remembered_is_refused(change):
+    """Nothing in a log can make credit fail in another way."""
     shown = TeamDraft(length=4).interleave([ABCD, BCDA], np.random.default_rng(1))
     with pytest.raises(InvalidValue, match="interleaved"):
         Interleaved.from_dict(shown.as_dict() | change)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -141,10 +142,8 @@ class Interleaved:
         InvalidValue
             If it is not of that form.
         """
-        names = set(cls.__dataclass_fields__)
-        if not isinstance(data, Mapping) or not {"items", "rankers", "method", "memory"} <= set(
-            data
-        ):
+        names = ("items", "rankers", "method", "memory")
+        if not isinstance(data, Mapping) or not set(names) <= set(data):
             raise InvalidValue("interleaved", data, f"give an object with {', '.join(names)}")
         items = ranking("interleaved.items", data["items"])
         rankers = checks.integer("interleaved.rankers", data["rankers"], 1, MANY)
@@ -161,22 +160,27 @@ class Interleaved:
 
 
 def _remembered(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Return a row of numbers or null per position, or such a row per ranker."""
+    """Return a row of cells per position, or such a row per ranker, as the method wrote it."""
     field = f"interleaved.memory.{name}"
+    if name not in CELLS:
+        raise InvalidValue("interleaved.memory", name, f"there can be {', '.join(CELLS)}")
+    rows = [value] if name == "teams" else value
+    count = 1 if name == "teams" else rankers
+    fits = isinstance(rows, list) and len(rows) == count
+    for row in rows if fits else ():
+        fits = fits and isinstance(row, list) and len(row) == positions
+        fits = fits and all(CELLS[name](cell, rankers) for cell in row)
+    if not fits:
+        raise InvalidValue(field, value, f"give {positions} cells a row, as they were remembered")
+    return list(value)
 
-    def fits(row: Any) -> bool:
-        return (
-            isinstance(row, list)
-            and len(row) == positions
-            and all(cell is None or type(cell) in (int, float) for cell in row)
-        )
 
-    if name == "teams" and fits(value):
-        if all(team is None or team in range(rankers) for team in value):
-            return list(value)
-    elif isinstance(value, list) and len(value) == rankers and all(map(fits, value)):
-        return value
-    raise InvalidValue(field, value, f"give a number or null for each of {positions} positions")
+CELLS: dict[str, Callable[[Any, int], bool]] = {
+    "teams": lambda cell, rankers: cell is None or (type(cell) is int and 0 <= cell < rankers),
+    "ranks": lambda cell, _: cell is None or (type(cell) is int and cell >= 0),
+    "shares": lambda cell, _: cell is None or (type(cell) in (int, float) and 0 <= cell <= 1),
+    "credits": lambda cell, _: type(cell) in (int, float) and 0 <= cell < math.inf,
+}
 
 
 @dataclass(frozen=True)
