@@ -544,8 +544,6 @@ def propose(
 
     Says where the log contradicts what such policies assume. LOG is as for evaluate.
     """
-    from dataclasses import asdict
-
     from tacit.evaluate import propose as proposed
     from tacit.logs import read_log
     from tacit.progress import progress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +11,14 @@ from tacit.environments import ShiftingArms
 from tacit.papers.report import Setup
 from tacit.policies import BWC
 from tacit.simulation import Run
+from tacit.spread import Report, spread
 
 STRETCH = 10_000
 """Rounds between two looks at the record of restarts, which holds the latest 1024."""
+
+
+def ignored(rounds: float) -> None:
+    """Take a report of progress that nobody waits for."""
 
 
 class Anatomy(NamedTuple):
@@ -56,7 +59,12 @@ class Anatomy(NamedTuple):
 
 
 def dissect(
-    policy: BWC, environment: ShiftingArms, horizon: int, seed: int, number: int
+    policy: BWC,
+    environment: ShiftingArms,
+    horizon: int,
+    seed: int,
+    number: int,
+    report: Report = ignored,
 ) -> Anatomy:
     """Play a run of BWC; compare its record with the truth, event by event.
 
@@ -68,11 +76,14 @@ def dissect(
         Rounds of all keys.
     seed, number : int
         Which run of which seed, as :func:`tacit.simulate` numbers them.
+    report : callable, optional
+        Is called with the number of rounds just played.
     """
     run = Run(policy, environment, horizon, seed, number, np.zeros(0, np.int64))
     first = run.world.segment.copy()
     labels: dict[tuple[int, int], int] = {}
-    while run.advance(STRETCH):
+    while played := run.advance(STRETCH):
+        report(played)
         diary = run.state.diary
         known = diary.lane[0] >= 0
         entries = zip(diary.lane[0, known], diary.round[0, known], strict=True)
@@ -90,12 +101,8 @@ def dissect_all(
     """Play every run of a setup; the result does not depend on the workers."""
     # Compiled here, once, before threads would ask for it side by side.
     Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
-    with ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
-        played = pool.map(
-            lambda number: dissect(policy, environment, horizon, setup.seed, number),
-            range(setup.runs),
-        )
-        return list(played)
+    units = [(policy, environment, horizon, setup.seed, number) for number in range(setup.runs)]
+    return spread(dissect, units, [horizon] * len(units), label="dissecting", workers=setup.workers)
 
 
 def event_rounds(first: Ints, starts: Ints) -> list[list[int]]:

@@ -16,7 +16,6 @@ from tacit.papers.labels import dissect_all, means
 from tacit.papers.report import Item, Reproduction, Setup, markdown_table
 from tacit.papers.syed2009 import ARMS, HORIZON, MARGIN, environment
 from tacit.policies import BWC, UCB1, OracleRestart
-from tacit.progress import progress
 from tacit.simulation import simulate, standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"
@@ -43,22 +42,19 @@ def variant(features: int, options: dict[str, Any]) -> BWC:
 def reproduce(setup: Setup) -> Reproduction:
     """Play every variant in every case, and the oracle for comparison."""
     cells: list[dict[str, Any]] = []
-    with progress(len(CASES) * (1 + len(VARIANTS)), "labels") as advance:
-        for fraction, features in CASES:
-            world = environment(fraction, features)
-            oracle = OracleRestart(UCB1(ARMS), signal=features)
-            options: dict[str, Any] = {"runs": setup.runs, "seed": setup.seed, "checkpoints": 1}
-            played = simulate(oracle, world, HORIZON, workers=setup.workers, **options)
-            regret = played.regret[0, :, -1]
-            found = {"regret": float(regret.mean()), "regret_se": standard_error(regret)}
-            case = {"fraction": fraction, "features": features, "runs": setup.runs}
-            cells.append({"policy": "ORA", **case, **found, **dict.fromkeys(COUNTS)})
-            advance(1)
-            for name, extra in VARIANTS.items():
-                counts = means(dissect_all(variant(features, extra), world, HORIZON, setup))
-                kept = {key: counts[key] for key in ("regret", "regret_se", *COUNTS)}
-                cells.append({"policy": name, **case, **kept})
-                advance(1)
+    for fraction, features in CASES:
+        world = environment(fraction, features)
+        oracle = OracleRestart(UCB1(ARMS), signal=features)
+        options: dict[str, Any] = {"runs": setup.runs, "seed": setup.seed, "checkpoints": 1}
+        played = simulate(oracle, world, HORIZON, workers=setup.workers, **options)
+        regret = played.regret[0, :, -1]
+        found = {"regret": float(regret.mean()), "regret_se": standard_error(regret)}
+        case = {"fraction": fraction, "features": features, "runs": setup.runs}
+        cells.append({"policy": "ORA", **case, **found, **dict.fromkeys(COUNTS)})
+        for name, extra in VARIANTS.items():
+            counts = means(dissect_all(variant(features, extra), world, HORIZON, setup))
+            kept = {key: counts[key] for key in ("regret", "regret_se", *COUNTS)}
+            cells.append({"policy": name, **case, **kept})
     return Reproduction(
         cells=cells,
         report=_report(cells, setup),
