@@ -335,7 +335,7 @@ def evaluate(
 
         with progress(None, "weighting") as advance:
             result = off_policy(
-                player or target,
+                target or player,
                 reader,
                 estimators,
                 cluster=cluster,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def named_estimators(
     ['IPS(clip=5)', 'DoublyRobust(clip=5)']
     """
     cut: dict[str, Any] = {} if clip is None else {"clip": clip}
-    known = {
+    known: dict[str, Callable[[], Estimator]] = {
         "ips": lambda: IPS(**cut),
         "snips": lambda: SNIPS(**cut),
         "dm": DirectMethod,

@@ -15,6 +15,7 @@ ITEMS = {
     "syed2009-figure2c": ("tacit.papers.syed2009", "FIGURE_2C"),
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
+    "offline-coverage": ("tacit.papers.offline_coverage", "OFFLINE_COVERAGE"),
 }
 
 
