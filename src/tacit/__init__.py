@@ -36,7 +36,7 @@ from tacit.policies import (
 from tacit.simulation import Comparison, SimulationResult, simulate
 
 if TYPE_CHECKING:
-    from tacit.evaluate import ReplayResult, replay
+    from tacit.evaluate import OffPolicyResult, ReplayResult, examine, off_policy, replay
     from tacit.logs import read_log, read_open_bandit, write_log
 
 __version__ = "0.1.0"
@@ -64,6 +64,7 @@ __all__ = [
     "Impression",
     "IndexPolicy",
     "Learner",
+    "OffPolicyResult",
     "OracleRestart",
     "Policy",
     "ProbationBandit",
@@ -78,7 +79,9 @@ __all__ = [
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "examine",
     "kernel",
+    "off_policy",
     "policy_from_spec",
     "read_log",
     "read_open_bandit",
@@ -89,7 +92,10 @@ __all__ = [
 
 # These need pyarrow, which would double the time that the import takes.
 _LATER = {
+    "OffPolicyResult": "tacit.evaluate",
     "ReplayResult": "tacit.evaluate",
+    "examine": "tacit.evaluate",
+    "off_policy": "tacit.evaluate",
     "replay": "tacit.evaluate",
     "read_log": "tacit.logs",
     "read_open_bandit": "tacit.logs",
