@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import c_loops
 import numpy as np
+import offline
 import peers
 
 import tacit
@@ -424,6 +425,18 @@ def in_batches(learner: tacit.Learner, keys: list[str], rewards: list[float]) ->
         learner.learn_many(decisions, rewards[start : start + BATCH])
 
 
+# Offline evaluation --------------------------------------------------------------------------
+
+
+def off_policy_rates(effort: Effort) -> Iterator[Row]:
+    """Give the rows that are weighted in a second of one core."""
+    say("off-policy estimators")
+    rows = 10_000_000 if effort is FULL else 500_000
+    for what, (core, _) in offline.rates(rows).items():
+        goal = Goal("≥", 5e6) if what.startswith("IPS and SNIPS") else None
+        yield Row(f"{what}, rows/s of one core", Spread.of([core]), goal=goal)
+
+
 # Memory and import ---------------------------------------------------------------------------
 
 
@@ -519,6 +532,7 @@ def main() -> None:
         *against_peers(effort, notes),
         *detectors_against_smpybandits(effort, notes),
         *calls(effort),
+        *off_policy_rates(effort),
         *memory(),
         *import_time(effort),
     ]

@@ -51,7 +51,15 @@ from tacit.simulation import Comparison, SimulationResult, simulate
 
 if TYPE_CHECKING:
     from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
-    from tacit.evaluate import Proposal, ReplayResult, propose, replay
+    from tacit.evaluate import (
+        OffPolicyResult,
+        Proposal,
+        ReplayResult,
+        examine,
+        off_policy,
+        propose,
+        replay,
+    )
     from tacit.logs import read_log, read_open_bandit, write_log
 
 __version__ = "0.1.0"
@@ -87,6 +95,7 @@ __all__ = [
     "InterleavedFilter2",
     "InterleavedRankers",
     "Learner",
+    "OffPolicyResult",
     "OracleRestart",
     "Policy",
     "ProbationBandit",
@@ -103,8 +112,10 @@ __all__ = [
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "examine",
     "from_rankers",
     "kernel",
+    "off_policy",
     "policy_from_spec",
     "propose",
     "read_log",
@@ -121,6 +132,9 @@ _LATER = {
     "from_rankers": "tacit.environments.interleaved_rankers",
     "ReplayResult": "tacit.evaluate",
     "propose": "tacit.evaluate",
+    "OffPolicyResult": "tacit.evaluate",
+    "examine": "tacit.evaluate",
+    "off_policy": "tacit.evaluate",
     "replay": "tacit.evaluate",
     "read_log": "tacit.logs",
     "read_open_bandit": "tacit.logs",

@@ -3,7 +3,6 @@
 from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, DoublyRobust, Estimator, SwitchDR
 from tacit.evaluate.examination import Examination, examine
 from tacit.evaluate.learning import Learning
-from tacit.evaluate.off_policy import Estimate, OffPolicyResult, off_policy
 from tacit.evaluate.proposal import Proposal, Shift, propose
 from tacit.evaluate.rejection import ReplayResult, arms_of, replay
 from tacit.evaluate.rewards import ArmMeans, RewardFunction, RewardModel, Rewards
@@ -11,6 +10,7 @@ from tacit.evaluate.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, 
 from tacit.evaluate.spec import fixed_target, named_estimators
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Model, Probabilities, Table, Target, Uniform
+from tacit.evaluate.weighting import Estimate, OffPolicyResult, off_policy
 
 __all__ = [
     "IPS",

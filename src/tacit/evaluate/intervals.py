@@ -12,6 +12,7 @@ Three kinds, from little work and an approximation to a guarantee:
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -120,18 +121,20 @@ def bootstrap(
     size = groups.shape[1]
     if size < 2:
         return math.nan, math.nan
-    draws = np.random.default_rng(np.random.SeedSequence(seed))
-    found = []
-    for start in range(0, replicates, 100):
-        times = draws.multinomial(size, np.full(size, 1 / size), min(100, replicates - start))
-        count, weights, values = (times @ groups.T).T
-        below = weights if ratio else count
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found.append(values / below)
+    times = _times(size, replicates, seed)
+    count, weights, values = np.einsum("rg,kg->kr", times, groups)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        estimates = values / (weights if ratio else count)
     tail = (1 - _checked(confidence)) / 2
-    estimates = np.concatenate(found)
     low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=2)
+def _times(size: int, replicates: int, seed: int) -> Floats:
+    """Return how often each replicate draws each group; estimators of one log share it."""
+    draws = np.random.default_rng(np.random.SeedSequence(seed))
+    return draws.multinomial(size, np.full(size, 1 / size), replicates).astype(np.float64)
 
 
 def anytime(

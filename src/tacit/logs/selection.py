@@ -114,6 +114,10 @@ def _batches(
 def _repeated(value: Any, rows: int) -> Any:
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
+    if pa.types.is_list(value.type):
+        # All rows look at the one list.
+        sizes = np.full(rows, len(value), np.int32)
+        return pa.ListViewArray.from_arrays(np.zeros(rows, np.int32), sizes, value.values)
     return pa.repeat(value, rows)
 
 
@@ -196,6 +200,8 @@ def _one_offer(arms: Any) -> list[Any] | None:
 
 def list_codes(arms: Any) -> Any:
     """Return the codes of the one list that all rows have, as an array; None if they differ."""
+    if pa.types.is_list_view(arms.type):
+        return np.arange(len(arms[0])) if len(arms) else None
     if not len(arms) or arms.null_count or not pa.types.is_list(arms.type):
         return None
     offsets = arms.offsets.to_numpy()

@@ -62,9 +62,9 @@ class Estimate:
     sums: Sums
 
     def row(self) -> dict[str, Any]:
-        """Return it as a flat dict of plain numbers."""
+        """Return it as a flat dict of plain numbers, None for an interval that there is not."""
         bounds = {
-            f"{kind}_{side}": self.intervals.get(kind, (math.nan, math.nan))[end]
+            f"{kind}_{side}": self.intervals[kind][end] if kind in self.intervals else None
             for kind in INTERVALS
             for end, side in enumerate(("low", "high"))
         }
@@ -144,18 +144,16 @@ class OffPolicyResult:
 
     def plot(self, path: str | Path) -> Path:
         """Draw the estimates with their intervals; the suffix of ``path`` says the format."""
-        from tacit.plots import figure, save
+        from tacit.plots import COLOURS, figure, save
 
         drawing, ax = figure(7.0, 1.2 + 0.62 * len(self.estimates))
-        styles = (("normal", "-"), ("bootstrap", "-"), ("anytime", "-"))
-        for number, (kind, style) in enumerate(styles):
+        for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
             for place, estimate in enumerate(self.estimates):
                 if kind in estimate.intervals:
                     y = place + 0.2 * (number - 1)
-                    colour = f"C{number}"
                     bounds = estimate.intervals[kind]
-                    ax.plot(bounds, [y, y], style, color=colour, lw=2, label=label)
+                    ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
         values = [estimate.value for estimate in self.estimates]
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
