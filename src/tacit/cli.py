@@ -272,7 +272,12 @@ def evaluate(
     from tacit.progress import progress
 
     with usage():
-        policy_class(parsed_call(policy)[0])
+        shows = policy_class(parsed_call(policy)[0]).shows
+        if shows != "arm":
+            raise click.UsageError(
+                f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
+                "try it with tacit simulate"
+            )
         reader = read_log(
             log,
             format=format,

@@ -5,6 +5,7 @@ from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
+from tacit.policies.double_thompson import DoubleThompsonSampling
 from tacit.policies.epsilon_greedy import EpsilonGreedy
 from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
@@ -14,12 +15,16 @@ from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.probation import ProbationBandit
+from tacit.policies.rmed import RMED1
+from tacit.policies.rucb import RUCB
+from tacit.policies.self_sparring import SelfSparring
 from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
 from tacit.policies.testable_ucb1 import Guess, TestableUCB1
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
 from tacit.policies.uniform import UniformRandom
+from tacit.policies.winner_stays import WinnerStays
 
 __all__ = [
     "BWC",
@@ -29,10 +34,13 @@ __all__ = [
     "GLRKLUCB",
     "KLUCB",
     "MUCB",
+    "RMED1",
+    "RUCB",
     "UCB1",
     "About",
     "Counts",
     "DiscountedUCB",
+    "DoubleThompsonSampling",
     "DuelPolicy",
     "EpsilonGreedy",
     "ExplorationFloor",
@@ -44,11 +52,13 @@ __all__ = [
     "Policy",
     "ProbationBandit",
     "Restart",
+    "SelfSparring",
     "SlatePolicy",
     "SlidingWindowUCB",
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "WinnerStays",
     "policy_from_spec",
     "policy_to_spec",
 ]
