@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import kernel
-from tacit.dueling.outcome import Outcome, charge, departures
+from tacit.dueling.outcome import Outcome, charge, concluded
 
 CAUTION = 1.0 - 1e-12
 """A stretch counts as safe only beyond the rounding of the policy's own test."""
@@ -303,7 +303,7 @@ def share(rest: int, part: float, whole: float, rng: Generator) -> int:
 
 @kernel
 def disclose(
-    book: Book, size: int, arm: int, preferences: Floats, gaps: Floats, regret: Floats,
+    book: Book, size: int, arm: int, preferences: Floats, gaps: Floats, totals: Floats,
     rng: Generator,
 ) -> None:  # fmt: skip
     """Draw the opponents of all comparisons of an arm, and charge their regret."""
@@ -315,18 +315,18 @@ def disclose(
         if i == size - 1:
             to_win, to_lose = p, 1.0 - p
         won, lost = share(wins, p, to_win, rng), share(losses, 1.0 - p, to_lose, rng)
-        charge(regret, gaps[arm], gaps[other], won + lost)
+        charge(totals, gaps[arm], gaps[other], won + lost, won)
         wins, losses = wins - won, losses - lost
         to_win, to_lose = to_win - p, to_lose - (1.0 - p)
 
 
 @kernel
 def remove(
-    book: Book, size: int, leaving: int, preferences: Floats, gaps: Floats, regret: Floats,
+    book: Book, size: int, leaving: int, preferences: Floats, gaps: Floats, totals: Floats,
     rng: Generator,
 ) -> None:  # fmt: skip
     """Take an arm out of the working set, and every comparison with it out of the others."""
-    disclose(book, size, leaving, preferences, gaps, regret, rng)
+    disclose(book, size, leaving, preferences, gaps, totals, rng)
     kept = 0
     for i in range(size):
         arm = book.members[i]
@@ -338,7 +338,7 @@ def remove(
         losses = book.counts[arm] - book.wins[arm]
         won = share(book.wins[arm], p, book.strength[arm], rng)
         lost = share(losses, 1.0 - p, size - book.strength[arm], rng)
-        charge(regret, gaps[arm], gaps[leaving], won + lost)
+        charge(totals, gaps[arm], gaps[leaving], won + lost, won)
         book.wins[arm] -= won
         book.counts[arm] -= won + lost
         book.strength[arm] -= p
@@ -354,7 +354,7 @@ def explore(
     budget: int,
     enough: int,
     rng: Generator,
-    regret: Floats,
+    totals: Floats,
 ) -> tuple[int, int]:
     """Play Beat-the-Mean until it ends; return the winner and the comparisons spent.
 
@@ -379,7 +379,7 @@ def explore(
             spent += book.counts[book.members[i]]
         spent -= began
         if leaving >= 0:
-            remove(book, size, leaving, preferences, gaps, regret, rng)
+            remove(book, size, leaving, preferences, gaps, totals, rng)
             book.left[leaving] = spent
             size -= 1
             for i in range(size):
@@ -389,7 +389,7 @@ def explore(
         arm = book.members[i]
         if mean(book, arm) > best or (mean(book, arm) == best and arm < winner):
             winner, best = arm, mean(book, arm)
-        disclose(book, size, arm, preferences, gaps, regret, rng)
+        disclose(book, size, arm, preferences, gaps, totals, rng)
     return winner, spent
 
 
@@ -440,9 +440,8 @@ def beat_the_mean(
     """
     from tacit.compiled import compiled
 
-    book, regret = Book.opened(preferences), np.zeros(3)
+    book, totals = Book.opened(preferences), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
     play = compiled(explore)
-    winner, spent = play(book, preferences, gaps, float(kappa), budget, enough, rng, regret)
-    regret += (horizon - spent) * gaps[winner]
-    return Outcome(int(winner), int(spent), departures(book.left), *map(float, regret))
+    winner, spent = play(book, preferences, gaps, float(kappa), budget, enough, rng, totals)
+    return concluded(winner, spent, book.left, totals, gaps, horizon, rng)

@@ -18,7 +18,7 @@ import numpy as np
 from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import kernel
 from tacit.dueling.leap_beat_the_mean import CAUTION, DEEPEST, SHARE
-from tacit.dueling.outcome import Outcome, charge, departures
+from tacit.dueling.outcome import Outcome, charge, concluded
 
 
 class Filter(NamedTuple):
@@ -176,7 +176,7 @@ def explore(
     budget: int,
     prunes: bool,
     rng: Generator,
-    regret: Floats,
+    totals: Floats,
 ) -> tuple[int, int]:
     """Play Interleaved Filter until it ends; return the winner and the comparisons spent."""
     candidate = int(rng.random() * len(preferences))
@@ -194,8 +194,10 @@ def explore(
                     pick = i + int(rng.random() * (size - i))
                     arm = book.members[pick]
                     book.members[pick], book.members[i] = book.members[i], arm
+                arm = book.members[i]
                 times = level + 1 if i < room else level
-                charge(regret, gaps[candidate], gaps[book.members[i]], times)
+                meet(book, arm, times, chances[arm], rng)
+                charge(totals, gaps[candidate], gaps[arm], times, book.wins[arm])
             return candidate, budget
         level = leap(book, size, level, level + room // size, kappa, chances, rng)
         moment = spent + level * size
@@ -203,7 +205,7 @@ def explore(
         while place >= 0:
             arm = book.members[place]
             if book.counts[arm] == level and verdict(book, arm, kappa) > 0:
-                charge(regret, gaps[candidate], gaps[arm], level)
+                charge(totals, gaps[candidate], gaps[arm], level, book.wins[arm])
                 dismiss(book, size, place, moment)
                 spent, size = spent + level, size - 1
             place -= 1
@@ -213,7 +215,7 @@ def explore(
             for i in range(size):
                 arm = book.members[i]
                 meet(book, arm, level, chances[arm], rng)
-                charge(regret, gaps[candidate], gaps[arm], level)
+                charge(totals, gaps[candidate], gaps[arm], level, book.wins[arm])
             spent = moment
             dismiss(book, size, place, -1)
             size -= 1
@@ -278,9 +280,8 @@ def interleaved_filter(
     """
     from tacit.compiled import compiled
 
-    book, regret = Filter.opened(len(preferences)), np.zeros(3)
+    book, totals = Filter.opened(len(preferences)), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
     play = compiled(explore)
-    winner, spent = play(book, preferences, gaps, float(kappa), budget, prunes, rng, regret)
-    regret += (horizon - spent) * gaps[winner]
-    return Outcome(int(winner), int(spent), departures(book.left), *map(float, regret))
+    winner, spent = play(book, preferences, gaps, float(kappa), budget, prunes, rng, totals)
+    return concluded(winner, spent, book.left, totals, gaps, horizon, rng)

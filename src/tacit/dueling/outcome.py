@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from tacit.arrays import Floats, Ints
+from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import kernel
+from tacit.policies.working_set import departures
 
 
 class Outcome(NamedTuple):
@@ -24,6 +23,8 @@ class Outcome(NamedTuple):
     regret, weak, strong : float
         Totals over the horizon of (ε(1, left) + ε(1, right))/2, of the lesser and of the greater
         of the two, ε(1, ·) being by how much the best arm beats the other beyond one half.
+    wins : float
+        Comparisons that the left arm won.
     """
 
     winner: int
@@ -32,23 +33,24 @@ class Outcome(NamedTuple):
     regret: float
     weak: float
     strong: float
+    wins: float
 
 
 @kernel
-def charge(regret: Floats, left: float, right: float, times: float) -> None:
-    """Add the regret, the weak and the strong regret of a comparison that was made ``times``."""
-    regret[0] += times * 0.5 * (left + right)
-    regret[1] += times * min(left, right)
-    regret[2] += times * max(left, right)
+def charge(totals: Floats, left: float, right: float, times: float, wins: float) -> None:
+    """Add a comparison that was made ``times``: regret, weak and strong regret, and wins."""
+    totals[0] += times * 0.5 * (left + right)
+    totals[1] += times * min(left, right)
+    totals[2] += times * max(left, right)
+    totals[3] += wins
 
 
-def departures(left: Ints) -> tuple[int, ...]:
-    """Return the arms that left, in order; those of the same moment by their slot.
-
-    Parameters
-    ----------
-    left : array of int64, shape (arms,)
-        Comparisons made when each arm left; −1 if it stayed.
-    """
-    order = np.argsort(left, kind="stable")
-    return tuple(int(arm) for arm in order if left[arm] >= 0)
+def concluded(
+    winner: int, spent: int, left: Ints, totals: Floats, gaps: Floats, horizon: int, rng: Generator
+) -> Outcome:
+    """Return the outcome of a run, with what is left of the horizon played by the winner."""
+    rest = horizon - spent
+    regret, weak, strong = totals[:3] + rest * gaps[winner]
+    wins = totals[3] + rng.binomial(rest, 0.5)
+    found = int(winner), int(spent), departures(left)
+    return Outcome(*found, float(regret), float(weak), float(strong), float(wins))

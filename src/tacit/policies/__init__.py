@@ -2,6 +2,7 @@
 
 from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
+from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_size
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
@@ -11,6 +12,7 @@ from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
 from tacit.policies.glr_kl_ucb import GLRKLUCB
 from tacit.policies.index import IndexPolicy
+from tacit.policies.interleaved_filter import InterleavedFilter1, InterleavedFilter2
 from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
@@ -38,6 +40,8 @@ __all__ = [
     "RUCB",
     "UCB1",
     "About",
+    "BeatTheMean",
+    "BeatTheMeanPAC",
     "Counts",
     "DiscountedUCB",
     "DoubleThompsonSampling",
@@ -48,6 +52,8 @@ __all__ = [
     "Guess",
     "Impression",
     "IndexPolicy",
+    "InterleavedFilter1",
+    "InterleavedFilter2",
     "OracleRestart",
     "Policy",
     "ProbationBandit",
@@ -61,4 +67,5 @@ __all__ = [
     "WinnerStays",
     "policy_from_spec",
     "policy_to_spec",
+    "sample_size",
 ]
