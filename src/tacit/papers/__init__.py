@@ -14,6 +14,7 @@ ITEMS = {
     "syed2009-figure2b": ("tacit.papers.syed2009", "FIGURE_2B"),
     "syed2009-figure2c": ("tacit.papers.syed2009", "FIGURE_2C"),
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
+    "dueling-practice": ("tacit.papers.dueling_practice", "DUELING_PRACTICE"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
 }
 
