@@ -323,7 +323,12 @@ def evaluate(
     with usage():
         target = fixed_target(policy)
         if target is None:
-            policy_class(parsed_call(policy)[0])
+            shows = policy_class(parsed_call(policy)[0]).shows
+            if shows != "arm":
+                raise click.UsageError(
+                    f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
+                    "try it with tacit simulate"
+                )
         estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
         reader = read_log(
             log,

@@ -113,12 +113,12 @@ class Environment:
         raise NotImplementedError
 
     @staticmethod
-    def respond(params: Any, world: Any, lane: int, arm: int) -> float:
+    def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
         """Give the reward of showing ``arm``."""
         raise NotImplementedError
 
     @staticmethod
-    def expected(params: Any, world: Any, lane: int, arm: int) -> float:
+    def expected(params: Any, world: Any, lane: int, arm: Any) -> float:
         """Give the expected reward of showing ``arm``."""
         raise NotImplementedError
 

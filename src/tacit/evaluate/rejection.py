@@ -187,6 +187,13 @@ def replay(
     """
     if not isinstance(policy, Policy):
         raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
+    if policy.shows != "arm":
+        raise InvalidValue(
+            "policy",
+            policy,
+            f"it shows a {policy.shows}, but a click log tells of single arms; "
+            "judge it with tacit.simulate",
+        )
     checks.integer("passes", passes, 1)
     checks.integer("seed", seed, 0)
     source = Source(

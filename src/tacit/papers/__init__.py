@@ -16,6 +16,7 @@ ITEMS = {
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
     "syed2009-labels": ("tacit.papers.syed2009_labels", "LABELS"),
     "eventful-robustness": ("tacit.papers.eventful_robustness", "EVENTFUL_ROBUSTNESS"),
+    "dueling-practice": ("tacit.papers.dueling_practice", "DUELING_PRACTICE"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
     "yue2011-figure1-top": ("tacit.papers.yue2011", "FIGURE_1_TOP"),
     "yue2011-figure1-bottom": ("tacit.papers.yue2011", "FIGURE_1_BOTTOM"),

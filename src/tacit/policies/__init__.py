@@ -6,6 +6,7 @@ from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_siz
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
+from tacit.policies.double_thompson import DoubleThompsonSampling
 from tacit.policies.epsilon_greedy import EpsilonGreedy
 from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
@@ -16,12 +17,16 @@ from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.probation import ProbationBandit
+from tacit.policies.rmed import RMED1
+from tacit.policies.rucb import RUCB
+from tacit.policies.self_sparring import SelfSparring
 from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
 from tacit.policies.testable_ucb1 import Guess, TestableUCB1
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
 from tacit.policies.uniform import UniformRandom
+from tacit.policies.winner_stays import WinnerStays
 
 __all__ = [
     "BWC",
@@ -31,12 +36,15 @@ __all__ = [
     "GLRKLUCB",
     "KLUCB",
     "MUCB",
+    "RMED1",
+    "RUCB",
     "UCB1",
     "About",
     "BeatTheMean",
     "BeatTheMeanPAC",
     "Counts",
     "DiscountedUCB",
+    "DoubleThompsonSampling",
     "DuelPolicy",
     "EpsilonGreedy",
     "ExplorationFloor",
@@ -50,11 +58,13 @@ __all__ = [
     "Policy",
     "ProbationBandit",
     "Restart",
+    "SelfSparring",
     "SlatePolicy",
     "SlidingWindowUCB",
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "WinnerStays",
     "policy_from_spec",
     "policy_to_spec",
     "sample_size",
