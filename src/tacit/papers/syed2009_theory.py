@@ -483,7 +483,7 @@ in {at_length["runs"]:,} runs; the bound on it, {at_length["bound"]:.0e}, is bey
 
 {_regret_table(cells)}
 
-Gaps are 0.5 in the first rows, {WIDE} in the last, where BWC starts each phase cold and L is the
+Gaps are 0.5, but {WIDE} in the row of theorem 4, where BWC starts each phase cold and L is the
 theorem's. Its bound is mostly k·L, the price of an event that falls into a testing phase; this
 one does not.
 
