@@ -322,6 +322,38 @@ def test_leaps_depend_on_the_seed_alone():
         assert one == two
 
 
+@pytest.mark.parametrize("kind", ["average", "weak", "strong"])
+def test_simulate_leaps_where_only_the_end_is_asked_for(kind):
+    """The means of 200 runs agree within five standard errors: p < 10⁻⁶ each."""
+    environment = tacit.PreferenceMatrix("arxiv", regret_kind=kind)
+    policy = of_radius(tacit.BeatTheMean, 6, 1.2, 2000)
+    leapt, stepped = (
+        tacit.simulate(policy, environment, 2000, runs=200, seed=1, checkpoints=rounds)
+        for rounds in (1, 2)
+    )
+    assert leapt.rounds.tolist() == [2000]
+    for name in ("regret", "reward"):
+        a, b = getattr(leapt, name)[0, :, -1], getattr(stepped, name)[0, :, -1]
+        error = math.sqrt((a.var() + b.var()) / 200)
+        assert abs(a.mean() - b.mean()) < 5 * error
+    long = tacit.simulate(policy, environment, 10**12, runs=1, checkpoints=1)
+    assert long.rounds.tolist() == [10**12]
+
+
+def test_leaps_depend_neither_on_workers_nor_on_other_runs():
+    environment, policy = tacit.PreferenceMatrix("arxiv"), tacit.BeatTheMean(6, 10**8)
+    one, two = (
+        tacit.simulate(policy, environment, 10**8, runs=runs, seed=3, workers=w, checkpoints=1)
+        for runs, w in ((3, 1), (5, 2))
+    )
+    assert one.regret.tolist() == two.regret[:, :3].tolist()
+
+
+@pytest.mark.parametrize("given", [{"ties": 0.2}, {"delay": 3}, {"batch": 2}])
+def test_leaps_are_for_plain_duels_only(given):
+    assert tacit.PreferenceMatrix("arxiv", **given).plain_duels is None
+
+
 # Draws --------------------------------------------------------------------------------------------
 
 
