@@ -26,6 +26,7 @@ import c_loops
 import numpy as np
 import offline
 import peers
+import plain_duels
 
 import tacit
 from tacit.state import byte_count
@@ -248,6 +249,37 @@ def following_intent(effort: Effort) -> Iterator[Row]:
     for dim in (2, 10, 40):
         for labels in (10, 100, 1000):
             yield Row(f"Hyperplane(dim={dim}), {labels} labels, µs a prediction", hull(dim, labels))
+
+
+def duels(effort: Effort) -> Iterator[Row]:
+    """Compare Beat-the-Mean in plain Python, one comparison at a time, and by leaps.
+
+    500 arms, γ = 1.3, T = 10¹⁰: the largest job of figure 2 (top) of Yue and Joachims (2011).
+    """
+    arms, horizon = 500, 10**10
+    environment = tacit.PreferenceMatrix(f"relaxed-chain({arms}, 1.3)")
+    policy = tacit.BeatTheMean(arms, horizon, gamma=1.3)
+    matrix = [list(row) for row in environment.matrix]
+    steps = effort.steps["UCB1"]
+    tacit.simulate(policy, environment, 1, workers=1, checkpoints=1)
+    tacit.simulate(policy, environment, 10, workers=1, checkpoints=2)
+    stepped, leapt, plain = [], [], []
+    for seed in range(effort.repetitions):
+        say(f"Beat-the-Mean over {arms} arms, repetition {seed + 1}")
+        plain.append(plain_duels.comparisons_per_second(matrix, policy.kappa, 3000, seed))
+        start = time.perf_counter()
+        tacit.simulate(policy, environment, steps, seed=seed, workers=1, checkpoints=2)
+        stepped.append(steps / (time.perf_counter() - start))
+        plain_ones = environment.plain_duels
+        rng = np.random.default_rng(seed)
+        start = time.perf_counter()
+        found = policy.leap(plain_ones.preferences, plain_ones.gaps, horizon, rng)
+        leapt.append(found.comparisons / (time.perf_counter() - start))
+    what = f"BeatTheMean, {arms} arms, million comparisons/s: "
+    million = [[1e-6 * value for value in values] for values in (plain, stepped, leapt)]
+    yield Row(what + "plain Python", Spread.of(million[0]))
+    yield Row(what + "one at a time", Spread.of(million[1]), goal=Goal("≥", 30.0))
+    yield Row(what + "by leaps", Spread.of(million[2]), goal=Goal("≥", 1000.0))
 
 
 def hull(dim: int, labels: int) -> Spread:
@@ -529,6 +561,7 @@ def main() -> None:
     rows = [
         *against_c(effort),
         *following_intent(effort),
+        *duels(effort),
         *against_peers(effort, notes),
         *detectors_against_smpybandits(effort, notes),
         *calls(effort),

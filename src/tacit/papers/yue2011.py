@@ -611,21 +611,21 @@ def _pac_report(title: str, cells: list[dict[str, Any]], setup: Setup) -> str:
         ["preferences", "K", "γ", "ε", "N", "comparisons/(K·N), mean", "max", "ended by N",
          "failures", "95 % interval"]
     ]  # fmt: skip
-    for c in cells:
-        rows.append(
-            [
-                c["preferences"],
-                str(c["K"]),
-                f"{c['gamma']:g}",
-                f"{c['epsilon']:g}",
-                f"{c['N']:,}",
-                f"{c['share_of_KN_mean']:.4f}",
-                f"{c['share_of_KN_max']:.4f}",
-                str(c["ended_by_N"]),
-                str(c["failures"]),
-                f"{c['failure_low']:.4f}–{c['failure_high']:.4f}",
-            ]
-        )
+    rows += [
+        [
+            c["preferences"],
+            str(c["K"]),
+            f"{c['gamma']:g}",
+            f"{c['epsilon']:g}",
+            f"{c['N']:,}",
+            f"{c['share_of_KN_mean']:.4f}",
+            f"{c['share_of_KN_max']:.4f}",
+            str(c["ended_by_N"]),
+            str(c["failures"]),
+            f"{c['failure_low']:.4f}–{c['failure_high']:.4f}",
+        ]
+        for c in cells
+    ]
     most = max(c["share_of_KN_max"] for c in cells)
     surely = all(c["failure_high"] <= c["delta"] for c in cells)
     possible = all(c["failure_low"] <= c["delta"] for c in cells)
