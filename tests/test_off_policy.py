@@ -443,6 +443,28 @@ def test_a_file_gives_what_memory_gives(tmp_path):
             assert here.intervals == there.intervals
 
 
+def test_arms_given_once_are_on_offer_in_every_row_of_a_file(tmp_path):
+    log = simulated(500, 15)
+    pa.parquet.write_table(log.drop_columns("arms"), tmp_path / "log.parquet")
+    reader = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b", "c"])
+    here, there = (
+        off_policy(Uniform(), source, [IPS(), DoublyRobust()]) for source in (log, reader)
+    )
+    assert [one.value for one in here.estimates] == [one.value for one in there.estimates]
+    fewer = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b"])
+    result = off_policy(Uniform(), fewer)
+    assert fewer.report.rejected == {"arm-not-offered": 500 - result.rows}
+
+
+def test_offers_that_differ_from_row_to_row(tmp_path):
+    offers = [["a", "b"], ["a"], ["b", "c", "a"]] * 20
+    log = log_of(offers, ["a"] * 60, [0.5, 1.0, 0.25] * 20, [1.0] * 60)
+    tacit.write_log(log, tmp_path / "log.parquet")
+    for source in (log, tmp_path / "log.parquet"):
+        value = off_policy(Uniform(), source).estimates[0].value
+        assert value == pytest.approx((0.5 / 0.5 + 1 + (1 / 3) / 0.25) / 3)
+
+
 def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
     log = simulated(100, 11)
     wrong = log.set_column(

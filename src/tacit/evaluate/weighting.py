@@ -15,7 +15,14 @@ from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate import intervals
-from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, Estimator, Terms
+from tacit.evaluate.estimators import (
+    IPS,
+    SNIPS,
+    DirectMethod,
+    DoublyRobust,
+    Estimator,
+    Terms,
+)
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.learning import Learning
 from tacit.evaluate.rewards import ArmMeans, RewardModel
@@ -434,8 +441,8 @@ def _anytime(
     if estimator.weighted:
         return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
     threshold = float(getattr(estimator, "threshold", math.inf))
-    if estimator.label.startswith("DirectMethod") or not unclipped or weight_bound is None:
+    if not isinstance(estimator, DoublyRobust) or weight_bound is None:
         return None
-    if threshold < weight_bound:
+    if not unclipped or threshold < weight_bound:
         return None
     return intervals.bounded(sums, -weight_bound, 1.0 + weight_bound, confidence)
