@@ -34,6 +34,7 @@ from tacit.evaluate import (
     SwitchDR,
     Table,
     Uniform,
+    conclude,
     off_policy,
 )
 from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error
@@ -441,6 +442,20 @@ def test_a_file_gives_what_memory_gives(tmp_path):
             )
             assert here.value == there.value
             assert here.intervals == there.intervals
+
+
+def test_parts_of_a_log_merge_to_the_whole():
+    log, target = simulated(3000, 16), Table({"a": 0.5, "b": 0.5})
+    (whole,) = off_policy(target, log, [SNIPS()], cluster="decision_id", seed=3).estimates
+    parts = [
+        off_policy(target, part, [SNIPS()], cluster="decision_id").estimates[0].sums
+        for part in (log.slice(2000), log.slice(0, 700), log.slice(700, 1300))
+    ]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    found = conclude(SNIPS(), merged, clustered=True, seed=3)
+    assert found.value == pytest.approx(whole.value, rel=1e-12)
+    for kind, bounds in whole.intervals.items():
+        assert found.intervals[kind] == pytest.approx(bounds, rel=1e-12), kind
 
 
 def test_arms_given_once_are_on_offer_in_every_row_of_a_file(tmp_path):

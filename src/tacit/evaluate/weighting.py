@@ -287,7 +287,14 @@ def off_policy(
     return OffPolicyResult(
         target=aim.label,
         estimates=tuple(
-            _estimate(given, sums, cluster is not None, confidence, weight_bound, seed)
+            conclude(
+                given,
+                sums,
+                clustered=cluster is not None,
+                confidence=confidence,
+                weight_bound=weight_bound,
+                seed=seed,
+            )
             for given, sums in zip(ready, run.sums, strict=True)
         ),
         logged=reader.reward / reader.rows if reader.rows else math.nan,
@@ -397,14 +404,27 @@ class _Run:
         return self._target.reached(unseen)
 
 
-def _estimate(
+def conclude(
     estimator: Estimator,
     sums: Sums,
-    clustered: bool,
-    confidence: float,
-    weight_bound: float | None,
-    seed: int,
+    *,
+    clustered: bool = False,
+    confidence: float = intervals.CONFIDENCE,
+    weight_bound: float | None = None,
+    seed: int = 0,
 ) -> Estimate:
+    """Return what an estimator says, given the sums over a log.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    sums : Sums
+        Perhaps merged from those of the parts of a log.
+    clustered : bool, default False
+        Whether they were made with a ``cluster``.
+    confidence, weight_bound, seed
+        As for :func:`off_policy`.
+    """
     ratio = estimator.ratio
     found = {
         "normal": intervals.normal(sums, ratio, confidence, clustered=clustered),
