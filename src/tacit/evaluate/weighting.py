@@ -212,7 +212,8 @@ def off_policy(
         Of each interval.
     weight_bound : float, optional
         What no weight can exceed, known beforehand (largest target probability over smallest
-        logged one). It tightens the anytime interval of IPS from above, and gives one to
+        logged one). The anytime interval of IPS then takes its upper bound from it: lower where
+        clicks are rare, higher where they are frequent. It also gives such an interval to
         :class:`DoublyRobust`, whose model must then stay within [0, 1].
     logging : Target, optional
         The policy that wrote the log, if known: an arm to which it gives probability 0 where
