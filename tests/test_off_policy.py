@@ -34,6 +34,7 @@ from tacit.evaluate import (
     SwitchDR,
     Table,
     Uniform,
+    conclude,
     off_policy,
 )
 from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error
@@ -443,6 +444,42 @@ def test_a_file_gives_what_memory_gives(tmp_path):
             assert here.intervals == there.intervals
 
 
+def test_parts_of_a_log_merge_to_the_whole():
+    log, target = simulated(3000, 16), Table({"a": 0.5, "b": 0.5})
+    (whole,) = off_policy(target, log, [SNIPS()], cluster="decision_id", seed=3).estimates
+    parts = [
+        off_policy(target, part, [SNIPS()], cluster="decision_id").estimates[0].sums
+        for part in (log.slice(2000), log.slice(0, 700), log.slice(700, 1300))
+    ]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    found = conclude(SNIPS(), merged, clustered=True, seed=3)
+    assert found.value == pytest.approx(whole.value, rel=1e-12)
+    for kind, bounds in whole.intervals.items():
+        assert found.intervals[kind] == pytest.approx(bounds, rel=1e-12), kind
+
+
+def test_arms_given_once_are_on_offer_in_every_row_of_a_file(tmp_path):
+    log = simulated(500, 15)
+    pa.parquet.write_table(log.drop_columns("arms"), tmp_path / "log.parquet")
+    reader = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b", "c"])
+    here, there = (
+        off_policy(Uniform(), source, [IPS(), DoublyRobust()]) for source in (log, reader)
+    )
+    assert [one.value for one in here.estimates] == [one.value for one in there.estimates]
+    fewer = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b"])
+    result = off_policy(Uniform(), fewer)
+    assert fewer.report.rejected == {"arm-not-offered": 500 - result.rows}
+
+
+def test_offers_that_differ_from_row_to_row(tmp_path):
+    offers = [["a", "b"], ["a"], ["b", "c", "a"]] * 20
+    log = log_of(offers, ["a"] * 60, [0.5, 1.0, 0.25] * 20, [1.0] * 60)
+    tacit.write_log(log, tmp_path / "log.parquet")
+    for source in (log, tmp_path / "log.parquet"):
+        value = off_policy(Uniform(), source).estimates[0].value
+        assert value == pytest.approx((0.5 / 0.5 + 1 + (1 / 3) / 0.25) / 3)
+
+
 def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
     log = simulated(100, 11)
     wrong = log.set_column(
@@ -466,3 +503,15 @@ def test_the_plot_is_drawn(tmp_path):
     assert importlib.util.find_spec("matplotlib")
     path = off_policy(TARGET, FOUR, [IPS(), SNIPS()]).plot(tmp_path / "estimates.png")
     assert path.stat().st_size > 5000
+
+
+def test_coverage_can_be_measured_anew(tmp_path):
+    from tacit.papers import item
+    from tacit.papers.report import Setup, write
+
+    found = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=1))
+    again = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=2))
+    assert found.cells == again.cells
+    assert {cell["runs"] for cell in found.cells} == {4}
+    paths = write("offline-coverage", found, tmp_path)
+    assert all(path.stat().st_size > 1000 for path in paths)

@@ -263,7 +263,7 @@ def write_table(table: Any, path: Path) -> None:
 @click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
 @click.option("--slots", default=3, show_default=True, help="Most places of a slate.")
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
-@click.option("--weight-bound", type=float, help="What no weight can exceed; narrows anytime.")
+@click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
 @click.option(
     "--plot", type=click.Path(path_type=Path), help="Draw the estimates with their intervals."
 )

@@ -10,7 +10,7 @@ from tacit.evaluate.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, 
 from tacit.evaluate.spec import fixed_target, named_estimators
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Model, Probabilities, Table, Target, Uniform
-from tacit.evaluate.weighting import Estimate, OffPolicyResult, off_policy
+from tacit.evaluate.weighting import Estimate, OffPolicyResult, conclude, off_policy
 
 __all__ = [
     "IPS",
@@ -41,6 +41,7 @@ __all__ = [
     "Target",
     "Uniform",
     "arms_of",
+    "conclude",
     "examine",
     "fixed_target",
     "named_estimators",

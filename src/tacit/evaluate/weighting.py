@@ -15,7 +15,14 @@ from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate import intervals
-from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, Estimator, Terms
+from tacit.evaluate.estimators import (
+    IPS,
+    SNIPS,
+    DirectMethod,
+    DoublyRobust,
+    Estimator,
+    Terms,
+)
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.learning import Learning
 from tacit.evaluate.rewards import ArmMeans, RewardModel
@@ -205,7 +212,8 @@ def off_policy(
         Of each interval.
     weight_bound : float, optional
         What no weight can exceed, known beforehand (largest target probability over smallest
-        logged one). It tightens the anytime interval of IPS from above, and gives one to
+        logged one). The anytime interval of IPS then takes its upper bound from it: lower where
+        clicks are rare, higher where they are frequent. It also gives such an interval to
         :class:`DoublyRobust`, whose model must then stay within [0, 1].
     logging : Target, optional
         The policy that wrote the log, if known: an arm to which it gives probability 0 where
@@ -280,7 +288,14 @@ def off_policy(
     return OffPolicyResult(
         target=aim.label,
         estimates=tuple(
-            _estimate(given, sums, cluster is not None, confidence, weight_bound, seed)
+            conclude(
+                given,
+                sums,
+                clustered=cluster is not None,
+                confidence=confidence,
+                weight_bound=weight_bound,
+                seed=seed,
+            )
             for given, sums in zip(ready, run.sums, strict=True)
         ),
         logged=reader.reward / reader.rows if reader.rows else math.nan,
@@ -390,14 +405,27 @@ class _Run:
         return self._target.reached(unseen)
 
 
-def _estimate(
+def conclude(
     estimator: Estimator,
     sums: Sums,
-    clustered: bool,
-    confidence: float,
-    weight_bound: float | None,
-    seed: int,
+    *,
+    clustered: bool = False,
+    confidence: float = intervals.CONFIDENCE,
+    weight_bound: float | None = None,
+    seed: int = 0,
 ) -> Estimate:
+    """Return what an estimator says, given the sums over a log.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    sums : Sums
+        Perhaps merged from those of the parts of a log.
+    clustered : bool, default False
+        Whether they were made with a ``cluster``.
+    confidence, weight_bound, seed
+        As for :func:`off_policy`.
+    """
     ratio = estimator.ratio
     found = {
         "normal": intervals.normal(sums, ratio, confidence, clustered=clustered),
@@ -434,8 +462,8 @@ def _anytime(
     if estimator.weighted:
         return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
     threshold = float(getattr(estimator, "threshold", math.inf))
-    if estimator.label.startswith("DirectMethod") or not unclipped or weight_bound is None:
+    if not isinstance(estimator, DoublyRobust) or weight_bound is None:
         return None
-    if threshold < weight_bound:
+    if not unclipped or threshold < weight_bound:
         return None
     return intervals.bounded(sums, -weight_bound, 1.0 + weight_bound, confidence)

@@ -253,7 +253,8 @@ def _draw(cells: list[dict[str, Any]], path: Path) -> Path:
         ax.set_xscale("log")
         ax.set_ylabel("coverage")
         ax.set_title(name, size=9)
-    axes[0].legend(frameon=False, fontsize=7, ncols=3)
+    handles, labels = axes[0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", fontsize=7, ncols=5, frameon=False)
     axes[-1].set_xlabel(f"rows of the log ({CONFIDENCE:.0%} intervals)")
     return save(drawing, path)
 
