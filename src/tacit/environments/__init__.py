@@ -3,6 +3,7 @@
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.duel import DuelEnvironment
+from tacit.environments.examination import ExaminationArms
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
 from tacit.environments.spec import environment_from_spec
@@ -11,6 +12,7 @@ __all__ = [
     "BernoulliArms",
     "DuelEnvironment",
     "Environment",
+    "ExaminationArms",
     "SearchInterest",
     "ShiftingArms",
     "environment_from_spec",

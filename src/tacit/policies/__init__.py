@@ -3,16 +3,24 @@
 from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.bwc import BWC, Restart
+from tacit.policies.cusum_restart import CUSUMRestart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
 from tacit.policies.epsilon_greedy import EpsilonGreedy
+from tacit.policies.examination import ECBandit, LaplaceEC, LaplaceECMixture
 from tacit.policies.exp3 import EXP3, EXP3S
 from tacit.policies.exploration_floor import ExplorationFloor
+from tacit.policies.features import ClickModel
+from tacit.policies.gaussian import Belief
 from tacit.policies.glr_kl_ucb import GLRKLUCB
+from tacit.policies.hidden import HLinUCB
 from tacit.policies.index import IndexPolicy
 from tacit.policies.kl_ucb import KLUCB
+from tacit.policies.linear import LinTS, LinUCB, LogisticTS
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
+from tacit.policies.polya_gamma import PolyaGammaTS
+from tacit.policies.position_based import PBMUCB, PBMThompson, PlacedPBMUCB
 from tacit.policies.probation import ProbationBandit
 from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
@@ -29,19 +37,33 @@ __all__ = [
     "GLRKLUCB",
     "KLUCB",
     "MUCB",
+    "PBMUCB",
     "UCB1",
     "About",
+    "Belief",
+    "CUSUMRestart",
+    "ClickModel",
     "Counts",
     "DiscountedUCB",
     "DuelPolicy",
+    "ECBandit",
     "EpsilonGreedy",
     "ExplorationFloor",
     "FeaturePolicy",
     "Guess",
+    "HLinUCB",
     "Impression",
     "IndexPolicy",
+    "LaplaceEC",
+    "LaplaceECMixture",
+    "LinTS",
+    "LinUCB",
+    "LogisticTS",
     "OracleRestart",
+    "PBMThompson",
+    "PlacedPBMUCB",
     "Policy",
+    "PolyaGammaTS",
     "ProbationBandit",
     "Restart",
     "SlatePolicy",

@@ -16,6 +16,13 @@ class Restarting(Policy):
     A subclass has the field ``policy``, and the member ``policy`` in its Params and its State.
     """
 
+    policy: Any
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        dims: tuple[int, int] = self.policy.feature_dims
+        return dims
+
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
         return choose(params.policy, state.policy, lane, impression, rng)
@@ -37,7 +44,8 @@ class Restarting(Policy):
         learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
 
 
-def check_restartable(field: str, policy: Any) -> None:
-    """Refuse what cannot be restarted."""
-    if not (isinstance(policy, Policy) and policy.restartable):
+def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:
+    """Refuse what cannot be restarted, or, where they are needed, gives no estimates."""
+    restarts = isinstance(policy, Policy) and type(policy).restart is not Policy.restart
+    if not restarts or (estimates and not policy.restartable):
         raise InvalidValue(field, policy, "give a policy that can restart, such as UCB1(arms=5)")
