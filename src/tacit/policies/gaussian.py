@@ -248,4 +248,6 @@ def logistic_step(logit: float, s: float, reward: float) -> Any:
         if step < 1e-9:
             break
     chance = sigmoid(at)
-    return chance * (1.0 - chance), reward - chance
+    # Both are the same at the root; each is taken where the other would magnify its rounding.
+    gain = (at - logit) / s if s > 1.0 else reward - chance
+    return chance * (1.0 - chance), gain
