@@ -22,7 +22,6 @@ from tacit.policies.gaussian import (
     jaakkola,
     log_sigmoid,
     logistic_step,
-    logit_of_log,
     project,
     sigmoid,
 )
@@ -50,14 +49,6 @@ def test_the_quadratic_bound_is_smooth_at_zero(xi):
     exact = 0.125 if xi == 0.0 else -math.tanh(-xi / 2) / (4 * xi)
     # Below 1e-150 the quotient itself is what loses digits.
     assert jaakkola(xi) == pytest.approx(exact if abs(xi) > 1e-150 else 0.125, rel=2e-14)
-
-
-@given(probability=st.floats(1e-300, 1.0 - 1e-9))
-@example(probability=math.exp(-40.0))
-def test_the_bar_that_a_factor_must_pass_is_its_logit(probability):
-    bar = logit_of_log(math.log(probability))
-    assert log_sigmoid(bar) <= math.log(probability) + 1e-9 * max(1.0, abs(bar))
-    assert bar == pytest.approx(special.logit(probability), rel=1e-6, abs=1e-6)
 
 
 @given(n=st.integers(0, 40), seed=st.integers(0, 1000))

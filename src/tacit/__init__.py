@@ -37,6 +37,7 @@ from tacit.policies import (
     ExplorationFloor,
     FeaturePolicy,
     HLinUCB,
+    IdentifiabilityWarning,
     Impression,
     IndexPolicy,
     LaplaceEC,
@@ -55,6 +56,7 @@ from tacit.policies import (
     TestableUCB1,
     Thompson,
     UniformRandom,
+    identifiability,
     policy_from_spec,
 )
 from tacit.simulation import Comparison, SimulationResult, simulate
@@ -94,6 +96,7 @@ __all__ = [
     "FiniteConcepts",
     "HLinUCB",
     "Hyperplane",
+    "IdentifiabilityWarning",
     "Impression",
     "IndexPolicy",
     "LaplaceEC",
@@ -120,6 +123,7 @@ __all__ = [
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "identifiability",
     "kernel",
     "policy_from_spec",
     "read_log",

@@ -14,6 +14,7 @@ from tacit.policies.features import ClickModel
 from tacit.policies.gaussian import Belief
 from tacit.policies.glr_kl_ucb import GLRKLUCB
 from tacit.policies.hidden import HLinUCB
+from tacit.policies.identifiability import IdentifiabilityWarning, identifiability
 from tacit.policies.index import IndexPolicy
 from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.linear import LinTS, LinUCB, LogisticTS
@@ -52,6 +53,7 @@ __all__ = [
     "FeaturePolicy",
     "Guess",
     "HLinUCB",
+    "IdentifiabilityWarning",
     "Impression",
     "IndexPolicy",
     "LaplaceEC",
@@ -71,6 +73,7 @@ __all__ = [
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "identifiability",
     "policy_from_spec",
     "policy_to_spec",
 ]

@@ -30,12 +30,12 @@ from tacit.policies.gaussian import (
     jaakkola,
     log_sigmoid,
     logistic_step,
-    logit_of_log,
     project,
     reset,
     scored,
     sigmoid,
 )
+from tacit.policies.identifiability import identifiability, warn_of
 
 
 class Beliefs(NamedTuple):
@@ -64,19 +64,23 @@ def blocks_of(mean: Floats, root: Floats, split: int) -> Beliefs:
 def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> int:
     """Return the arm on offer with the largest σ(x_C·θ_C)·σ(x_E·θ_E).
 
-    A product is at most its smaller factor, so an arm one of whose logits is below the logit
-    of the best product so far cannot win: most arms cost no logarithm.
+    Compared are the odds against a click, e^−a + e^−b + e^−(a+b) for logits a and b. They exceed
+    either of the first two terms, so an arm one of whose logits is below the logit of the best
+    so far cannot win: most arms cost no exponential, and none but a new best costs a logarithm.
+    Chances below e^−350 are level.
     """
-    best, bar, leader = -np.inf, -np.inf, 0
+    best, bar, leader = np.inf, -np.inf, 0
     for i in range(len(impression.arms)):
         relevance = scored(impression.relevance[i], theta_c)
         if relevance > bar:
             examination = scored(impression.examination[i], theta_e)
             if examination > bar:
-                value = log_sigmoid(relevance) + log_sigmoid(examination)
-                if value > best:
-                    best, leader = value, i
-                    bar = logit_of_log(value)
+                skipped = np.exp(min(-relevance, 350.0))
+                unseen = np.exp(min(-examination, 350.0))
+                odds = skipped + unseen + skipped * unseen
+                if odds < best:
+                    best, leader = odds, i
+                    bar = -np.log(odds) if odds > 0.0 else np.inf
     return int(impression.arms[leader])
 
 
@@ -125,6 +129,13 @@ class ExaminationModel(ClickModel):
         self._check_flags("relevance_intercept", "examination_intercept")
         self._check_positive("prior_variance")
         self._check_discount()
+
+    def advise(self, relevance: Floats, examination: Floats) -> None:
+        constants = {
+            "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
+            "examination_intercept": bool(self.examination_intercept),  # type: ignore[attr-defined]
+        }
+        warn_of(identifiability(relevance, examination, **constants))
 
     @property
     def split(self) -> int:

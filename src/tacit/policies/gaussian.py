@@ -83,12 +83,6 @@ def log_sigmoid(x: float) -> float:
 
 
 @kernel
-def logit_of_log(x: float) -> float:
-    """Give the logit of the probability exp(x), for x < 0."""
-    return x if x < -40.0 else -np.log(np.expm1(-x))  # type: ignore[no-any-return]
-
-
-@kernel
 def jaakkola(xi: float) -> float:
     """Give λ(ξ) = tanh(ξ/2)/(4ξ) of the quadratic bound on ln σ (Jaakkola, Jordan 2000)."""
     if abs(xi) < 1e-3:

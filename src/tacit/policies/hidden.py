@@ -81,11 +81,8 @@ class HLinUCB(Policy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.HLinUCB(["a", "b"], relevance_dim=1, examination_dim=1)
-    >>> learner = tacit.Learner(policy, seed=1)
-    >>> decision = learner.choose("query", relevance=[[1.0], [2.0]], examination=[[0.0], [1.0]])
-    >>> learner.learn(decision, 1.0)
-    True
+    >>> tacit.HLinUCB(["a", "b"], relevance_dim=1, examination_dim=1).feature_dims
+    (1, 1)
     """
 
     class Params(NamedTuple):

@@ -222,9 +222,8 @@ class LinTS(LinearModel):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.LinTS(1, 1), seed=1)
-    >>> learner.choose("query", relevance=[[1.0], [2.0]], examination=[[0.0], [1.0]]).arm in (0, 1)
-    True
+    >>> tacit.LinTS(relevance_dim=72, examination_dim=18).label
+    'LinTS(relevance_dim=72, examination_dim=18)'
     """
 
     class Params(NamedTuple):

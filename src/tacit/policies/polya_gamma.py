@@ -172,10 +172,8 @@ class PolyaGammaTS(LinearModel):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.PolyaGammaTS(1, 1), seed=1)
-    >>> decision = learner.choose("query", relevance=[[1.0], [2.0]], examination=[[0.0], [1.0]])
-    >>> learner.learn(decision, 1.0)
-    True
+    >>> tacit.PolyaGammaTS(5, 5, sweeps=20).label
+    'PolyaGammaTS(relevance_dim=5, examination_dim=5, sweeps=20)'
     """
 
     class Params(NamedTuple):

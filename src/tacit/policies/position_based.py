@@ -152,9 +152,8 @@ class PlacedPBMUCB(Policy):
     --------
     >>> import tacit
     >>> policy = tacit.PlacedPBMUCB(arms=6, positions=3, position_effects=(1.0, 0.5, 0.25))
-    >>> learner = tacit.Learner(policy, seed=1)
-    >>> learner.learn(learner.choose("video 7"), 1.0)
-    True
+    >>> policy.label
+    'PlacedPBMUCB(positions=3, position_effects=(1.0, 0.5, 0.25))'
     """
 
     class Params(NamedTuple):
@@ -429,10 +428,8 @@ class PBMThompson(SlatePolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.PBMThompson(arms=5, positions=2, position_effects=(1.0, 0.5))
-    >>> learner = tacit.Learner(policy, seed=1)
-    >>> learner.learn(learner.choose("query"), [1.0, 0.0])
-    True
+    >>> tacit.PBMThompson(arms=5, positions=2, position_effects=(1.0, 0.5)).action_width
+    2
     """
 
     class Params(NamedTuple):

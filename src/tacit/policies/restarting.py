@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.arrays import Generator
+from tacit.arrays import Floats, Generator
 from tacit.dispatch import choose, learn, propensity
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy
@@ -22,6 +22,9 @@ class Restarting(Policy):
     def feature_dims(self) -> tuple[int, int]:
         dims: tuple[int, int] = self.policy.feature_dims
         return dims
+
+    def advise(self, relevance: Floats, examination: Floats) -> None:
+        self.policy.advise(relevance, examination)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
