@@ -16,6 +16,7 @@ ITEMS = {
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
     "qi2018-figure1": ("tacit.papers.qi2018", "FIGURE_1"),
     "qi2018-figure2": ("tacit.papers.qi2018", "FIGURE_2"),
+    "qi2018-figure4": ("tacit.papers.qi2018_course", "FIGURE_4"),
     "qi2018-appendix-f": ("tacit.papers.qi2018", "APPENDIX_F"),
     "qi2018-scale": ("tacit.papers.qi2018", "SCALE"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
