@@ -70,6 +70,7 @@ class Learner:
         self._capacity = 0
         self._state = policy.init(0)
         self._watch = ContextWatch(policy)
+        self._first_features: list[tuple[Floats, Floats]] | None = []
         self._set_arms(policy.arms, retired=())
 
     @property
@@ -445,6 +446,7 @@ class Learner:
         offers = self._offers(arms, sizes, rows)
         context_rows = self._checked_contexts(contexts, rows)
         batch = Batch(self._lanes_of(keys), *offers, context_rows, *blocks)
+        self._advise(*blocks)
         actions = np.empty((rows, self.policy.action_width), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
         asked = propensities if self._asks else None
@@ -459,6 +461,18 @@ class Learner:
     @property
     def _featured(self) -> bool:
         return self.policy.feature_dims != (0, 0)
+
+    def _advise(self, relevance: Floats, examination: Floats) -> None:
+        """Let the policy judge the features once, when there are enough of them."""
+        if self._first_features is None:
+            return
+        if 0 in self.policy.feature_dims:
+            self._first_features = None
+            return
+        self._first_features.append((relevance, examination))
+        if sum(len(block) for block, _ in self._first_features) > 2 * sum(self.policy.feature_dims):
+            self.policy.advise(*map(np.concatenate, zip(*self._first_features, strict=True)))
+            self._first_features = None
 
     def _checked_features(
         self, relevance: Any, examination: Any, rows: int
