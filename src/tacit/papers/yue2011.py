@@ -559,7 +559,7 @@ def pac(setup: Setup) -> Reproduction:
 
 def _pac_cell(name: str, policy: BeatTheMeanPAC, matrix: Floats, runs: list[Any]) -> dict[str, Any]:
     made = np.array([run.comparisons for run in runs], float)
-    failures = sum(matrix[0, run.winner] - 0.5 > policy.epsilon + 1e-12 for run in runs)
+    failures = int(sum(matrix[0, run.winner] - 0.5 > policy.epsilon + 1e-12 for run in runs))
     low, high = exact_interval(failures, len(runs))
     per_bound = made / (policy.arm_count * policy.enough)
     return {
