@@ -661,7 +661,7 @@ The paper says, and what was found:
 
 {chr(10).join(lines)}
 
-Where the gaps are far below ε every arm is within ε and exploration goes on until each has N
+Where the gaps are below ε every arm is within ε and exploration goes on until each has N
 comparisons: the bound is met almost exactly. Where they are larger, all arms but one leave before.
 """
 
@@ -685,7 +685,7 @@ def _pac_figure(cells: list[dict[str, Any]], title: str) -> Callable[[Path], Pat
         ax.set_ylabel("comparisons/(K·N): mean, bar to the maximum")
         ax.set_ylim(bottom=0)
         ax.set_title(title, size=10)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.73))
         return save(drawing, path)
 
     return draw
