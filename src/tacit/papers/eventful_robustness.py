@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from tacit.policies import (
     KLUCB,
     MUCB,
     UCB1,
+    About,
     DiscountedUCB,
     Impression,
     OracleRestart,
@@ -101,6 +102,13 @@ class RatioRestart(Restarting):
         hull: Hull
         shown: Ints
         restarts: Ints
+
+    about: ClassVar[About] = About(
+        source="the test of Besson, Kaufmann, Maillard, Seznec (2022), around any policy",
+        regret="none proved but around kl-UCB, where it is GLRKLUCB's",
+        assumes="click probabilities that are constant between abrupt events",
+        otherwise="ProbationBandit where contexts announce events",
+    )
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
