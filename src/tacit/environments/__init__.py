@@ -2,6 +2,7 @@
 
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
+from tacit.environments.cascade import CascadeArms
 from tacit.environments.duel import DuelEnvironment
 from tacit.environments.preference_matrix import PreferenceMatrix
 from tacit.environments.search_interest import SearchInterest
@@ -10,6 +11,7 @@ from tacit.environments.spec import environment_from_spec
 
 __all__ = [
     "BernoulliArms",
+    "CascadeArms",
     "DuelEnvironment",
     "Environment",
     "PreferenceMatrix",

@@ -4,6 +4,7 @@ from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_size
 from tacit.policies.bwc import BWC, Restart
+from tacit.policies.cascade import CascadeKLUCB, CascadeUCB1
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
 from tacit.policies.double_thompson import DoubleThompsonSampling
@@ -17,6 +18,7 @@ from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.probation import ProbationBandit
+from tacit.policies.ranked import RankedBandit
 from tacit.policies.rmed import RMED1
 from tacit.policies.rucb import RUCB
 from tacit.policies.self_sparring import SelfSparring
@@ -42,6 +44,8 @@ __all__ = [
     "About",
     "BeatTheMean",
     "BeatTheMeanPAC",
+    "CascadeKLUCB",
+    "CascadeUCB1",
     "Counts",
     "DiscountedUCB",
     "DoubleThompsonSampling",
@@ -57,6 +61,7 @@ __all__ = [
     "OracleRestart",
     "Policy",
     "ProbationBandit",
+    "RankedBandit",
     "Restart",
     "SelfSparring",
     "SlatePolicy",
