@@ -298,6 +298,57 @@ def hull(dim: int, labels: int) -> Spread:
     return Spread.of(times)
 
 
+# Duels ---------------------------------------------------------------------------------------
+
+DUELS = [
+    tacit.RMED1(50),
+    tacit.DoubleThompsonSampling(50),
+    tacit.RUCB(50),
+    tacit.SelfSparring(50),
+    tacit.WinnerStays(50),
+]
+GAP = 0.1
+FEW_DUELS = 2000
+"""As many as a package in plain Python can be asked for, with 10 arms."""
+
+
+def duels_per_second(policy: tacit.Policy, duels: int, seed: int) -> float:
+    """Time one run, compiled before, in which each arm beats every later one by the gap."""
+    environment = tacit.PreferenceMatrix(f"uniform-gap({policy.arm_count}, {GAP})")
+    tacit.simulate(policy, environment, 1, workers=1)
+    start = time.perf_counter()
+    tacit.simulate(policy, environment, duels, seed=seed, workers=1, checkpoints=1)
+    return duels / (time.perf_counter() - start)
+
+
+def dueling(effort: Effort, notes: list[str]) -> Iterator[Row]:
+    """Time duels: long runs of 50 arms, and short ones of 10 beside duelpy."""
+    duels = effort.steps["EXP3"] // 10
+    for policy in DUELS:
+        say(f"{policy.label}, duels")
+        times = [duels_per_second(policy, duels, seed) for seed in range(effort.repetitions)]
+        yield Row(f"{policy.label}, 50 arms, duels/s over {duels:,}", Spread.of(times))
+    if not effort.peer_repetitions:
+        return
+    pairs: dict[str, list[Pair]] = {}
+    try:
+        python = peers.install("duelpy")
+        for seed in range(effort.peer_repetitions):
+            say(f"duelpy, repetition {seed + 1} of {effort.peer_repetitions}")
+            for name, played in peers.play_duels(python, FEW_DUELS, seed, 10, GAP).items():
+                policy = next(p for p in DUELS if type(p).__name__ == name).with_arms(10)
+                ours = duels_per_second(policy, FEW_DUELS, seed)
+                pairs.setdefault(name, []).append(Pair(ours, played))
+    except peers.PeerFailed as error:
+        notes.append(f"duelpy does not install or run: {error}")
+    for name, measured in pairs.items():
+        ours, theirs = (
+            [pair.ours for pair in measured],
+            [pair.theirs.steps_per_second for pair in measured],
+        )
+        yield compared(f"{name}, 10 arms, duels/s over {FEW_DUELS:,}: duelpy", ours, theirs, None)
+
+
 # Other packages ------------------------------------------------------------------------------
 
 
@@ -562,6 +613,7 @@ def main() -> None:
         *against_c(effort),
         *following_intent(effort),
         *duels(effort),
+        *dueling(effort, notes),
         *against_peers(effort, notes),
         *detectors_against_smpybandits(effort, notes),
         *calls(effort),

@@ -21,6 +21,20 @@ REQUIREMENTS = {
     "river": ("river==0.26.1", "numpy==2.4.6", "scipy==1.17.1"),
 }
 
+DUELS = {
+    # The package needs a name that NumPy 1.24 dropped, and imports more than it declares.
+    "duelpy": (
+        "duelpy==1.0.0",
+        "numpy==1.23.5",
+        "pandas==1.5.3",
+        "scipy==1.10.1",
+        "seaborn==0.12.2",
+        "joblib==1.4.2",
+        "matplotlib==3.7.5",
+    ),
+}
+"""Packages that duel."""
+
 
 class PeerFailed(Exception):
     """A peer that could not be installed or run; the message is its error's last line."""
@@ -42,12 +56,12 @@ def install(peer: str) -> Path:
         If its packages cannot be installed.
     """
     venv = VENVS / peer.lower()
-    stamp, wanted = venv / "requirements.txt", "\n".join(REQUIREMENTS[peer])
+    stamp, wanted = venv / "requirements.txt", "\n".join((REQUIREMENTS | DUELS)[peer])
     python = venv / "bin" / "python"
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(venv, ignore_errors=True)
         _output([sys.executable, "-m", "venv", str(venv)])
-        _output([str(python), "-m", "pip", "install", "-qq", *REQUIREMENTS[peer]])
+        _output([str(python), "-m", "pip", "install", "-qq", *wanted.splitlines()])
         stamp.write_text(wanted)
     return python
 
@@ -69,6 +83,20 @@ def play(
     means = " / ".join(" ".join(map(str, segment)) for segment in segments).split()
     arguments = [script.lower(), str(steps), str(seed), *means]
     # Importing a package may print, too.
+    played = json.loads(_output([*command, *arguments]).splitlines()[-1])
+    return {algorithm: Played(*measured) for algorithm, measured in played.items()}
+
+
+def play_duels(python: Path, duels: int, seed: int, arms: int, epsilon: float) -> dict[str, Played]:
+    """Play one run of ``duels`` duels with each algorithm of duelpy that tacit has too.
+
+    Raises
+    ------
+    PeerFailed
+        If its script fails.
+    """
+    command = [str(python), "-P", "-W", "ignore", str(HERE / "peers" / "duels.py")]
+    arguments = map(str, (duels, seed, arms, epsilon))
     played = json.loads(_output([*command, *arguments]).splitlines()[-1])
     return {algorithm: Played(*measured) for algorithm, measured in played.items()}
 

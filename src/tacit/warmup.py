@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.classifiers import Rectangle
-from tacit.environments import BernoulliArms, Environment, PreferenceMatrix, ShiftingArms
+from tacit.environments import (
+    BernoulliArms,
+    CascadeArms,
+    Environment,
+    PreferenceMatrix,
+    ShiftingArms,
+)
 from tacit.learner import Learner
 from tacit.policies import (
     BWC,
@@ -20,6 +26,8 @@ from tacit.policies import (
     UCB1,
     BeatTheMean,
     BeatTheMeanPAC,
+    CascadeKLUCB,
+    CascadeUCB1,
     DiscountedUCB,
     DoubleThompsonSampling,
     EpsilonGreedy,
@@ -28,6 +36,7 @@ from tacit.policies import (
     InterleavedFilter2,
     Policy,
     ProbationBandit,
+    RankedBandit,
     SelfSparring,
     SlidingWindowUCB,
     TestableUCB1,
@@ -70,7 +79,12 @@ def all_policies() -> list[Policy]:
         WinnerStays(2),
     ]
     floors = (ExplorationFloor(p) for p in plain if not isinstance(p, ProbationBandit))
-    return [*plain, *floors, *duels]
+    lists: list[Policy] = [
+        CascadeUCB1(2, positions=2),
+        CascadeKLUCB(2, positions=2),
+        RankedBandit(UCB1(2), positions=2),
+    ]
+    return [*plain, *floors, *duels, *lists]
 
 
 def all_environments() -> list[Environment]:
@@ -82,6 +96,8 @@ def all_environments() -> list[Environment]:
         ShiftingArms(arms=2, dim=1, delay=1),
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]]),
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]], delay=1),
+        CascadeArms([0.4, 0.6], positions=2),
+        CascadeArms([0.4, 0.6], positions=2, delay=1),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
+from tacit.environments.cascade import CascadeArms
 from tacit.environments.duel import DuelEnvironment
 from tacit.environments.examination import ExaminationArms
 from tacit.environments.preference_matrix import PreferenceMatrix
@@ -11,6 +12,7 @@ from tacit.environments.spec import environment_from_spec
 
 __all__ = [
     "BernoulliArms",
+    "CascadeArms",
     "DuelEnvironment",
     "Environment",
     "ExaminationArms",

@@ -4,6 +4,7 @@ from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_size
 from tacit.policies.bwc import BWC, Restart
+from tacit.policies.cascade import CascadeKLUCB, CascadeUCB1
 from tacit.policies.cusum_restart import CUSUMRestart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
@@ -26,6 +27,7 @@ from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.polya_gamma import PolyaGammaTS
 from tacit.policies.position_based import PBMUCB, PBMThompson, PlacedPBMUCB
 from tacit.policies.probation import ProbationBandit
+from tacit.policies.ranked import RankedBandit
 from tacit.policies.rmed import RMED1
 from tacit.policies.rucb import RUCB
 from tacit.policies.self_sparring import SelfSparring
@@ -54,6 +56,8 @@ __all__ = [
     "BeatTheMeanPAC",
     "Belief",
     "CUSUMRestart",
+    "CascadeKLUCB",
+    "CascadeUCB1",
     "ClickModel",
     "Counts",
     "DiscountedUCB",
@@ -81,6 +85,7 @@ __all__ = [
     "Policy",
     "PolyaGammaTS",
     "ProbationBandit",
+    "RankedBandit",
     "Restart",
     "SelfSparring",
     "SlatePolicy",
