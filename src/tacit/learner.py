@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tacit import checks
 from tacit.arrays import Floats, Ints
+from tacit.assumptions import ContextWatch
 from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
@@ -69,6 +70,7 @@ class Learner:
         self._capacity = 0
         self._state = policy.init(0)
         self._first_features: list[tuple[Floats, Floats]] | None = []
+        self._watch = ContextWatch(policy)
         self._set_arms(policy.arms, retired=())
 
     @property
@@ -138,6 +140,30 @@ class Learner:
             name = type(self.policy).__name__
             raise UnknownName(f"posterior: {name} has none") from None
         return posterior(self._state, self.lane(key))
+
+    def diagnostics(self) -> Any:
+        """Return what the policy's record says of its assumptions, all keys together.
+
+        Raises
+        ------
+        UnknownName
+            If the policy keeps no such record.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policy = tacit.BWC(arms=2, classifier=tacit.Rectangle(dim=1, margin=0.1))
+        >>> learner = tacit.Learner(policy, seed=1)
+        >>> decision = learner.choose("independence day", context=[0.2])
+        >>> learner.diagnostics().restarts
+        1
+        """
+        try:
+            diagnostics = self.policy.diagnostics  # type: ignore[attr-defined]
+        except AttributeError:
+            name = type(self.policy).__name__
+            raise UnknownName(f"diagnostics: {name} keeps no record for them") from None
+        return diagnostics(self._state)._replace(outside=self._watch.outside)
 
     # Arms ------------------------------------------------------------------------------------
 
@@ -312,6 +338,7 @@ class Learner:
             raise InvalidValue(
                 "context", contexts, f"give {dim} finite numbers for each impression"
             )
+        self._watch.look(array)
         return array
 
     def choose(
@@ -347,6 +374,11 @@ class Learner:
             If the key is too long, or the context or the features do not fit.
         UnknownName
             If an arm is unknown or retired.
+
+        Warns
+        -----
+        AssumptionWarning
+            Once, if a context is outside of what the policy's classifier knows.
         """
         one = self._one
         if arms is not None or context is not None or one.contexts.shape[1] or self._featured:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.classifiers import Rectangle
-from tacit.environments import BernoulliArms, Environment, ShiftingArms
+from tacit.environments import BernoulliArms, Environment, PreferenceMatrix, ShiftingArms
 from tacit.learner import Learner
 from tacit.policies import (
     BWC,
@@ -15,16 +15,25 @@ from tacit.policies import (
     GLRKLUCB,
     KLUCB,
     MUCB,
+    RMED1,
+    RUCB,
     UCB1,
+    BeatTheMean,
+    BeatTheMeanPAC,
     DiscountedUCB,
+    DoubleThompsonSampling,
     EpsilonGreedy,
     ExplorationFloor,
+    InterleavedFilter1,
+    InterleavedFilter2,
     Policy,
     ProbationBandit,
+    SelfSparring,
     SlidingWindowUCB,
     TestableUCB1,
     Thompson,
     UniformRandom,
+    WinnerStays,
 )
 from tacit.progress import progress
 from tacit.simulation import simulate
@@ -49,7 +58,19 @@ def all_policies() -> list[Policy]:
         BWC(2, classifier=Rectangle(dim=1, margin=0.1)),
         ProbationBandit(2, classifier=Rectangle(dim=1, margin=0.1)),
     ]
-    return [*plain, *(ExplorationFloor(p) for p in plain if not isinstance(p, ProbationBandit))]
+    duels: list[Policy] = [
+        BeatTheMean(2, horizon=10),
+        BeatTheMeanPAC(2, epsilon=0.4, delta=0.1),
+        InterleavedFilter1(2, horizon=10),
+        InterleavedFilter2(2, horizon=10),
+        RMED1(2),
+        DoubleThompsonSampling(2),
+        RUCB(2),
+        SelfSparring(2),
+        WinnerStays(2),
+    ]
+    floors = (ExplorationFloor(p) for p in plain if not isinstance(p, ProbationBandit))
+    return [*plain, *floors, *duels]
 
 
 def all_environments() -> list[Environment]:
@@ -59,6 +80,8 @@ def all_environments() -> list[Environment]:
         BernoulliArms([0.4, 0.6], delay=1),
         ShiftingArms(arms=2, dim=1),
         ShiftingArms(arms=2, dim=1, delay=1),
+        PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]]),
+        PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]], delay=1),
     ]
 
 
@@ -72,7 +95,8 @@ def compile_all() -> tuple[int, int, Path]:
             Learner(policy, seed=0)
             advance(1)
             for environment in environments:
-                if policy.context_dim <= environment.context_dim:
+                fits = policy.shows == environment.takes
+                if fits and policy.context_dim <= environment.context_dim:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
     return *cache_statistics(), cache_root()

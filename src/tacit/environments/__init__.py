@@ -4,6 +4,7 @@ from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.duel import DuelEnvironment
 from tacit.environments.examination import ExaminationArms
+from tacit.environments.preference_matrix import PreferenceMatrix
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
 from tacit.environments.spec import environment_from_spec
@@ -13,6 +14,7 @@ __all__ = [
     "DuelEnvironment",
     "Environment",
     "ExaminationArms",
+    "PreferenceMatrix",
     "SearchInterest",
     "ShiftingArms",
     "environment_from_spec",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 
 from tacit.calls import matched, named_class, parsed_call
+from tacit.dispatch import canonical
 from tacit.environments.base import Environment, registry
+from tacit.environments.preference_matrix import NAMED, PreferenceMatrix
 
 
 def environment_from_spec(spec: str) -> Environment:
@@ -14,7 +16,8 @@ def environment_from_spec(spec: str) -> Environment:
     Parameters
     ----------
     spec : str
-        As in the examples; or ``module:Class(…)`` for one of your own.
+        As in the examples; or ``module:Class(…)`` for one of your own. A preference matrix of
+        the literature may stand for its environment.
 
     Raises
     ------
@@ -29,8 +32,14 @@ def environment_from_spec(spec: str) -> Environment:
     2
     >>> environment_from_spec("shifting-arms(arms=3, events=(1, 4))").events
     (1, 4)
+    >>> environment_from_spec("uniform-gap(50, 0.1)").arm_count
+    50
+    >>> environment_from_spec("preference-matrix(arxiv, regret_kind=weak)").arm_count
+    6
     """
     name, positional, named = parsed_call(spec)
+    if canonical(name) in NAMED:
+        return PreferenceMatrix(spec)
     environment = named_class(name, registry, Environment)
     order = [field.name for field in fields(environment) if field.init and not field.kw_only]
     return environment(**matched(environment, order, positional, named))

@@ -2,10 +2,12 @@
 
 from tacit.policies.actions import DuelPolicy, FeaturePolicy, SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Policy
+from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_size
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cusum_restart import CUSUMRestart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
+from tacit.policies.double_thompson import DoubleThompsonSampling
 from tacit.policies.epsilon_greedy import EpsilonGreedy
 from tacit.policies.examination import ECBandit, LaplaceEC, LaplaceECMixture
 from tacit.policies.exp3 import EXP3, EXP3S
@@ -16,6 +18,7 @@ from tacit.policies.glr_kl_ucb import GLRKLUCB
 from tacit.policies.hidden import HLinUCB
 from tacit.policies.identifiability import IdentifiabilityWarning, identifiability
 from tacit.policies.index import IndexPolicy
+from tacit.policies.interleaved_filter import InterleavedFilter1, InterleavedFilter2
 from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.linear import LinTS, LinUCB, LogisticTS
 from tacit.policies.m_ucb import MUCB
@@ -23,12 +26,16 @@ from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.polya_gamma import PolyaGammaTS
 from tacit.policies.position_based import PBMUCB, PBMThompson, PlacedPBMUCB
 from tacit.policies.probation import ProbationBandit
+from tacit.policies.rmed import RMED1
+from tacit.policies.rucb import RUCB
+from tacit.policies.self_sparring import SelfSparring
 from tacit.policies.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec, policy_to_spec
 from tacit.policies.testable_ucb1 import Guess, TestableUCB1
 from tacit.policies.thompson import Thompson
 from tacit.policies.ucb1 import UCB1
 from tacit.policies.uniform import UniformRandom
+from tacit.policies.winner_stays import WinnerStays
 
 __all__ = [
     "BWC",
@@ -39,13 +46,18 @@ __all__ = [
     "KLUCB",
     "MUCB",
     "PBMUCB",
+    "RMED1",
+    "RUCB",
     "UCB1",
     "About",
+    "BeatTheMean",
+    "BeatTheMeanPAC",
     "Belief",
     "CUSUMRestart",
     "ClickModel",
     "Counts",
     "DiscountedUCB",
+    "DoubleThompsonSampling",
     "DuelPolicy",
     "ECBandit",
     "EpsilonGreedy",
@@ -56,6 +68,8 @@ __all__ = [
     "IdentifiabilityWarning",
     "Impression",
     "IndexPolicy",
+    "InterleavedFilter1",
+    "InterleavedFilter2",
     "LaplaceEC",
     "LaplaceECMixture",
     "LinTS",
@@ -68,12 +82,15 @@ __all__ = [
     "PolyaGammaTS",
     "ProbationBandit",
     "Restart",
+    "SelfSparring",
     "SlatePolicy",
     "SlidingWindowUCB",
     "TestableUCB1",
     "Thompson",
     "UniformRandom",
+    "WinnerStays",
     "identifiability",
     "policy_from_spec",
     "policy_to_spec",
+    "sample_size",
 ]

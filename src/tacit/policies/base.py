@@ -193,8 +193,8 @@ class Policy:
         raise NotImplementedError
 
     @staticmethod
-    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-        """Choose an arm's slot."""
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Choose an arm's slot; a duel's two."""
         raise NotImplementedError
 
     @staticmethod
@@ -203,7 +203,7 @@ class Policy:
         state: Any,
         lane: int,
         impression: Impression,
-        arm: int,
+        arm: Any,
         reward: float,
         propensity: float,
     ) -> None:
@@ -215,7 +215,7 @@ class Policy:
         """Take in an impression before the choice; by default nothing."""
 
     @staticmethod
-    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: Any) -> float:
         """Give the probability of choosing ``arm``; by default unknown."""
         return math.nan
 

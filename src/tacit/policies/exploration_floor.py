@@ -66,6 +66,8 @@ class ExplorationFloor(Policy):
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
+        if self.policy.shows != "arm":
+            raise InvalidValue("policy", self.policy, "give a policy that shows one arm")
         if type(self.policy).propensity is Policy.propensity:
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensity")
         self._set("arms", self.policy.arms)

@@ -1,0 +1,210 @@
+"""Duels between arms whose probabilities of winning are known."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit import checks, preferences
+from tacit.arrays import Floats, Generator, Ints
+from tacit.calls import parsed_call
+from tacit.dispatch import canonical
+from tacit.environments.base import PlainDuels
+from tacit.environments.duel import DuelEnvironment
+from tacit.errors import InvalidValue, UnknownName
+from tacit.policies.base import Impression
+
+KINDS = ("average", "weak", "strong")
+AVERAGE, WEAK, STRONG = range(3)
+WINNERS = ("condorcet", "copeland", "borda")
+
+
+def logistic_utilities(arms: int, seed: int = 1) -> Floats:
+    """Return the preferences of utilities that are drawn from a seed."""
+    rng = np.random.default_rng(checks.integer("seed", seed, 0))
+    return preferences.logistic_utilities(arms, rng)
+
+
+NAMED: dict[str, Callable[..., Floats]] = {
+    canonical(matrix.__name__): matrix
+    for matrix in (
+        preferences.arxiv,
+        preferences.uniform_gap,
+        preferences.relaxed_chain,
+        logistic_utilities,
+    )
+}
+"""Matrices of the literature, by canonical name."""
+
+
+def named_matrix(text: str) -> Floats:
+    """Return a matrix of the literature from text: a name or a call.
+
+    Parameters
+    ----------
+    text : str
+        ``arxiv``, ``uniform-gap(arms, epsilon)``, ``relaxed-chain(arms, gamma, epsilon)`` or
+        ``logistic-utilities(arms, seed)``, the latter two with defaults 0.1 and 1.
+
+    Raises
+    ------
+    UnknownName
+        If there is none of that name.
+    InvalidValue
+        If it is called with other arguments than it takes.
+
+    Examples
+    --------
+    >>> named_matrix("uniform-gap(2, 0.1)").tolist()
+    [[0.5, 0.6], [0.4, 0.5]]
+    """
+    name, positional, named = parsed_call(text)
+    if canonical(name) not in NAMED:
+        known = ", ".join(made.__name__.replace("_", "-") for made in NAMED.values())
+        raise UnknownName(f"matrix: none is called {name!r}; there are {known}")
+    made = NAMED[canonical(name)]
+    signature = inspect.signature(made)
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters) or "nothing"
+        raise InvalidValue("matrix", text, f"it takes {takes}: {error}") from None
+    return made(*positional, **named)
+
+
+@dataclass(frozen=True)
+class PreferenceMatrix(DuelEnvironment):
+    """One key; arm i beats arm j with probability ``matrix[i][j]``, for ever.
+
+    The best arm b is the Condorcet winner, and arm i has the gap P(b, i) − 1/2. The regret of a
+    duel is the mean of both gaps (equation 1 of Yue and Joachims), the smaller of them (``weak``:
+    it is enough to show the best arm) or the larger one (``strong``).
+
+    Parameters
+    ----------
+    matrix : array_like, shape (arms, arms), or str
+        P(row beats column), within (0, 1), with P(i, j) + P(j, i) = 1; or a matrix of the
+        literature by its name: ``arxiv``, ``uniform-gap(50, 0.1)``, ``relaxed-chain(50, 1.3)``,
+        ``logistic-utilities(50)``.
+    regret_kind : str, default "average"
+        ``average``, ``weak`` or ``strong``.
+    winner : str, default "condorcet"
+        Against what gaps are measured. ``condorcet``: as above. ``copeland``: by how much smaller
+        a share of the other arms it beats (a tie counts one half) than the arm that beats
+        most. ``borda``: by how much it is less likely to beat another arm drawn at random than
+        the likeliest arm. The last two exist for every matrix.
+    ties : float, default 0
+        Share of the duels that nobody wins, in [0, 1]; their feedback is 0.5.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or the matrix has no Condorcet winner but needs one.
+
+    References
+    ----------
+    Yue, Joachims (2011), "Beat the mean bandit", equation 1. Weak and strong regret: Yue,
+    Broder, Kleinberg, Joachims (2012), "The k-armed dueling bandits problem". Copeland regret:
+    Zoghi, Karnin, Whiteson, de Rijke (2015), "Copeland dueling bandits".
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.PreferenceMatrix([[0.5, 0.8], [0.2, 0.5]])
+    >>> result = tacit.simulate(tacit.RMED1(arms=2), environment, 1000, runs=5, seed=1)
+    >>> bool(result.regret[0, :, -1].mean() < 15)
+    True
+    """
+
+    class Params(NamedTuple):
+        kind: int
+        ties: float
+
+    class World(NamedTuple):
+        impression: Impression
+        chances: Floats  # (arms, arms)
+        gaps: Floats  # (arms,)
+        uniform: Floats  # (2,) who wins, and whether anyone does
+
+    matrix: Any
+    regret_kind: str = "average"
+    winner: str = "condorcet"
+    ties: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = named_matrix(self.matrix) if isinstance(self.matrix, str) else self.matrix
+        matrix = preferences.validate(given, "matrix")
+        self._set("matrix", tuple(map(tuple, matrix.tolist())))
+        if self.regret_kind not in KINDS:
+            raise InvalidValue("regret_kind", self.regret_kind, f"give one of {', '.join(KINDS)}")
+        if self.winner not in WINNERS:
+            raise InvalidValue("winner", self.winner, f"give one of {', '.join(WINNERS)}")
+        self._set("ties", checks.number("ties", self.ties, 0.0, 1.0))
+        if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
+            raise InvalidValue(
+                "matrix",
+                f"{len(matrix)} arms without a Condorcet winner",
+                'no arm beats all others: give winner="copeland" or winner="borda"',
+            )
+
+    @property
+    def kind(self) -> int:
+        """The number of the kind of regret, for kernels."""
+        return KINDS.index(self.regret_kind)
+
+    @property
+    def arm_count(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def gaps(self) -> Floats:
+        """What each arm falls short of the best one, shape (arms,)."""
+        p = np.array(self.matrix)
+        if self.winner == "condorcet":
+            gaps: Floats = p[preferences.condorcet_winner(p)] - 0.5
+            return gaps
+        others = max(len(p) - 1, 1)
+        if self.winner == "borda":
+            scores = (p.sum(axis=1) - 0.5) / others
+        else:
+            margins = np.where(np.abs(p - 0.5) <= preferences.TOLERANCE, 0.0, np.sign(p - 0.5))
+            scores = margins.sum(axis=1) / (2 * others) + 0.5
+        gaps = scores.max() - scores
+        return gaps
+
+    @property
+    def plain_duels(self) -> PlainDuels | None:
+        if self.ties > 0.0 or self.delays != (0, 0) or self.batch > 1:
+            return None
+        return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        impression = Impression(np.arange(self.arm_count), np.zeros(0))
+        return self.World(impression, np.array(self.matrix), self.gaps, np.zeros(2))
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        world.uniform[0] = rng.random()
+        if params.ties > 0.0:
+            world.uniform[1] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, pair: tuple[int, int]) -> float:
+        if params.ties > 0.0 and world.uniform[1] < params.ties:
+            return 0.5
+        return 1.0 if world.uniform[0] < world.chances[pair[0], pair[1]] else 0.0
+
+    @staticmethod
+    def regret(params: Params, world: World, lane: int, action: Ints) -> float:
+        left, right = world.gaps[action[0]], world.gaps[action[1]]
+        if params.kind == AVERAGE:
+            return float(0.5 * (left + right))
+        return float(min(left, right) if params.kind == WEAK else max(left, right))
