@@ -606,6 +606,83 @@ def serve(config: Path | None, host: str | None, port: int | None, store: Path |
     run(configuration)
 
 
+@cli.group()
+def log() -> None:
+    """Check, export or import the log of the decision service."""
+
+
+placements_option = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of the service; by default one placement named default.",
+)
+store_option = click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of the log."
+)
+
+
+@contextmanager
+def service_log(config: Path | None, store: Path | None) -> Iterator[tuple[Any, Any]]:
+    """Open the store of a configuration."""
+    try:
+        from tacit.service.config import load_config
+        from tacit.service.store import open_store
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    with usage():
+        configuration = load_config(config, {"store.path": store and str(store)})
+    opened = open_store(configuration.store)
+    try:
+        yield configuration, opened
+    finally:
+        opened.close()
+
+
+@log.command()
+@placements_option
+@store_option
+@json_option
+def verify(config: Path | None, store: Path | None, as_json: bool) -> None:
+    """Fold the log anew and compare with what the snapshots lead to."""
+    with service_log(config, store) as (configuration, opened):
+        from tacit.service.log import verify as check
+
+        wrong = check(configuration, opened)
+        rows = opened.end().seq
+    text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
+    show({"rows": rows, "differences": wrong}, text, as_json)
+    if wrong:
+        raise SystemExit(1)
+
+
+@log.command()
+@placements_option
+@store_option
+@json_option
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def export(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+    """Write the log to FOLDER, as Parquet."""
+    with service_log(config, store) as (configuration, opened):
+        from tacit.service.log import export as write
+
+        counts = write(configuration, opened, folder)
+    show(counts, "\n".join(f"{n:>12,}  {name}.parquet" for name, n in counts.items()), as_json)
+
+
+@log.command(name="import")
+@placements_option
+@store_option
+@json_option
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def import_log(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+    """Fill an empty store with the log that was exported to FOLDER."""
+    with service_log(config, store) as (_, opened):
+        from tacit.service.log import take_in
+
+        count = take_in(opened, folder)
+    show({"rows": count}, f"{count:,} rows", as_json)
+
+
 @cli.command()
 @json_option
 def doctor(as_json: bool) -> None:

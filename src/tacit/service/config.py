@@ -56,11 +56,18 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     path : str
         SQLite file. In a configuration file, relative to that file.
+    url : str or None
+        PostgreSQL database in place of the file, as ``postgresql://user@host/database``; a
+        password is better kept in ``~/.pgpass`` or ``PGPASSWORD``.
+    schema : str
+        Schema of that database.
     buffer : int
         Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
     """
 
     path: str = "tacit.db"
+    url: str | None = None
+    schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
     buffer: Count = 100_000
 
 

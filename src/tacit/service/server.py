@@ -119,7 +119,7 @@ def _bound(
 
         from tacit.service.engine import Engine
         from tacit.service.http import application
-        from tacit.service.sqlite import SqliteStore
+        from tacit.service.store import open_store
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "a package", "service") from error
 
@@ -136,7 +136,7 @@ def _bound(
     )
     address = _address(listener)
     try:
-        store = SqliteStore(config.store.path)
+        store = open_store(config.store)
         try:
             engine = Engine(config, store)
         except BaseException:
