@@ -603,7 +603,34 @@ def serve(config: Path | None, host: str | None, port: int | None, store: Path |
     overrides = {"server.host": host, "server.port": port, "store.path": store and str(store)}
     with usage():
         configuration = load_config(config, overrides)
-    run(configuration)
+    run(configuration, reread=lambda: load_config(config, overrides))
+
+
+@cli.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    default=("decide", "feedback"),
+    show_default=True,
+    type=click.Choice(["decide", "feedback", "read", "admin"]),
+    help="What it may be used for; can be given more than once.",
+)
+@json_option
+def key(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+    """Make an API key for the decision service; only its hash goes into the configuration."""
+    try:
+        from tacit.service.keys import new_key
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    made, sha256 = new_key()
+    quoted = ", ".join(f'"{scope}"' for scope in scopes)
+    text = (
+        f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
+        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = [{quoted}]'
+    )
+    show({"name": name, "key": made, "sha256": sha256, "scopes": scopes}, text, as_json)
 
 
 @cli.group()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
+from tacit.errors import MissingExtra
 
 if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
@@ -263,6 +264,8 @@ def open_store(config: StoreConfig) -> Store:
         from tacit.service.postgres import PostgresStore
 
         return PostgresStore(config.url, config.schema)
-    from tacit.service.sqlite import SqliteStore
-
+    try:
+        from tacit.service.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "apsw", "service") from error
     return SqliteStore(config.path)
