@@ -39,10 +39,18 @@ $(VENV)/.browser:
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 	@mkdir -p $(VENV) && touch $@
 
+# The store in PostgreSQL is tested on a server of its own; Debian has one.
+$(VENV)/.postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+	  echo "installing postgresql for the tests of the store"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends postgresql >/dev/null; }
+	@mkdir -p $(VENV) && touch $@
+
 demo: $(VENV)/.run
 	$(BIN)/tacit demo
 
-test: lint $(VENV)/.browser
+test: lint $(VENV)/.browser $(VENV)/.postgres
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
 
 lint: $(VENV)/.dev

@@ -9,14 +9,18 @@ from types import SimpleNamespace
 import apsw
 import msgspec
 import numpy as np
+import psycopg
 import pytest
+import stores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
+from stores import KINDS, store_at
 
 import tacit
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
+from tacit.logs import read_log
 from tacit.service.attribution import (
     DUPLICATE,
     FROZEN,
@@ -34,8 +38,9 @@ from tacit.service.config import BUFFERED, Config, PlacementConfig, StoreConfig
 from tacit.service.draws import Draws
 from tacit.service.engine import Engine, Told
 from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
+from tacit.service.log import export, take_in, verify
 from tacit.service.placement import fold, opened
-from tacit.service.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.sqlite import MIGRATIONS
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
@@ -164,6 +169,12 @@ def test_the_log_s_clock_does_not_jump():
 # The engine ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """Run a test once on each kind of store."""
+    monkeypatch.setattr(stores, "chosen", request.param)
+
+
 class Clock:
     """Time that stands still until it is told."""
 
@@ -180,7 +191,7 @@ def configured(policy=None, **options):
 
 @contextlib.asynccontextmanager
 async def served(path, config, clock=None, wrap=lambda store: store):
-    engine = Engine(config, wrap(SqliteStore(path)), clock or Clock())
+    engine = Engine(config, wrap(store_at(path)), clock or Clock())
     await engine.start()
     try:
         async with asyncio.timeout(60):
@@ -205,7 +216,7 @@ def everything(placement):
 
 def folded(path, config):
     """Return what the fold of the whole log makes of a placement."""
-    store = SqliteStore(path)
+    store = store_at(path)
     placement = opened("home", config.placements["home"], store, 0, snapshot=False)
     fold({placement.id: placement}, store)
     store.close()
@@ -219,7 +230,7 @@ def plays(engine, key="k"):
     ].sum()
 
 
-def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch):
+def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
     monkeypatch.setattr("tacit.service.engine.TICK_SECONDS", 0.01)
     path, config, clock = tmp_path / "s.db", configured(), Clock()
 
@@ -243,7 +254,7 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
     assert asyncio.run(after()) == folded(path, config)
 
 
-def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path):
+def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, kind):
     path, config = tmp_path / "s.db", configured()
 
     async def session():
@@ -262,13 +273,13 @@ def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path):
 
 
 def rows(path):
-    store = SqliteStore(path)
+    store = store_at(path)
     events = list(store.events(0))
     store.close()
     return events
 
 
-def test_another_rule_folds_the_log_anew(tmp_path, caplog):
+def test_another_rule_folds_the_log_anew(tmp_path, caplog, kind):
     path = tmp_path / "s.db"
 
     async def session():
@@ -296,7 +307,7 @@ def test_another_rule_folds_the_log_anew(tmp_path, caplog):
     asyncio.run(session())
 
 
-def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path):
+def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
     path, config, clock = tmp_path / "s.db", configured(), Clock()
 
     async def session(skew):
@@ -319,7 +330,7 @@ def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path):
     assert times == sorted(times)
 
 
-def test_the_same_id_gets_the_same_answer_also_later(tmp_path):
+def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
     path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS))
 
     async def session():
@@ -369,7 +380,7 @@ def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
         assert learner.choose("k").arm == arm
 
 
-def test_modes(tmp_path):
+def test_modes(tmp_path, kind):
     path = tmp_path / "s.db"
     config = configured(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
 
@@ -441,7 +452,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     ids=lambda policy: policy.label,
 )
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     seed=st.integers(0, 2**32),
@@ -456,7 +467,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     snapshot_every=st.sampled_from([1, 20, 50_000]),
 )
 def test_whatever_happens_the_state_is_the_fold_of_the_log(
-    tmp_path_factory, policy, seed, rule, snapshot_every
+    tmp_path_factory, kind, policy, seed, rule, snapshot_every
 ):
     path = tmp_path_factory.mktemp("fold") / "s.db"
     config = configured(
@@ -513,7 +524,7 @@ class Broken:
         return getattr(self._store, name)
 
 
-def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch):
+def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
     monkeypatch.setattr("tacit.service.engine.RETRY_SECONDS", 0.05)
     path = tmp_path / "s.db"
     placements = {
@@ -555,7 +566,7 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
     assert state == folded(path, config)
 
 
-def test_many_at_once_share_one_commit(tmp_path):
+def test_many_at_once_share_one_commit(tmp_path, kind):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
             check = engine.placement("home").checked
@@ -607,3 +618,122 @@ def test_a_store_of_the_first_version_is_brought_forward(tmp_path):
     assert other.offered == '["film","recipe"]'
     assert told == FeedbackRow(3, 1, 1, None, 1700000002000000, REWARD, 1.0)
     assert (late.decision, late.seq) == (2, 4)
+
+
+# The log as a whole --------------------------------------------------------------------------
+
+
+def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
+    path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS), snapshot_every=5)
+
+    async def session():
+        async with served(path, config) as engine:
+            for i in range(12):
+                row = await engine.decide("home", f"k {i % 2}", id=None if i % 2 else f"id {i}")
+                if i % 3:
+                    await engine.feedback("home", row.id, i % 2, id="click")
+                engine.clock.now += 4 * SECOND
+            await engine.switch("home", "apprentice")
+            await engine.decide("home", "k 0", ["film", "recipe"])
+
+    asyncio.run(session())
+    store = store_at(path)
+    events = list(store.events(0))
+    assert verify(config, store) == []
+    counts = export(config, store, tmp_path / "log")
+    assert counts == {"decisions": 13, "feedback": 8, "marks": 1, "clicks": 13}
+    clicks = [
+        c for batch in read_log(tmp_path / "log" / "clicks.parquet") for c in batch.to_pylist()
+    ]
+    # The windows of the first decisions have closed without a reward, those of the last are open.
+    assert [c["reward"] for c in clicks] == [
+        0, 1, 0, 0, 0, 1, None, 1, 0, None, 0, 1, None,
+    ]  # fmt: skip
+    snapshot = store.snapshot(1)
+    store.save_snapshot(snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
+        msgspec.json.decode(snapshot.windows) | {"feedback": 99}
+    )))  # fmt: skip
+    (wrong,) = verify(config, store)
+    assert wrong == "placement home: feedback: 99 after the snapshot, 8 by the log"
+    with pytest.raises(StoreError, match="not empty"):
+        take_in(store, tmp_path / "log")
+    store.close()
+    new = store_at(tmp_path / "new.db")
+    assert take_in(new, tmp_path / "log") == 22
+    assert list(new.events(0)) == events
+    new.close()
+    assert folded(tmp_path / "new.db", config) == folded(path, config)
+
+
+# PostgreSQL ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def postgres(monkeypatch):
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    return stores.cluster()
+
+
+def terminate(postgres):
+    """Cut every connection of the store, as a restart of the server would."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'tacit'"
+        )
+
+
+def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.RETRY_SECONDS", 0.05)
+    path, config = tmp_path / "s.db", configured()
+
+    async def decided(engine, id):
+        while True:
+            try:
+                return await engine.decide("home", "k", id=id)
+            except Unavailable:
+                await asyncio.sleep(0.02)
+
+    async def session():
+        async with served(path, config) as engine:
+            for cut in range(6):
+                work = [asyncio.create_task(decided(engine, f"{cut} {i}")) for i in range(20)]
+                await asyncio.sleep(0.002 * cut)
+                await asyncio.to_thread(terminate, postgres)
+                made = await asyncio.gather(*work)
+                assert [row.id for row in made] == [f"{cut} {i}" for i in range(20)]
+            return everything(engine.placements["home"])
+
+    state = asyncio.run(session())
+    assert len([e for e in rows(path) if isinstance(e, DecisionRow)]) == 120
+    assert state == folded(path, config)
+
+
+def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
+    monkeypatch.setattr("tacit.service.postgres.START_SECONDS", 0.1)
+    store = stores.store_at(tmp_path)
+    with pytest.raises(StoreError, match="in use by another process"):
+        stores.store_at(tmp_path)
+    store.close()
+
+
+def test_no_message_names_the_password():
+    from tacit.service.postgres import PostgresStore
+
+    with pytest.raises(StoreError) as caught:
+        PostgresStore("postgresql://tacit:hush@127.0.0.1:1/nowhere")
+    assert "127.0.0.1:1/nowhere" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_large_groups_are_copied(tmp_path, postgres):
+    async def session():
+        async with served(tmp_path / "s.db", configured(tacit.UCB1(3))) as engine:
+            check = engine.placement("home").checked
+            keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
+            made = await engine.decide_many("home", [check(key, id=f"#{key!r}") for key in keys])
+            found = engine.store.find([(row.placement, row.id) for row in made])
+            assert [found[row.placement, row.id].decision for row in made] == made
+            assert all(isinstance(row.arm, int) for row in made)
+
+    asyncio.run(session())

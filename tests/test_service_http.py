@@ -97,11 +97,6 @@ def test_arms_on_offer_and_context(client):
     assert (status, decision["arm"], decision["propensity"]) == (200, 2, None)
 
 
-def test_the_content_type_does_not_matter(client):
-    status, *_ = client.post("default/decide", {"key": "a"}, **{"Content-Type": "text/plain"})
-    assert status == 200
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "field"),
     [
@@ -252,7 +247,7 @@ def send_chunks(address, count):
     """Send a body in chunks of 1 kB without saying its length; return all of the answer."""
     with socket.create_connection(("127.0.0.1", Client(address).port), timeout=10) as raw:
         raw.sendall(
-            b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: x\r\n"
+            b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
         for _ in range(count):

@@ -603,7 +603,111 @@ def serve(config: Path | None, host: str | None, port: int | None, store: Path |
     overrides = {"server.host": host, "server.port": port, "store.path": store and str(store)}
     with usage():
         configuration = load_config(config, overrides)
-    run(configuration)
+    run(configuration, reread=lambda: load_config(config, overrides))
+
+
+@cli.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    default=("decide", "feedback"),
+    show_default=True,
+    type=click.Choice(["decide", "feedback", "read", "admin"]),
+    help="What it may be used for; can be given more than once.",
+)
+@json_option
+def key(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+    """Make an API key for the decision service; only its hash goes into the configuration."""
+    try:
+        from tacit.service.keys import new_key
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    made, sha256 = new_key()
+    quoted = ", ".join(f'"{scope}"' for scope in scopes)
+    text = (
+        f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
+        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = [{quoted}]'
+    )
+    show({"name": name, "key": made, "sha256": sha256, "scopes": scopes}, text, as_json)
+
+
+@cli.group()
+def log() -> None:
+    """Check, export or import the log of the decision service."""
+
+
+placements_option = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of the service; by default one placement named default.",
+)
+store_option = click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of the log."
+)
+
+
+@contextmanager
+def service_log(config: Path | None, store: Path | None) -> Iterator[tuple[Any, Any]]:
+    """Open the store of a configuration."""
+    try:
+        from tacit.service.config import load_config
+        from tacit.service.store import open_store
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    with usage():
+        configuration = load_config(config, {"store.path": store and str(store)})
+    opened = open_store(configuration.store)
+    try:
+        yield configuration, opened
+    finally:
+        opened.close()
+
+
+@log.command()
+@placements_option
+@store_option
+@json_option
+def verify(config: Path | None, store: Path | None, as_json: bool) -> None:
+    """Fold the log anew and compare with what the snapshots lead to."""
+    with service_log(config, store) as (configuration, opened):
+        from tacit.service.log import verify as check
+
+        wrong = check(configuration, opened)
+        rows = opened.end().seq
+    text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
+    show({"rows": rows, "differences": wrong}, text, as_json)
+    if wrong:
+        raise SystemExit(1)
+
+
+@log.command()
+@placements_option
+@store_option
+@json_option
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def export(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+    """Write the log to FOLDER, as Parquet."""
+    with service_log(config, store) as (configuration, opened):
+        from tacit.service.log import export as write
+
+        counts = write(configuration, opened, folder)
+    show(counts, "\n".join(f"{n:>12,}  {name}.parquet" for name, n in counts.items()), as_json)
+
+
+@log.command(name="import")
+@placements_option
+@store_option
+@json_option
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def import_log(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+    """Fill an empty store with the log that was exported to FOLDER."""
+    with service_log(config, store) as (_, opened):
+        from tacit.service.log import take_in
+
+        count = take_in(opened, folder)
+    show({"rows": count}, f"{count:,} rows", as_json)
 
 
 @cli.command()

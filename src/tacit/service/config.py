@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
 from tacit.service.attribution import Aggregation, Rule
+from tacit.service.keys import KeyConfig, is_loopback
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
@@ -42,11 +43,26 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         0 takes any free one.
     body_limit : int
         Bytes of a request's body above which it is refused.
+    batch_limit : int
+        The same for requests of many decisions or much feedback.
+    concurrency : int
+        Requests at once, above which more are refused.
+    rate : float
+        Requests a second from each key (without keys, each address); 0 for no limit.
+    log : str
+        ``text`` or ``json``.
+    access_log : bool
+        Whether each request is logged.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     body_limit: Count = 65536
+    batch_limit: Count = 1_048_576
+    concurrency: Count = 4096
+    rate: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    log: Literal["text", "json"] = "text"
+    access_log: bool = False
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,11 +72,18 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     path : str
         SQLite file. In a configuration file, relative to that file.
+    url : str or None
+        PostgreSQL database in place of the file, as ``postgresql://user@host/database``; a
+        password is better kept in ``~/.pgpass`` or ``PGPASSWORD``.
+    schema : str
+        Schema of that database.
     buffer : int
         Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
     """
 
     path: str = "tacit.db"
+    url: str | None = None
+    schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
     buffer: Count = 100_000
 
 
@@ -108,17 +131,21 @@ class Config(msgspec.Struct, frozen=True):
     placements : dict of str to PlacementConfig
     server : ServerConfig
     store : StoreConfig
+    keys : dict of str to KeyConfig
+        Without any, everybody may do everything, and the address must be the loopback.
     """
 
     placements: dict[str, PlacementConfig]
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
+    keys: dict[str, KeyConfig] = {}
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     placements: dict[str, Any]
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
+    keys: dict[str, KeyConfig] = {}
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True):
@@ -174,7 +201,12 @@ def load_config(
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
     placements = {name: _placement(name, raw, source) for name, raw in file.placements.items()}
-    return Config(placements, file.server, file.store)
+    if not file.keys and not is_loopback(file.server.host):
+        raise ConfigError(
+            f"{source}: server.host: {file.server.host} answers to other machines, which needs "
+            "keys; make one with: tacit key NAME, or leave the host out"
+        )
+    return Config(placements, file.server, file.store, file.keys)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -13,7 +13,16 @@ from typing import NamedTuple
 SOUND_SQLITE = (3, 51, 3)
 DEFAULT_PORT = 8787
 EXTRAS = {
-    "service": ("apsw", "httptools", "jinja2", "msgspec", "starlette", "uvicorn", "uvloop"),
+    "service": (
+        "apsw",
+        "httptools",
+        "jinja2",
+        "msgspec",
+        "prometheus_client",
+        "starlette",
+        "uvicorn",
+        "uvloop",
+    ),
     "postgres": ("psycopg",),
     "ray": ("ray",),
     "plots": ("matplotlib",),

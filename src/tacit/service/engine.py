@@ -22,7 +22,7 @@ import time as clocks
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tacit import checks
 from tacit.decisions import Arm
@@ -53,6 +53,9 @@ MOST_FEEDBACK = 100
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 RATE_SECONDS = 10
+
+if TYPE_CHECKING:
+    from prometheus_client import Histogram
 
 Result = TypeVar("Result")
 
@@ -176,6 +179,9 @@ class Engine:
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
+        self.commit_seconds: Histogram | None = None
+        self.commit_rows: Histogram | None = None
+        self._reload: tuple[Config, asyncio.Future[None]] | None = None
         self._heal_after = 0.0
         self._waiting: deque[_Waiting] = deque()
         self._tail = Rows.none()
@@ -219,6 +225,51 @@ class Engine:
             logger.error("%d rows could not be made durable before the end", self._tail.size)
         self._thread.shutdown()
         self.store.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a group."""
+        return len(self._waiting)
+
+    async def reload(self, config: Config) -> None:
+        """Take over another configuration between two groups; placements may come, go and change.
+
+        Raises
+        ------
+        ConfigError
+            If a placement does not fit what the store holds; then nothing changes.
+        Unavailable
+            If the store fails.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reload = config, done
+        self._arrived.set()
+        await done
+
+    async def _reconfigure(self) -> None:
+        if self._reload is None or self._tail.size:
+            return
+        (config, done), self._reload = self._reload, None
+        before = self.config
+        changed = [
+            name
+            for name, placement in config.placements.items()
+            if before.placements.get(name) != placement
+        ]
+        self._saving = True
+        try:
+            self.config = config
+            anew = await self._in_thread(self._opened, changed)
+        except TacitError as error:
+            self.config = before
+            done.set_exception(error)
+            return
+        finally:
+            self._saving = False
+        self.placements = {
+            name: anew.get(name) or self.placements[name] for name in config.placements
+        }
+        done.set_result(None)
 
     # Requests --------------------------------------------------------------------------------
 
@@ -425,10 +476,12 @@ class Engine:
                 if self.failure is not None:
                     await self._heal()
                 await self._serve(waiting)
+                await self._reconfigure()
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
                 self._refuse([reply for _, reply in waiting], error)
-            if not self._waiting and not self._tail.size and not self._stopping:
+            idle = not self._waiting and not self._tail.size and self._reload is None
+            if idle and not self._stopping:
                 self._arrived.clear()
 
     async def _woken(self) -> None:
@@ -548,6 +601,9 @@ class Engine:
             self._land(keep=True)
             raise
         self._commit_seconds = clocks.perf_counter() - started
+        if self.commit_seconds is not None and self.commit_rows is not None:
+            self.commit_seconds.observe(self._commit_seconds)
+            self.commit_rows.observe(self._flight.size)
         self._note_commit(self._flight.size)
         self._land(keep=False)
 

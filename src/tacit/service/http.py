@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,6 +22,9 @@ from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire
 from tacit.service.attribution import LEARNED
 from tacit.service.engine import Engine, Told
+from tacit.service.guard import Guard
+from tacit.service.keys import Keys
+from tacit.service.metrics import Metrics
 from tacit.service.page import Page
 from tacit.service.placement import Impression, Placement
 from tacit.service.problems import problem, problem_of
@@ -53,7 +57,7 @@ _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEA
 Answer = Callable[[str, Any], Awaitable[msgspec.Struct]]
 
 
-def application(engine: Engine) -> Starlette:
+def application(engine: Engine) -> Guard:
     """Return the ASGI application of an engine, which it starts and stops.
 
     Parameters
@@ -62,7 +66,7 @@ def application(engine: Engine) -> Starlette:
         Opened, not yet started.
     """
     page = Page(engine)
-    limit = engine.config.server.body_limit
+    limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
 
     async def decide(placement: str, request: wire.DecideRequest) -> wire.DecideAnswer:
         told = engine.placement(placement).checked(*_impression(request))
@@ -123,6 +127,9 @@ def application(engine: Engine) -> Starlette:
     async def described(request: Request) -> Response:
         return Response(specification, media_type=JSON, headers=DATA_HEADERS)
 
+    async def measured(request: Request) -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST, headers=DATA_HEADERS)
+
     async def whole_page(request: Request) -> Response:
         return HTMLResponse(page.whole(), headers=PAGE_HEADERS)
 
@@ -130,10 +137,14 @@ def application(engine: Engine) -> Starlette:
         return HTMLResponse(page.fragment(), headers=PAGE_HEADERS)
 
     specification = _encode(openapi.document())
-    return Starlette(
+    metrics = Metrics(engine)
+    app = Starlette(
         routes=[
             *(
-                Route(f"/v1/placements/{{name}}/{path}", _HotRoute(request, answer, limit))
+                Route(
+                    f"/v1/placements/{{name}}/{path}",
+                    _HotRoute(request, answer, many if path.endswith("batch") else limit),
+                )
                 for path, request, answer in (
                     ("decide", wire.DecideRequest, decide),
                     ("feedback", wire.FeedbackRequest, feedback),
@@ -147,6 +158,7 @@ def application(engine: Engine) -> Starlette:
             Route("/v1/placements", placements),
             Route("/healthz", alive),
             Route("/readyz", ready),
+            Route("/metrics", measured),
             Route("/openapi.json", described),
             Route("/", whole_page),
             Route("/fragment/placements", fragment),
@@ -155,6 +167,7 @@ def application(engine: Engine) -> Starlette:
         exception_handlers={HTTPException: _http_problem},
         lifespan=_lifespan(engine),
     )
+    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics)
 
 
 def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:

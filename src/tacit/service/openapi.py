@@ -65,27 +65,41 @@ def document() -> dict[str, Any]:
                         summary,
                         answer=answer,
                         request=request,
-                        problems=(400, 404, *problems, 413, 422, 503),
+                        problems=(400, 401, 403, 404, *problems, 413, 415, 421, 422, 429, 503),
                     ),
                 }
                 for path, id, summary, request, answer, problems in POSTS
             },
             "/v1/placements": {
-                "get": _operation("placements", "List the placements", answer=wire.Placements)
+                "get": _operation(
+                    "placements",
+                    "List the placements",
+                    answer=wire.Placements,
+                    problems=(401, 403, 421, 429, 503),
+                )
             },
             "/healthz": {
-                "get": _operation("alive", "Say whether the process runs", answer=wire.Status)
+                "get": _operation(
+                    "alive", "Say whether the process runs", answer=wire.Status, problems=(421, 503)
+                )
             },
             "/readyz": {
                 "get": _operation(
                     "ready",
                     "Say whether decisions can be made durable",
                     answer=wire.Status,
-                    problems=(503,),
+                    problems=(421, 503),
                 )
             },
         },
-        "components": {"schemas": schemas},
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            },
+        },
+        "security": [{}, {"bearer": []}, {"basic": []}],
     }
 
 

@@ -169,6 +169,8 @@ class Placement:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         if id is not None:
             id = checked_id("decision_id", id)
+        if "\0" in key:
+            raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
         return Impression(checks.name("key", key), arms, context, id, deferred)
 
     # Decide ----------------------------------------------------------------------------------

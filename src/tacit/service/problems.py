@@ -20,6 +20,12 @@ TITLES = {
     "repeated-feedback": "The decision has had too much feedback",
     "conflict": "The id stands for something else",
     "unavailable": "Nothing can be made durable at present",
+    "unauthorized": "The request has no key that is known",
+    "forbidden": "The key is not for this",
+    "too-many-requests": "There were too many requests",
+    "unsupported-media-type": "The body is not JSON by its content type",
+    "misdirected": "The request is for another host",
+    "overloaded": "There are too many requests at once",
 }
 STATUSES = {
     "malformed-body": 400,
@@ -32,6 +38,12 @@ STATUSES = {
     "body-too-large": 413,
     "invalid-value": 422,
     "unavailable": 503,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "too-many-requests": 429,
+    "unsupported-media-type": 415,
+    "misdirected": 421,
+    "overloaded": 503,
 }
 
 

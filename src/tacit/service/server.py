@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import ConfigError, MissingExtra
+from tacit.errors import ConfigError, MissingExtra, TacitError
 from tacit.service.errors import Unavailable
 
 if TYPE_CHECKING:
     import uvicorn
 
     from tacit.service.config import Config
+    from tacit.service.engine import Engine
+    from tacit.service.guard import Guard
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
 
 Ready = Callable[[str], None]
+
+logger = logging.getLogger(__name__)
 
 
 def serve(
@@ -30,6 +36,7 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     ready: Ready | None = None,
+    reread: Callable[[], Config] | None = None,
 ) -> None:
     """Run the service until it is told to stop (SIGTERM or SIGINT).
 
@@ -42,6 +49,9 @@ def serve(
         In place of the configuration's; port 0 takes any free one.
     ready : function, optional
         Called with the address once requests are answered; by default the address is printed.
+    reread : function, optional
+        Gives the configuration anew on SIGHUP: placements, keys and limits change without loss.
+        What cannot change while running (address, store) stays as it is.
 
     Raises
     ------
@@ -52,7 +62,10 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    server, listener = _bound(config, host, port, ready or _announce)
+    server, listener = _bound(config, host, port, ready or _announce, reread)
+    from tacit.service.logs import set_up
+
+    set_up(config.server.log)
     # What is loaded by now stays; a collection that walks it all would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
@@ -94,7 +107,7 @@ def running(config: Config) -> Iterator[str]:
         finally:
             answering.set()
 
-    server, listener = _bound(config, None, None, ready)
+    server, listener = _bound(config, None, None, ready, None)
     thread = threading.Thread(target=run, name="tacit-service")
     with listener:
         thread.start()
@@ -109,7 +122,11 @@ def running(config: Config) -> Iterator[str]:
 
 
 def _bound(
-    config: Config, host: str | None, port: int | None, ready: Ready
+    config: Config,
+    host: str | None,
+    port: int | None,
+    ready: Ready,
+    reread: Callable[[], Config] | None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Open everything that can fail before the first request."""
     try:
@@ -119,7 +136,8 @@ def _bound(
 
         from tacit.service.engine import Engine
         from tacit.service.http import application
-        from tacit.service.sqlite import SqliteStore
+        from tacit.service.keys import is_loopback
+        from tacit.service.store import open_store
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "a package", "service") from error
 
@@ -129,14 +147,24 @@ def _bound(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
+                if reread is not None and hasattr(signal, "SIGHUP"):
+                    loop = asyncio.get_running_loop()
+                    loop.add_signal_handler(signal.SIGHUP, self.renew)
                 ready(address)
 
-    listener = _listener(
-        config.server.host if host is None else host, config.server.port if port is None else port
-    )
+        def renew(self) -> None:
+            self.renewing = asyncio.ensure_future(_renewed(engine, app, reread))
+
+    host = config.server.host if host is None else host
+    if not config.keys and not is_loopback(host):
+        raise ConfigError(
+            f"server.host: {host} answers to other machines, which needs keys; make one with: "
+            "tacit key NAME"
+        )
+    listener = _listener(host, config.server.port if port is None else port)
     address = _address(listener)
     try:
-        store = SqliteStore(config.store.path)
+        store = open_store(config.store)
         try:
             engine = Engine(config, store)
         except BaseException:
@@ -145,8 +173,9 @@ def _bound(
     except BaseException:
         listener.close()
         raise
+    app = application(engine)
     settings = uvicorn.Config(
-        application(engine),
+        app,
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -158,6 +187,21 @@ def _bound(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     return Server(settings), listener
+
+
+async def _renewed(engine: Engine, app: Guard, reread: Callable[[], Config] | None) -> None:
+    """Read the configuration anew; one that is wrong changes nothing."""
+    from tacit.service.keys import Keys
+
+    assert reread is not None
+    try:
+        config = await asyncio.to_thread(reread)
+        await engine.reload(config)
+    except TacitError as error:
+        logger.error("the configuration stays as it was: %s", error)
+        return
+    app.configure(config.server, Keys(config.keys))
+    logger.info("the configuration was read anew: %d placements", len(config.placements))
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -8,9 +8,13 @@ kept as they came: what they teach is worked out from them, by :mod:`tacit.servi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
+from tacit.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from tacit.service.config import StoreConfig
 
 REWARD, EXAMINED, ACTIVATE = "reward", "examined", "activate"
 TICK, MODE = "tick", "mode"
@@ -244,3 +248,24 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""
+
+
+def open_store(config: StoreConfig) -> Store:
+    """Open the store that a configuration names.
+
+    Raises
+    ------
+    MissingExtra
+        If a package that it needs is not installed.
+    StoreError
+        If it cannot be opened.
+    """
+    if config.url is not None:
+        from tacit.service.postgres import PostgresStore
+
+        return PostgresStore(config.url, config.schema)
+    try:
+        from tacit.service.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "apsw", "service") from error
+    return SqliteStore(config.path)

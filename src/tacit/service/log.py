@@ -1,0 +1,284 @@
+"""The log as a whole: checked against what was learned, written to Parquet, read back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.policies import policy_from_spec
+from tacit.service.attribution import Attribution
+from tacit.service.config import Config
+from tacit.service.errors import StoreError
+from tacit.service.placement import Placement, fold, opened
+from tacit.service.store import DecisionRow, Event, FeedbackRow, MarkRow, Rows, Store
+from tacit.state import leaves
+
+ROWS = 10_000
+VERSION = 1
+FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
+SCHEMAS = {
+    "decisions": pa.schema(
+        {
+            "seq": pa.int64(), "id": pa.string(), "placement": pa.int32(), "policy": pa.int32(),
+            "time": pa.int64(), "key": pa.string(), "offered": pa.string(), "arm": pa.string(),
+            "propensity": pa.float64(), "epoch": pa.int64(), "context": pa.string(),
+            "mode": pa.string(), "would": pa.string(), "would_propensity": pa.float64(),
+            "deferred": pa.int8(),
+        }
+    ),
+    "feedback": pa.schema(
+        {
+            "seq": pa.int64(), "placement": pa.int32(), "decision": pa.int64(), "id": pa.string(),
+            "time": pa.int64(), "kind": pa.string(), "reward": pa.float64(),
+        }
+    ),
+    "marks": pa.schema(
+        {
+            "seq": pa.int64(), "placement": pa.int32(), "time": pa.int64(), "kind": pa.string(),
+            "value": pa.string(),
+        }
+    ),
+}  # fmt: skip
+
+
+def verify(config: Config, store: Store) -> list[str]:
+    """Fold the log anew and compare with what the snapshots lead to.
+
+    Returns
+    -------
+    list of str
+        The first difference of each placement, and the first row out of order; empty if all is
+        well.
+    """
+    wrong = _disorder(store)
+    for name, each in config.placements.items():
+        if name not in store.placements():
+            continue
+        kept = opened(name, each, store, 0)
+        anew = opened(name, each, store, 0, snapshot=False)
+        for placement in (kept, anew):
+            fold({placement.id: placement}, store)
+        difference = _difference(kept, anew)
+        if difference:
+            wrong.append(f"placement {name}: {difference}")
+    return wrong
+
+
+def _disorder(store: Store) -> list[str]:
+    seq = time = 0
+    for event in store.events(0):
+        if event.seq <= seq:
+            return [f"row {event.seq} comes after row {seq}"]
+        if event.time < time:
+            # Stores of the first version kept the wall's time, which may go back.
+            return [f"row {event.seq} is older than the row before it"]
+        if isinstance(event, FeedbackRow) and event.decision >= event.seq:
+            return [f"row {event.seq} is feedback for the later row {event.decision}"]
+        seq, time = event.seq, event.time
+    return []
+
+
+def _difference(kept: Placement, anew: Placement) -> str | None:
+    pairs = [("policy", kept.learner, anew.learner), ("shadow", kept.shadow, anew.shadow)]
+    for what, one, other in pairs:
+        if one is None or other is None:
+            continue
+        if one.keys != other.keys:
+            return f"{what}: the snapshot has {len(one.keys)} keys, the log {len(other.keys)}"
+        for (field, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
+            for lane, key in enumerate(one.keys):
+                if lane < len(a) and a[lane].tobytes() != b[lane].tobytes():
+                    return (
+                        f"{what}: {field} of key {key!r} is {a[lane]} after the snapshot, "
+                        f"{b[lane]} by the log"
+                    )
+    for what in ("mode", "decisions", "feedback", "outcomes"):
+        if getattr(kept, what) != getattr(anew, what):
+            return (
+                f"{what}: {getattr(kept, what)} after the snapshot, "
+                f"{getattr(anew, what)} by the log"
+            )
+    encode = msgspec.json.encode
+    if encode(kept.windows.saved()) != encode(anew.windows.saved()):
+        return "the open windows differ"
+    return None
+
+
+# Export --------------------------------------------------------------------------------------
+
+
+def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
+    """Write the log to a folder.
+
+    ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
+    every row as it is, for :func:`take_in`; ``clicks.parquet`` is a click log for
+    :func:`tacit.logs.read_log`, with the reward that the rule attributes to each decision (null
+    while its window is open).
+
+    Returns
+    -------
+    dict of str to int
+        How many rows each file has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = dict.fromkeys(FILES, 0)
+    writers = {
+        name: pq.ParquetWriter(folder / f"{name}.parquet", schema)
+        for name, schema in SCHEMAS.items()
+    }
+    try:
+        for rows in _groups(store.events(0)):
+            for name, part in zip(FILES, rows, strict=True):
+                counts[name] += len(part)  # type: ignore[arg-type]
+                writers[name].write_table(_table(name, part))
+    finally:
+        for writer in writers.values():
+            writer.close()
+    placements = {name: stored._asdict() for name, stored in store.placements().items()}
+    header = {"format": "tacit-log", "version": VERSION, "placements": placements}
+    (folder / "placements.json").write_text(json.dumps(header, indent=1))
+    counts["clicks"] = _export_clicks(config, store, folder / "clicks.parquet")
+    return counts
+
+
+def _groups(events: Iterator[Event]) -> Iterator[Rows]:
+    while group := list(itertools.islice(events, ROWS)):
+        yield Rows(
+            [event for event in group if isinstance(event, DecisionRow)],
+            [event for event in group if isinstance(event, FeedbackRow)],
+            [event for event in group if isinstance(event, MarkRow)],
+        )
+
+
+def _table(name: str, rows: Any) -> pa.Table:
+    columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
+    for field in ("arm", "would"):
+        if field in columns:
+            columns[field] = [None if a is None else json.dumps(a) for a in columns[field]]
+    return pa.table(columns, schema=SCHEMAS[name])
+
+
+def _export_clicks(config: Config, store: Store, path: Path) -> int:
+    from tacit.logs import write_log
+    from tacit.logs.schema import SCHEMA
+
+    stored = store.placements()
+    names = {placement.id: name for name, placement in stored.items() if name in config.placements}
+    policies = {
+        placement.id: policy_from_spec(json.loads(placement.spec)) for placement in stored.values()
+    }
+    rewards = attributed(config, store)
+    count = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        decisions = (e for e in store.events(0) if isinstance(e, DecisionRow))
+        known = (row for row in decisions if row.placement in names)
+        while group := list(itertools.islice(known, ROWS)):
+            count += len(group)
+            yield pa.RecordBatch.from_pylist(
+                [
+                    _click(row, names[row.placement], policies[row.placement], rewards)
+                    for row in group
+                ],
+                schema=SCHEMA,
+            )
+
+    write_log(batches(), path)
+    return count
+
+
+def _click(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
+    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    return {
+        "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
+        "decision_id": row.id,
+        "placement": name,
+        "key": row.key,
+        "arms": [str(arm) for arm in (arms if row.offered is None else json.loads(row.offered))],
+        "arm": str(row.arm),
+        "propensity": row.propensity or None,
+        "reward": rewards.get(row.seq),
+        "context": None if row.context is None else json.loads(row.context),
+        "policy": policy.label,
+        "version": None,
+    }
+
+
+def attributed(config: Config, store: Store) -> dict[int, float]:
+    """Return the reward of each decision whose window has closed, by its sequence number."""
+    stored = store.placements()
+    rules = {
+        stored[name].id: Attribution(each.rule)
+        for name, each in config.placements.items()
+        if name in stored
+    }
+    rewards: dict[int, float] = {}
+    for event in store.events(0):
+        attribution = rules.get(event.placement or 0)
+        if attribution is None:
+            continue
+        lessons = attribution.advance(event.time)
+        if isinstance(event, DecisionRow):
+            attribution.decided(event, None)
+        elif isinstance(event, FeedbackRow):
+            _, lesson = attribution.told(event)
+            lessons += [] if lesson is None else [lesson]
+        rewards.update((lesson.open.row.seq, lesson.reward) for lesson in lessons)
+    end = store.end().time
+    for attribution in rules.values():
+        rewards.update((o.row.seq, reward) for o, reward in attribution.advance(end))
+    return rewards
+
+
+# Import --------------------------------------------------------------------------------------
+
+
+def take_in(store: Store, folder: Path) -> int:
+    """Fill an empty store with an exported log; return how many rows it has.
+
+    Raises
+    ------
+    StoreError
+        If the store is not empty, or the folder holds no exported log.
+    """
+    if store.end().seq or store.placements():
+        raise StoreError("store: it is not empty; import into a new one")
+    try:
+        header = json.loads((folder / "placements.json").read_text())
+        placements = header["placements"]
+        if header["format"] != "tacit-log" or header["version"] > VERSION:
+            raise StoreError(f"{folder}: is no exported log that this tacit reads")
+        files = [pq.ParquetFile(folder / f"{name}.parquet") for name in FILES]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise StoreError(f"{folder}: holds no exported log: {error}") from error
+    ids, policies = {}, {}
+    for name, old in placements.items():
+        new = store.placement(name, old["spec"], old["seed"])
+        ids[old["id"]], policies[old["policy"]] = new.id, new.policy
+    count = 0
+    # Feedback refers to decisions, so all of these come first.
+    for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
+        for batch in file.iter_batches(ROWS):
+            rows = Rows.none()
+            rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
+            store.append(rows)
+            count += batch.num_rows
+    return count
+
+
+def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[int, int]) -> Any:
+    values["placement"] = ids.get(values["placement"])
+    if name == "decisions":
+        values["policy"] = policies[values["policy"]]
+        for field in ("arm", "would"):
+            values[field] = values[field] and json.loads(values[field])
+    return FILES[name](**values)

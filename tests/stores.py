@@ -1,0 +1,90 @@
+"""Stores for tests: each path stands for a store of its own, of whatever kind is tested."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tacit.service.sqlite import SqliteStore
+
+KINDS = ("sqlite", "postgres")
+chosen = "sqlite"
+
+
+def store_at(path):
+    """Open the store that a path stands for."""
+    if chosen == "sqlite":
+        return SqliteStore(path)
+    from tacit.service.postgres import PostgresStore
+
+    return PostgresStore(cluster().url, schema_of(path))
+
+
+def schema_of(path):
+    return "t" + hashlib.sha256(str(path).encode()).hexdigest()[:20]
+
+
+class Cluster:
+    """A PostgreSQL of its own, on the loopback, in a temporary folder."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="tacit-postgres-"))
+        # The server refuses to run as root.
+        self.prefix = []
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+            self.prefix = ["runuser", "-u", "postgres", "--"]
+        self.data = self.folder / "data"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"postgresql://tacit@127.0.0.1:{self.port}/postgres"
+        self._run("initdb", "-D", self.data, "-U", "tacit", "-A", "trust", "-E", "UTF8", "-N")
+        self.start()
+
+    def _run(self, program, *arguments):
+        command = [*self.prefix, str(binary(program)), *map(str, arguments)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+    def start(self):
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.folder} "
+            "-c max_connections=60 -c shared_buffers=32MB"
+        )
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", self.data, "-l", log, "-w", "-s", "-o", options, "start")
+
+    def stop(self, how="immediate"):
+        self._run("pg_ctl", "-D", self.data, "-w", "-s", "-m", how, "stop")
+
+    def remove(self):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def binary(program):
+    """Find a program of PostgreSQL, which Debian keeps off the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"))
+    if found:
+        return found[-1]
+    path = shutil.which(program)
+    assert path, f"{program} is missing; install it with: apt-get install postgresql"
+    return Path(path)
+
+
+@functools.cache
+def cluster():
+    import atexit
+
+    made = Cluster()
+    atexit.register(made.remove)
+    return made

@@ -1,0 +1,261 @@
+"""Keys, limits, headers, metrics, logs, reloading: what stands between the service and others."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+from test_service_http import Client
+
+from tacit.cli import cli
+from tacit.errors import ConfigError
+from tacit.service.config import load_config
+from tacit.service.guard import Rates
+from tacit.service.keys import KeyConfig, Keys, new_key
+from tacit.service.logs import JsonLines
+from tacit.service.server import running, serve
+
+NAMES = {"decide": "page", "feedback": "tracker", "read": "people", "admin": "operator"}
+MADE = {scope: new_key() for scope in NAMES}
+KEY = {scope: key for scope, (key, _) in MADE.items()}
+
+DECIDE = ("POST", "/v1/placements/default/decide", {"key": "a"})
+FEEDBACK = ("POST", "/v1/placements/default/feedback", {"decision_id": "x", "reward": 1})
+MODE = ("POST", "/v1/placements/default/mode", {"mode": "online"})
+LIST = ("GET", "/v1/placements", None)
+METRICS = ("GET", "/metrics", None)
+
+
+def configured(tmp_path, **values):
+    return load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0, **values})
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    values = {
+        "keys": {
+            NAMES[scope]: {"sha256": sha256, "scopes": [scope]}
+            for scope, (_, sha256) in MADE.items()
+        }
+    }
+    with running(configured(tmp_path_factory.mktemp("keys"), **values)) as address:
+        yield Client(address)
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "scope", "status"),
+    [(DECIDE, "decide", 200), (FEEDBACK, "feedback", 404), (MODE, "admin", 200),
+     (LIST, "read", 200), (METRICS, "read", 200), (("GET", "/", None), "read", 200),
+     (("GET", "/openapi.json", None), "read", 200)],
+)  # fmt: skip
+def test_a_key_opens_what_its_scope_says_and_no_more(locked, request_, scope, status):
+    for held, key in KEY.items():
+        expected = status if held in (scope, "admin") else 403
+        assert locked.ask(*request_, bearer(key))[0] == expected, held
+    password = base64.b64encode(f"anybody:{KEY[scope]}".encode()).decode()
+    assert locked.ask(*request_, {"Authorization": f"Basic {password}"})[0] == status
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer tacit_wrong", "Basic !!!", f"Token {KEY['admin']}", KEY["admin"],
+     f"Bearer {KEY['admin']}x", f"Bearer {MADE['admin'][1]}"],
+)  # fmt: skip
+def test_without_a_key_that_is_known_nothing_opens(locked, header):
+    for request_ in (DECIDE, FEEDBACK, MODE, LIST, METRICS):
+        status, headers, problem = locked.ask(*request_, {"Authorization": header})
+        assert (status, problem["field"]) == (401, "authorization")
+        assert "tacit" in headers["www-authenticate"]
+        assert "tacit_" not in json.dumps(problem)
+    assert locked.ask("GET", "/healthz")[0] == 200
+
+
+def test_only_hashes_are_kept():
+    key, sha256 = new_key()
+    assert hashlib.sha256(key.encode()).hexdigest() == sha256
+    assert len({new_key()[0] for _ in range(100)}) == 100
+    keys = Keys({"a": KeyConfig(sha256, ["decide"])})
+    assert key not in repr(vars(keys))
+    shown = CliRunner().invoke(cli, ["key", "shop", "--scope", "read", "--json"])
+    made = json.loads(shown.output)
+    assert hashlib.sha256(made["key"].encode()).hexdigest() == made["sha256"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
+def test_other_machines_need_keys(tmp_path, host):
+    with pytest.raises(ConfigError, match="needs keys"):
+        configured(tmp_path, **{"server.host": host})
+    with pytest.raises(ConfigError, match="needs keys"):
+        serve(configured(tmp_path), host=host)
+    keys = {"shop": {"sha256": MADE["decide"][1], "scopes": ["decide"]}}
+    assert configured(tmp_path, **{"server.host": host, "keys": keys}).keys["shop"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [{"sha256": "abc", "scopes": ["read"]}, {"sha256": "a" * 64, "scopes": []},
+     {"sha256": "a" * 64, "scopes": ["write"]}, {"sha256": "a" * 64}],
+)  # fmt: skip
+def test_a_wrong_key_refuses_to_start(tmp_path, key):
+    with pytest.raises(ConfigError, match="keys"):
+        configured(tmp_path, keys={"shop": key})
+
+
+@pytest.fixture(scope="module")
+def open_(tmp_path_factory):
+    config = configured(tmp_path_factory.mktemp("open"), **{"server.access_log": True})
+    with running(config) as address:
+        yield Client(address)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"])
+def test_without_keys_only_names_of_this_machine_are_answered(open_, host):
+    status, _, problem = open_.ask(*DECIDE, {"Host": host})
+    assert (status, problem["field"]) == (421, "host")
+    for name in ("localhost", "127.0.0.1:80", "[::1]:9", "LOCALHOST"):
+        assert open_.ask(*DECIDE, {"Host": name})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "media", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+def test_what_a_foreign_page_could_send_is_refused(open_, media):
+    status, _, problem = open_.ask(*DECIDE, {"Content-Type": media})
+    assert (status, problem["field"]) == (415, "content-type")
+    json_ = {"Content-Type": "application/json; charset=utf-8"}
+    assert open_.ask(*DECIDE, json_)[0] == 200
+    status, headers, _ = open_.ask("OPTIONS", DECIDE[1], None, {"Origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in headers
+
+
+def test_requests_have_ids_which_may_come_from_outside(open_, caplog):
+    logging.getLogger("tacit").propagate = True
+    with caplog.at_level(logging.INFO, "tacit.requests"):
+        _, headers, _ = open_.ask(*DECIDE, {"X-Request-Id": "trace-7.a_B"})
+        assert headers["x-request-id"] == "trace-7.a_B"
+        _, headers, _ = open_.ask(*DECIDE, {"X-Request-Id": "a b; forged"})
+        assert len(headers["x-request-id"]) == 16
+    assert "POST /v1/placements/default/decide 200" in caplog.text
+    assert "forged" not in caplog.text
+
+
+def test_log_lines_are_json_that_nobody_can_break():
+    record = logging.makeLogRecord({"msg": "a\n%s", "args": ('"}\n{',), "levelname": "INFO"})
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert json.loads(line)["message"] == 'a\n"}\n{'
+
+
+def metrics(client):
+    text = client.ask("GET", "/metrics")[2].decode()
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_metrics_count(open_):
+    before = metrics(open_)
+    _, _, decision = open_.ask(*DECIDE)
+    told = {"decision_id": decision["decision_id"], "reward": 1}
+    open_.ask("POST", "/v1/placements/default/feedback", told)
+    open_.ask("GET", "/no/such/path")
+    after = metrics(open_)
+
+    def grown(name):
+        return after[name] - before.get(name, 0.0)
+
+    assert grown('tacit_decisions_total{placement="default"}') == 1
+    assert grown('tacit_rewards_total{placement="default"}') == 1
+    assert grown('tacit_feedback_total{outcome="learned",placement="default"}') == 1
+    assert grown('tacit_request_seconds_count{path="decide",status="200"}') == 1
+    assert grown('tacit_request_seconds_count{path="other",status="404"}') == 1
+    assert grown("tacit_commit_rows_sum") == 2
+    assert after["tacit_ready"] == 1
+    assert after['tacit_mode{mode="online",placement="default"}'] == 1
+    assert not any("/no/such" in name for name in after)
+
+
+def test_more_requests_than_allowed_are_refused(tmp_path):
+    with running(configured(tmp_path, **{"server.rate": 2.0})) as address:
+        client = Client(address)
+        answers = [client.ask(*DECIDE) for _ in range(12)]
+        assert [status for status, *_ in answers[:4]] == [200] * 4
+        refused = [(status, headers) for status, headers, _ in answers if status != 200]
+        assert {status for status, _ in refused} == {429}
+        assert refused[0][1]["retry-after"] == "1"
+        assert client.ask("GET", "/healthz")[0] == 200
+
+
+def test_clients_that_are_forgotten_start_anew():
+    rates = Rates(1.0, lambda: 0.0)
+    assert rates.allow("a")
+    for i in range(20_000):
+        rates.allow(str(i))
+    assert len(rates._buckets) == 10_000
+
+
+SERVE = """
+import sys
+from tacit.service.config import load_config
+from tacit.service.server import serve
+serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
+"""
+FIRST = """
+[server]
+port = 0
+log = "json"
+[placements.home]
+arms = 3
+seed = 1
+"""
+
+
+@contextlib.contextmanager
+def process(path):
+    started = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield started, Client(started.stdout.readline().split()[3])
+    finally:
+        started.terminate()
+        started.communicate(timeout=20)
+
+
+def test_the_configuration_is_reloaded_without_loss(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(FIRST)
+    with process(path) as (server, client):
+        _, _, decision = client.post("home/decide", {"key": "a"})
+        assert client.post("new/decide", {"key": "a"})[0] == 404
+        path.write_text(FIRST + "[placements.new]\narms = 2\n")
+        server.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 20
+        while client.post("new/decide", {"key": "a"})[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        told = {"decision_id": decision["decision_id"], "reward": 1}
+        assert client.post("home/feedback", told)[2]["outcome"] == "learned"
+        # A configuration that cannot be used changes nothing.
+        path.write_text(FIRST.replace("arms = 3", "arms = 4"))
+        server.send_signal(signal.SIGHUP)
+        line = json.loads(server.stderr.readline())
+        while line["level"] != "error":
+            line = json.loads(server.stderr.readline())
+        assert "placements.home.policy" in line["message"]
+        assert client.post("new/decide", {"key": "a"})[0] == 200
+        home, _ = client.ask("GET", "/v1/placements")[2]["placements"]
+        assert (home["decisions"], home["feedback"]) == (1, 1)
