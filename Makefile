@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks examples
 
 .PHONY: help demo test lint bench reproduce docs clean
 
@@ -24,7 +24,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots,ray,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 
 import c_loops
 import numpy as np
+import offline
 import peers
+import plain_duels
 
 import tacit
 from tacit.state import byte_count
@@ -223,6 +225,7 @@ FOLLOWING = [
     tacit.CUSUMUCB(ARMS),
     tacit.MUCB(ARMS),
     tacit.GLRKLUCB(ARMS),
+    tacit.ProbationBandit(ARMS, classifier=tacit.Rectangle(dim=10, margin=0.1, anchored=True)),
 ]
 
 
@@ -246,6 +249,37 @@ def following_intent(effort: Effort) -> Iterator[Row]:
     for dim in (2, 10, 40):
         for labels in (10, 100, 1000):
             yield Row(f"Hyperplane(dim={dim}), {labels} labels, µs a prediction", hull(dim, labels))
+
+
+def duels(effort: Effort) -> Iterator[Row]:
+    """Compare Beat-the-Mean in plain Python, one comparison at a time, and by leaps.
+
+    500 arms, γ = 1.3, T = 10¹⁰: the largest job of figure 2 (top) of Yue and Joachims (2011).
+    """
+    arms, horizon = 500, 10**10
+    environment = tacit.PreferenceMatrix(f"relaxed-chain({arms}, 1.3)")
+    policy = tacit.BeatTheMean(arms, horizon, gamma=1.3)
+    matrix = [list(row) for row in environment.matrix]
+    steps = effort.steps["UCB1"]
+    tacit.simulate(policy, environment, 1, workers=1, checkpoints=1)
+    tacit.simulate(policy, environment, 10, workers=1, checkpoints=2)
+    stepped, leapt, plain = [], [], []
+    for seed in range(effort.repetitions):
+        say(f"Beat-the-Mean over {arms} arms, repetition {seed + 1}")
+        plain.append(plain_duels.comparisons_per_second(matrix, policy.kappa, 3000, seed))
+        start = time.perf_counter()
+        tacit.simulate(policy, environment, steps, seed=seed, workers=1, checkpoints=2)
+        stepped.append(steps / (time.perf_counter() - start))
+        plain_ones = environment.plain_duels
+        rng = np.random.default_rng(seed)
+        start = time.perf_counter()
+        found = policy.leap(plain_ones.preferences, plain_ones.gaps, horizon, rng)
+        leapt.append(found.comparisons / (time.perf_counter() - start))
+    what = f"BeatTheMean, {arms} arms, million comparisons/s: "
+    million = [[1e-6 * value for value in values] for values in (plain, stepped, leapt)]
+    yield Row(what + "plain Python", Spread.of(million[0]))
+    yield Row(what + "one at a time", Spread.of(million[1]), goal=Goal("≥", 30.0))
+    yield Row(what + "by leaps", Spread.of(million[2]), goal=Goal("≥", 1000.0))
 
 
 def hull(dim: int, labels: int) -> Spread:
@@ -344,6 +378,60 @@ def against_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
         yield from peer_rows(algorithm, pairs[algorithm], regret)
 
 
+SHIFT_ROUNDS = 10_000
+SHIFTED = tacit.ShiftingArms(
+    ARMS, events=[SHIFT_ROUNDS // 2 + 1], clicks=[c_loops.MEANS, c_loops.MEANS[::-1]]
+)
+CUSUM_RATIO = float(np.log(SHIFT_ROUNDS))
+# SMPyBandits' ways and the same parameters, as far as its own allow: see the peer's script.
+DETECTORS = {
+    "DiscountedUCB": tacit.DiscountedUCB(ARMS),
+    "SlidingWindowUCB": tacit.SlidingWindowUCB(ARMS),
+    "CUSUMUCB": tacit.CUSUMUCB(
+        ARMS, threshold=CUSUM_RATIO, alpha=(CUSUM_RATIO / SHIFT_ROUNDS) ** 0.5, xi=2.0
+    ),
+    "MUCB": tacit.MUCB(ARMS),
+    "GLRKLUCB": tacit.GLRKLUCB(ARMS),
+}
+
+
+def detectors_against_smpybandits(effort: Effort, notes: list[str]) -> Iterator[Row]:
+    """Compare what detects changes with SMPyBandits, on arms that change places halfway."""
+    if not effort.peer_repetitions:
+        return
+    pairs: dict[str, list[Pair]] = {name: [] for name in DETECTORS}
+    regrets: dict[str, Mean] = {}
+    try:
+        python = peers.install("SMPyBandits")
+        for seed in range(effort.peer_repetitions):
+            say(f"SMPyBandits' detectors, repetition {seed + 1} of {effort.peer_repetitions}")
+            segments = SHIFTED.clicks
+            played = peers.play(python, "smpybandits_detectors", SHIFT_ROUNDS, seed, segments)
+            for name, theirs in played.items():
+                speed, regrets[name] = shifted(DETECTORS[name], effort.regret_runs)
+                pairs[name].append(Pair(speed, theirs))
+    except peers.PeerFailed as error:
+        notes.append(f"SMPyBandits' detectors do not run: {error}")
+        return
+    for name, measured in pairs.items():
+        ours, theirs = zip(*((p.ours, p.theirs.steps_per_second) for p in measured), strict=True)
+        what = f"{name}, steps/s: SMPyBandits"
+        yield compared(what, list(ours), list(theirs), Goal("≥", 100))
+        found = Spread.of([pair.theirs.regret for pair in measured])
+        what = f"{name}, regret after {SHIFT_ROUNDS:,} rounds with a shift: SMPyBandits"
+        yield Row(what, regrets[name], found)
+
+
+def shifted(policy: Any, runs: int) -> tuple[float, Mean]:
+    """Return steps per second, compiled before, and the mean regret of many runs."""
+    tacit.simulate(policy, SHIFTED, 1, workers=1)
+    start = time.perf_counter()
+    result = tacit.simulate(policy, SHIFTED, SHIFT_ROUNDS, runs=runs, workers=1, checkpoints=1)
+    speed = runs * SHIFT_ROUNDS / (time.perf_counter() - start)
+    regrets = result.regret[0, :, -1]
+    return speed, Mean(float(regrets.mean()), float(regrets.std(ddof=1) / np.sqrt(runs)))
+
+
 def installed(notes: list[str]) -> Iterator[tuple[str, Path]]:
     """Give each peer that can be installed with its interpreter."""
     for peer in peers.REQUIREMENTS:
@@ -418,6 +506,18 @@ def in_batches(learner: tacit.Learner, keys: list[str], rewards: list[float]) ->
     for start in range(0, len(keys), BATCH):
         decisions = learner.choose_many(keys[start : start + BATCH])
         learner.learn_many(decisions, rewards[start : start + BATCH])
+
+
+# Offline evaluation --------------------------------------------------------------------------
+
+
+def off_policy_rates(effort: Effort) -> Iterator[Row]:
+    """Give the rows that are weighted in a second of one core."""
+    say("off-policy estimators")
+    rows = 10_000_000 if effort is FULL else 500_000
+    for what, (core, _) in offline.rates(rows).items():
+        goal = Goal("≥", 5e6) if what.startswith("IPS and SNIPS") else None
+        yield Row(f"{what}, rows/s of one core", Spread.of([core]), goal=goal)
 
 
 # Memory and import ---------------------------------------------------------------------------
@@ -513,8 +613,11 @@ def main() -> None:
         *against_c(effort),
         *following_intent(effort),
         *dueling(effort, notes),
+        *duels(effort),
         *against_peers(effort, notes),
+        *detectors_against_smpybandits(effort, notes),
         *calls(effort),
+        *off_policy_rates(effort),
         *memory(),
         *import_time(effort),
     ]

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,8 +66,12 @@ def install(peer: str) -> Path:
     return python
 
 
-def play(python: Path, peer: str, steps: int, seed: int) -> dict[str, Played]:
-    """Play one run of ``steps`` rounds with each algorithm that the peer has.
+def play(
+    python: Path, script: str, steps: int, seed: int, segments: Sequence[Sequence[float]] = (MEANS,)
+) -> dict[str, Played]:
+    """Play one run of ``steps`` rounds with each algorithm that a peer's script has.
+
+    ``segments`` holds the arms' means, of the whole run or of each of its halves.
 
     Raises
     ------
@@ -75,7 +80,8 @@ def play(python: Path, peer: str, steps: int, seed: int) -> dict[str, Played]:
     """
     # -P keeps the scripts' folder, where files are named after packages, off the import path.
     command = [str(python), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
-    arguments = [peer.lower(), str(steps), str(seed), *map(str, MEANS)]
+    means = " / ".join(" ".join(map(str, segment)) for segment in segments).split()
+    arguments = [script.lower(), str(steps), str(seed), *means]
     # Importing a package may print, too.
     played = json.loads(_output([*command, *arguments]).splitlines()[-1])
     return {algorithm: Played(*measured) for algorithm, measured in played.items()}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.errors import InvalidValue, UnknownName
+from tacit.cli import say_warning
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
+from tacit.evaluate.rejection import Source
 from tacit.policies import policy_from_spec, policy_to_spec
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
@@ -192,6 +197,123 @@ def test_the_diary_forgets_the_oldest():
             learner.learn(learner.choose(f"key {i}", context=QUIET), 0.0)
     assert learner.restarts("key 0") == []
     assert [r.round for r in learner.restarts("key 699")] == [1, 3]
+
+
+# Labels on negatives ------------------------------------------------------------------------
+
+
+def test_witnesses_share_a_false_label():
+    """L = 8, two witnesses: rounds 2 and 3 of a testing phase, from its first quarter."""
+    session = Session(bwc(test_rounds=8, witnesses=2))
+    session.play(8)
+    for context in ([0.2], [0.25], [0.45], *[[0.7]] * 5):  # phase 3: trigger, witnesses, others
+        session.play(1, context=context)
+    assert session.labels[-1] == (9, [0.2], False)
+    box = session.learner.state.classifier
+    assert (box.low[0, 0], box.high[0, 0]) == (0.2, 0.45)
+
+
+def test_witnesses_that_never_came_are_the_trigger():
+    policy = bwc(test_rounds=8, witnesses=2)
+    learner = tacit.Learner(policy, seed=1)
+    for context in [QUIET] * 8 + [[0.3]]:
+        learner.learn(learner.choose("query", context=context), 1.0)
+    assert learner.state.phases.witnesses[0].tolist() == [[0.3], [0.3]]
+
+
+def test_an_audit_ends_an_adapting_phase_and_repairs_a_missed_event():
+    session = Session(bwc(audit_rounds=30))
+    session.play(50)  # phases 1 and 3 test; phase 4 adapts
+    assert session.phase == (4, 30)
+    session.clicked = 1  # no context tells
+    session.play(1)
+    assert session.phase == (5, 1)  # a quiet context, taken for none, is tested all the same
+    session.play(9)
+    assert session.labels[-1] == (51, QUIET, True)
+    assert session.play(20)[-10:].count(1) > 5
+
+
+# Diagnostics --------------------------------------------------------------------------------
+
+
+def test_diagnostics_count_what_the_record_tells():
+    session = Session(bwc())
+    session.play(60)
+    session.clicked = 1
+    session.play(11, context=LOUD)  # an event; the round after its test begins another one
+    found = session.learner.diagnostics()
+    assert (found.restarts, found.false_labels, found.true_labels, found.unlabelled) == (4, 1, 1, 2)
+    assert (found.close, found.contradictions, found.outside, found.warnings) == (0, 0, 0, ())
+    session.play(9, context=LOUD)  # nothing has changed: loud is labelled false
+    found = session.learner.diagnostics()
+    assert (found.false_labels, found.contradictions) == (2, 1)
+    assert "contradict" in found.warnings[0]
+
+
+def test_events_closer_than_two_tests_are_told():
+    session = Session(bwc())
+    session.play(60)
+    for clicked in (1, 0):
+        session.clicked = clicked
+        session.play(10, context=LOUD)
+        session.play(2)
+    found = session.learner.diagnostics()
+    assert (found.true_labels, found.close) == (2, 1)
+    assert "test_rounds" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "policy", [bwc(), tacit.ProbationBandit(2, classifier=BOX)], ids=lambda policy: policy.label
+)
+def test_contexts_outside_of_the_universe_are_told_once(policy):
+    learner = tacit.Learner(policy, seed=1)
+    with pytest.warns(AssumptionWarning, match="context: \\[1.5\\]") as caught:
+        learner.choose_many(["query"] * 3, contexts=[[1.0], [1.5], [-0.5]])
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.choose("query", context=[2.0])
+
+
+def test_replay_tells_of_contexts_too():
+    log = pa.table(
+        {
+            "timestamp": ["2017-07-04T12:00:00Z"] * 2,
+            "decision_id": ["1", "2"],
+            "placement": ["home"] * 2,
+            "key": ["query"] * 2,
+            "arms": [["0", "1"]] * 2,
+            "arm": ["0", "1"],
+            "propensity": [0.5] * 2,
+            "reward": [0.0, 1.0],
+            "context": [[0.5], [1.5]],
+        }
+    )
+    with pytest.warns(AssumptionWarning, match="context: \\[1.5\\]"):
+        list(Source(tacit.ExplorationFloor(bwc())).windows(log, 10))
+
+
+def test_the_command_line_prints_warnings_for_people(capsys):
+    say_warning(AssumptionWarning("contexts lie"), AssumptionWarning, "file.py", 1)
+    assert capsys.readouterr().err == "warning: contexts lie\n"
+    say_warning("old", DeprecationWarning, "file.py", 1)
+    assert "file.py:1: DeprecationWarning: old" in capsys.readouterr().err
+
+
+def test_the_learner_counts_contexts_outside_of_the_universe():
+    learner = tacit.Learner(bwc(), seed=1)
+    with pytest.warns(AssumptionWarning):
+        learner.choose_many(["query"] * 3, contexts=[[1.0], [1.5], [-0.5]])
+    assert learner.diagnostics().outside == 2
+
+
+def test_policies_without_a_classifier_take_any_context():
+    policy = tacit.OracleRestart(tacit.UCB1(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tacit.Learner(policy, seed=1).choose("query", context=[2.0])
+    with pytest.raises(UnknownName, match="keeps no record"):
+        tacit.Learner(policy, seed=1).diagnostics()
 
 
 # What it is good for -------------------------------------------------------------------------

@@ -39,6 +39,7 @@ def test_help_teaches():
         "simulate",
         "evaluate",
         "serve",
+        "propose",
         "reproduce",
         "policies",
         "warmup",
@@ -96,6 +97,8 @@ def test_options_come_from_flags_then_environment_then_file(tmp_path):
         (["reproduce"], "--list"),
         (["evaluate", "nowhere", "--policy", "ucb1"], "nowhere"),
         (["evaluate", ".", "--policy", "nothing"], "nothing"),
+        (["evaluate", ".", "--policy", "ucb1", "--estimator", "guess"], "switch-dr"),
+        (["evaluate", ".", "--policy", "table:nowhere.json"], "nowhere.json"),
         (["demo", "--policy", "nothing"], "nothing"),
         (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (["frobnicate"], "frobnicate"),
@@ -140,6 +143,44 @@ def test_evaluate_replays_a_real_log(shared_data):
     assert content["low"] < content["estimate"] < content["high"]
     assert content["logged"] == pytest.approx(0.0046)
     assert len(content["matched"]) == 3
+
+
+def test_evaluate_weights_a_real_log(shared_data, tmp_path):
+    table = tmp_path / "target.csv"
+    rows = [f"{arm},{1 / 34!r}" for arm in range(34)]
+    table.write_text("arm,probability\n" + "\n".join(rows) + "\n")
+    plot = tmp_path / "estimates.png"
+    arguments = ["--estimator", "ips,snips,dr", "--plot", plot, "--json"]
+    log = shared_data / "open_bandit/bts/men"
+    result = tacit("evaluate", log, "--policy", f"table:{table}", *arguments)
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert [row["estimator"] for row in content["estimates"]] == ["IPS", "SNIPS", "DoublyRobust"]
+    assert content["estimates"][0]["value"] == pytest.approx(0.003008626327256481)
+    assert content["estimates"][2]["anytime_low"] is None
+    assert plot.stat().st_size > 5000
+
+
+def test_evaluate_both_replays_and_weights(shared_data):
+    log = shared_data / "open_bandit/random/men"
+    arguments = ["--policy", "uniform-random", "--estimator", "replay,ips", "--passes", "1"]
+    result = tacit("evaluate", log, *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert content["replay"]["rows"] == content["rows"] == 10_000
+    assert content["estimates"][0]["value"] == pytest.approx(0.0046)
+
+
+def test_examine_shows_position_effects(shared_data, tmp_path):
+    log, plot = shared_data / "open_bandit/random/men", tmp_path / "effects.png"
+    arguments = ["--method", "randomization,harvesting", "--plot", plot]
+    result = tacit("examine", log, *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    effects = json.loads(result.stdout)["effects"]
+    assert [row["position"] for row in effects] == [1, 2, 3] * 2
+    # 22 clicks in 3388 rows against 10 in 3284.
+    assert effects[1]["effect"] == pytest.approx((22 / 3388) / (10 / 3284))
+    assert plot.stat().st_size > 5000
 
 
 def test_reproduce_leaves_data_figure_and_report(tmp_path):

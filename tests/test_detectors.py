@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -474,12 +475,10 @@ def test_tuning_follows_the_published_rules():
     assert cusum.threshold == pytest.approx(math.log(t / shifts))
     assert cusum.alpha == pytest.approx(math.sqrt(shifts / t * math.log(t / shifts)))
     policy = GLRKLUCB.tuned(k, t, shifts)
-    assert policy.alpha == pytest.approx(math.sqrt(shifts * math.log(t) / t))
-    assert policy.delta == pytest.approx(1 / math.sqrt(shifts * t))
-    local = GLRKLUCB.tuned(k, t, shifts, local=True)
-    assert local.local
-    assert local.alpha == pytest.approx(policy.alpha * math.sqrt(k))
-    assert local.delta == pytest.approx(policy.delta / math.sqrt(k))
+    # sqrt(4·5·ln(40 000)/40 000) = sqrt(20·10.5966/40 000).
+    assert policy.alpha == pytest.approx(0.072790, rel=1e-4)
+    assert policy.delta == pytest.approx(0.005)
+    assert GLRKLUCB.tuned(k, t, shifts, local=True) == replace(policy, local=True)
     m_ucb = MUCB.tuned(k, t, shifts, change=0.8)
     # ln(2·5·40 000²) = 23.496, ln 80 000 = 11.290: w = 6.25·(4.8473 + 3.3600)² = 421.0.
     assert m_ucb.window == 422

@@ -61,6 +61,22 @@ def test_the_page_on_lists_runs(tmp_path):
     assert run([sys.executable, "-c", code], tmp_path) == "['holiday', 'parade']\n"
 
 
+def test_the_page_on_interleaving_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("docs/interleaving.md", "python"))
+    *shown, study = blocks("docs/interleaving.md", "text")
+    assert run([sys.executable, "-c", code], tmp_path) == "".join(shown)
+    assert (tmp_path / "duels.png").stat().st_size > 10_000
+    assert "impressions to be sure" in study
+
+
+def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
+    page = "docs/offline-evaluation.md"
+    output = run([sys.executable, "-c", "\n".join(blocks(page, "python"))], tmp_path)
+    shown = "".join(text for text in blocks(page, "text") if "interval" in text)
+    assert output.strip() == shown.strip()
+    assert (tmp_path / "offline-estimates.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")

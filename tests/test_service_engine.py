@@ -17,13 +17,20 @@ from hypothesis import strategies as st
 import tacit
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learner import Learner
+from tacit.service.attribution import LATE_EPOCH, LEARNED, REPEATED
 from tacit.service.config import Config, PlacementConfig, load_config
+from tacit.service.draws import Draws
 from tacit.service.engine import Engine
-from tacit.service.errors import RepeatedFeedback, StoreError, Unavailable, UnknownDecision
+from tacit.service.errors import (
+    RepeatedFeedback,
+    StoreError,
+    Unavailable,
+    UnknownDecision,
+)
 from tacit.service.ids import decision_id
 from tacit.service.series import ARMS, BUCKETS, Series, uniform_estimate
 from tacit.service.sqlite import MIGRATIONS, SqliteStore
-from tacit.service.store import LATE, LEARNED, Answered, DecisionRow
+from tacit.service.store import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.state import leaves
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -32,14 +39,19 @@ from policies_of_ones_own import Forgetful
 ARM_NAMES = ("holiday", "film", "recipe")
 
 
+START = 1_700_000_000_000_000
+# So long that windows of 30 s close in the course of a test.
+ROUND_TIME = 7_000_000
+WINDOW = 30_000_000
+
+
 class Clock:
     """Time that stands still until it is told."""
 
     def __init__(self):
-        self.now = 1_700_000_000_000_000
+        self.now = START
 
     def __call__(self):
-        self.now += 1_000
         return self.now
 
 
@@ -55,11 +67,11 @@ class FailingStore:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def append(self, decisions, feedback, progress):
-        self.groups.append((list(decisions), list(feedback)))
+    def append(self, rows):
+        self.groups.append((list(rows.decisions), list(rows.feedback)))
         if self.fails and not self.after:
             raise StoreError("store: the disk is full")
-        self._store.append(decisions, feedback, progress)
+        self._store.append(rows)
         if self.fails:
             raise StoreError("store: the disk went away after the commit")
 
@@ -92,7 +104,7 @@ def learned(engine, name="home"):
     used = len(learner.keys)
     arrays = {field: array[:used].tobytes() for field, array in leaves(learner.state)}
     counted = (placement.decisions, placement.feedback, placement.series.to_bytes())
-    return learner.keys, arrays, learner.rng.bit_generator.state, counted
+    return learner.keys, arrays, placement.windows.saved(), counted
 
 
 def as_after_a_crash(path):
@@ -115,10 +127,11 @@ async def traffic(engine, rounds, seed, start=0):
     dim = engine.placements["home"].learner.policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng((seed, i))
+        engine.clock.now = START + i * ROUND_TIME
         keys = [f"key {rng.integers(4)}" for _ in range(3)]
         arms = [None, list(rng.permutation(ARM_NAMES)[:2]), None]
         contexts = [rng.random(dim).tolist() if dim else None for _ in range(3)]
-        impressions = zip(keys, arms, contexts, strict=True)
+        impressions = zip(keys, arms, contexts, (f"{i} {j}" for j in range(3)), strict=True)
         rows = await asyncio.gather(*(engine.decide("home", *told) for told in impressions))
         rewards = rng.integers(2, size=3).astype(float)
         told = [engine.feedback("home", row.id, r) for row, r in zip(rows, rewards, strict=True)]
@@ -134,16 +147,15 @@ def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
             row = await engine.decide("home", "tomato", ["film", "recipe"], [0.5])
-            assert await engine.feedback("home", row.id, 1.0) is True
+            assert await engine.feedback("home", row.id, 1.0) == LEARNED
             first, second = engine.store.events(0)
             assert first == row
             assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
             assert (row.offered, row.context) == ('["film","recipe"]', "[0.5]")
             assert row.arm in ("film", "recipe")
             assert row.propensity == pytest.approx(0.5)
-            assert second.decision == row
-            assert second.feedback[:2] == (2, 1)
-            assert second.feedback[3:] == (1.0, LEARNED)
+            assert (second.seq, second.decision) == (2, row.seq)
+            assert (second.kind, second.reward) == (REWARD, 1.0)
 
     asyncio.run(session())
 
@@ -152,16 +164,26 @@ def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
             await traffic(engine, 30, seed=1)
-            learner = Learner(tacit.Thompson(ARM_NAMES), seed=7)
-            decided = {}
+            learner = Learner(tacit.Thompson(ARM_NAMES), seed=0)
+            draws = Draws(7)
+            decided, open_windows = {}, []
             for event in engine.store.events(0):
+                while open_windows and open_windows[0].time + WINDOW <= event.time:
+                    learner.learn(decided[open_windows.pop(0).seq], 0.0)
                 if isinstance(event, DecisionRow):
+                    open_windows.append(event)
                     offer = None if event.offered is None else json.loads(event.offered)
+                    draws.begin(learner.rng, event.id)
                     decided[event.seq] = learner.choose(event.key, arms=offer)
                     assert decided[event.seq].arm == event.arm
+                    assert decided[event.seq].propensity == event.propensity
                 else:
-                    learner.learn(decided[event.feedback.decision], event.feedback.reward)
-            assert learner.rng.bit_generator.state == learned(engine)[2]
+                    open_windows = [row for row in open_windows if row.seq != event.decision]
+                    learner.learn(decided[event.decision], event.reward)
+            assert (
+                len(open_windows)
+                < sum(isinstance(e, DecisionRow) for e in engine.store.events(0)) / 2
+            )
             for (_, mine), (_, its) in zip(
                 leaves(learner.state),
                 leaves(engine.placements["home"].learner.state),
@@ -222,8 +244,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
     shown, everything = asyncio.run(straight())
     shown_after_stops, everything_after_stops = asyncio.run(piecewise())
     assert shown == shown_after_stops
-    assert everything[:3] == everything_after_stops[:3]
-    assert everything[3][:2] == everything_after_stops[3][:2]
+    assert everything == everything_after_stops
 
 
 def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
@@ -292,11 +313,13 @@ def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
                     await engine.feedback("home", row.id, reward)
             told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
             once, again = await asyncio.gather(*told, return_exceptions=True)
-            assert once is True
-            assert isinstance(again, RepeatedFeedback)
-            with pytest.raises(RepeatedFeedback):
+            assert (once, again) == (LEARNED, REPEATED)
+            assert await engine.feedback("home", row.id, 1.0) == REPEATED
+            assert engine.placements["home"].feedback == 3
+            for _ in range(97):
                 await engine.feedback("home", row.id, 1.0)
-            assert engine.placements["home"].feedback == 1
+            with pytest.raises(RepeatedFeedback, match="100 times"):
+                await engine.feedback("home", row.id, 1.0)
         async with served(tmp_path / "s.db", configured(other=tacit.UCB1(2))) as engine:
             with pytest.raises(RepeatedFeedback):
                 await engine.feedback("home", row.id, 1.0)
@@ -310,9 +333,8 @@ def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
             rows = [await engine.decide("home", "a") for _ in range(4)]
             # All at once: the second one restarts the key, so the rest comes too late.
             told = [engine.feedback("home", row.id, 1.0) for row in rows]
-            assert await asyncio.gather(*told) == [True, True, False, False]
-            outcomes = [e.feedback.outcome for e in engine.store.events(4)]
-            assert outcomes == [LEARNED, LEARNED, LATE, LATE]
+            outcomes = [LEARNED, LEARNED, LATE_EPOCH, LATE_EPOCH]
+            assert await asyncio.gather(*told) == outcomes
             after = await engine.decide("home", "a")
             assert after.epoch == 1
             (shift,) = engine.placements["home"].series.shifts
@@ -338,7 +360,7 @@ def test_one_wrong_request_leaves_its_group_alone(tmp_path):
             assert isinstance(twice, InvalidValue)
             assert isinstance(long_key, InvalidValue)
             assert isinstance(nowhere, UnknownName)
-            assert engine.store.last_seq() == 1
+            assert engine.store.end().seq == 1
 
     asyncio.run(session())
 
@@ -363,8 +385,8 @@ def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
             while not engine.health().ready:
                 assert asyncio.get_running_loop().time() < deadline
                 await asyncio.sleep(0.01)
-            logged = 3 if after else 1
-            assert engine.store.last_seq() == logged
+            logged = 4 if after else 1
+            assert engine.store.end().seq == logged
             assert (learned(engine) == before) is not after
             assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
             await engine.decide("home", "c")
@@ -485,25 +507,27 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
             return await engine.decide("home", "a")
 
     row = asyncio.run(session())
-    grown = (*MIGRATIONS, "ALTER TABLE decisions ADD COLUMN mode TEXT")
+    grown = (*MIGRATIONS, "ALTER TABLE decisions ADD COLUMN colour TEXT")
     monkeypatch.setattr("tacit.service.sqlite.MIGRATIONS", grown)
     store = SqliteStore(path)
-    assert store.decision(row.id) == (row, False)
+    assert store.find([(row.placement, row.id)])[row.placement, row.id] == (row, [])
     store.close()
     connection = apsw.Connection(str(path))
     assert connection.execute("SELECT version FROM store").get == len(grown)
-    assert connection.execute("SELECT mode FROM decisions").fetchall() == [(None,)]
+    assert connection.execute("SELECT colour FROM decisions").fetchall() == [(None,)]
     connection.close()
 
 
-def test_the_log_refuses_a_second_feedback_even_from_a_faulty_engine(tmp_path):
+def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
             row = await engine.decide("home", "a")
-            await engine.feedback("home", row.id, 1.0)
-            (answered,) = (e for e in engine.store.events(0) if isinstance(e, Answered))
+            await engine.feedback("home", row.id, 1.0, id="a click")
+            (told,) = (e for e in engine.store.events(0) if isinstance(e, FeedbackRow))
             with pytest.raises(StoreError, match="UNIQUE"):
-                engine.store.append([], [answered.feedback._replace(seq=99)], [])
+                engine.store.append(Rows([], [told._replace(seq=99)], []))
+            with pytest.raises(StoreError, match="UNIQUE"):
+                engine.store.append(Rows([row._replace(seq=99)], [], []))
 
     asyncio.run(session())
 

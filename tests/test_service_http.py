@@ -76,11 +76,16 @@ def test_a_decision_and_its_feedback(client):
     status, headers, decision = client.post("default/decide", {"key": "tomato"})
     assert status == 200
     assert headers["content-type"] == "application/json"
-    assert decision.keys() == {"decision_id", "arm", "propensity", "epoch"}
+    assert decision.keys() == {"decision_id", "arm", "propensity", "epoch", "durability"}
     assert decision["arm"] in ARMS
     assert decision["propensity"] == pytest.approx(1 / 3)
     told = {"decision_id": decision["decision_id"], "reward": 1}
-    answer = {"decision_id": decision["decision_id"], "learned": True}
+    answer = {
+        "decision_id": decision["decision_id"],
+        "learned": True,
+        "outcome": "learned",
+        "durability": "committed",
+    }
     assert client.post("default/feedback", told)[::2] == (200, answer)
 
 
@@ -147,13 +152,73 @@ def test_an_unknown_arm_is_named(client):
     assert "'opera' is not on offer" in problem["detail"]
 
 
-def test_repeated_feedback_is_a_conflict(client):
+def test_repeated_feedback_is_recorded_and_teaches_once(client):
     _, _, decision = client.post("default/decide", {"key": "a"})
-    told = {"decision_id": decision["decision_id"], "reward": 0}
-    assert client.post("default/feedback", told)[0] == 200
-    status, _, problem = client.post("default/feedback", told)
+    told = {"decision_id": decision["decision_id"], "reward": 0, "feedback_id": "no click"}
+    outcomes = [client.post("default/feedback", told)[2] for _ in range(2)]
+    assert [o["outcome"] for o in outcomes] == ["learned", "duplicate"]
+    status, _, problem = client.post("default/feedback", {**told, "reward": 1})
+    assert (status, problem["field"]) == (409, "feedback_id")
+    assert problem["type"] == "urn:tacit:problem:conflict"
+    del told["feedback_id"]
+    assert client.post("default/feedback", told)[2]["outcome"] == "repeated"
+
+
+def test_the_same_request_gets_the_same_answer(client):
+    asked = {"key": "a", "arms": ["film", "recipe"], "decision_id": "page 7 / slot 1"}
+    first = client.post("default/decide", asked)[::2]
+    assert client.post("default/decide", asked)[::2] == first
+    assert first[1]["decision_id"] == "page 7 / slot 1"
+    status, _, problem = client.post("default/decide", {**asked, "arms": ["film"]})
     assert (status, problem["field"]) == (409, "decision_id")
-    assert problem["type"] == "urn:tacit:problem:repeated-feedback"
+    # An id belongs to its placement.
+    assert client.post("plain/decide", {"key": "b", "decision_id": "page 7 / slot 1"})[0] == 200
+
+
+def test_many_at_once(client):
+    asked = [{"key": f"key {i % 3}", "decision_id": f"many {i}"} for i in range(20)]
+    status, _, answer = client.post("default/decide/batch", {"decisions": asked})
+    assert status == 200
+    assert [d["decision_id"] for d in answer["decisions"]] == [a["decision_id"] for a in asked]
+    assert client.post("default/decide/batch", {"decisions": asked})[2] == answer
+    told = [{"decision_id": f"many {i}", "reward": i % 2} for i in range(19)]
+    told.append({"decision_id": "never made", "reward": 1})
+    status, _, answer = client.post("default/feedback/batch", {"feedback": told})
+    outcomes = [f["outcome"] for f in answer["feedback"]]
+    assert (status, outcomes) == (200, ["learned"] * 19 + ["unknown-decision"])
+    for wrong, field in (
+        ([{"key": "a"}, {"key": "a", "arms": ["opera"]}], "decisions[1].arms"),
+        ([{"key": "a"}, {"kye": "a"}], "decisions[1].kye"),
+        ([], "decisions"),
+    ):
+        status, _, problem = client.post("default/decide/batch", {"decisions": wrong})
+        assert (status, problem["field"]) == (422, field)
+    # One that stands for something else refuses the whole batch.
+    wrong = [{"key": "a", "decision_id": "fresh"}, {"key": "other", "decision_id": "many 1"}]
+    assert client.post("default/decide/batch", {"decisions": wrong})[0] == 409
+    told = {"decision_id": "fresh", "reward": 1}
+    assert client.post("default/feedback", told)[0] == 404
+
+
+def test_a_deferred_decision_counts_once_it_is_activated(client):
+    _, _, decision = client.post("plain/decide", {"key": "ahead", "deferred": True})
+    id = {"decision_id": decision["decision_id"]}
+    assert client.post("plain/feedback", {**id, "reward": 1})[2]["outcome"] == "inactive"
+    assert client.post("plain/activate", id)[2]["outcome"] == "noted"
+    assert client.post("plain/activate", id)[2]["outcome"] == "repeated"
+    assert client.post("plain/examined", id)[2]["outcome"] == "noted"
+    assert client.post("plain/feedback", {**id, "reward": 1})[2]["outcome"] == "learned"
+
+
+def test_the_mode_is_switched_while_running(client):
+    assert client.post("plain/mode", {"mode": "apprentice"})[::2] == (200, {"mode": "apprentice"})
+    _, _, decision = client.post("plain/decide", {"key": "apprentice", "arms": [2, 0]})
+    assert (decision["arm"], decision["propensity"]) == (2, 1.0)
+    assert decision["would"]["arm"] in (0, 2)
+    assert client.post("plain/mode", {"mode": "shadow"})[0] == 422
+    assert client.post("plain/mode", {"mode": "idle"})[0] == 422
+    assert client.post("plain/mode", {"mode": "online"})[0] == 200
+    assert "would" not in client.post("plain/decide", {"key": "apprentice"})[2]
 
 
 def test_the_decision_of_another_placement_is_unknown(client):
@@ -268,7 +333,8 @@ def test_the_openapi_document_describes_what_is_served(client):
             assert str(status) in item[method]["responses"]
     _, _, decision = client.post("default/decide", {"key": "a"})
     answer = schemas["DecideAnswer"]
-    assert answer["required"] == list(answer["properties"]) == list(decision)
+    assert [*answer["required"], "would"] == list(answer["properties"])
+    assert answer["required"] == list(decision)
     assert schemas["FeedbackRequest"]["properties"]["reward"]["maximum"] == 1
 
 

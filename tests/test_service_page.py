@@ -118,8 +118,8 @@ def one(store, query):
 def test_the_numbers_on_the_page_are_those_of_the_store(opened, store):
     page = opened()
     for name in ("home", "plain"):
-        of = f"placement = (SELECT id FROM placements WHERE name = '{name}')"
-        impressions = one(store, f"SELECT count(*) FROM decisions WHERE {of}")
+        of = f"d.placement = (SELECT id FROM placements WHERE name = '{name}')"
+        impressions = one(store, f"SELECT count(*) FROM decisions d WHERE {of}")
         joined = f"FROM feedback f JOIN decisions d ON d.seq = f.decision WHERE {of}"
         feedback, rewards = one(store, f"SELECT count(*), sum(reward) {joined}")
         assert int(shown(page, name, "impressions")) == impressions
@@ -132,7 +132,8 @@ def test_the_numbers_on_the_page_are_those_of_the_store(opened, store):
     )
     assert float(shown(page, "home", "uniform")) == pytest.approx(weighted / weights)
     assert shown(page, "plain", "uniform") == ""
-    events = one(store, "SELECT (SELECT count(*) FROM decisions) + (SELECT count(*) FROM feedback)")
+    counts = (f"(SELECT count(*) FROM {table})" for table in ("decisions", "feedback", "marks"))
+    events = one(store, f"SELECT {' + '.join(counts)}")
     assert int(page.locator('#store [data-field="events"]').get_attribute("data-value")) == events
 
 

@@ -138,12 +138,13 @@ def test_table_summary_and_plot(tmp_path):
 def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
     from tacit.compiled import compiled
-    from tacit.simulation import InFlight, play_delayed
+    from tacit.simulation import InFlight, Round, play_delayed
 
     policy = tacit.EXP3(3)
     at_once = run_of(policy, ARMS, 400)
     queued = Run(policy, ARMS, 400, 7, 0, np.array([400]))
-    queued._extra = (InFlight.empty(2, 3, 0), np.random.default_rng(0), 0, 0, 1)
+    flight = InFlight.empty(2, Round(np.zeros(1, np.int64), np.zeros(1)), queued.world.impression)
+    queued._extra = (flight, np.random.default_rng(0), 0, 0, 1)
     queued._play = compiled(play_delayed, policy.params, ARMS.params)
     queued.advance(400)
     # The last round's feedback is still under way when the run ends.

@@ -396,3 +396,32 @@ def test_clopper_pearson_intervals_are_exact(observed):
     failures, trials = observed
     expected = stats.binomtest(failures, trials).proportion_ci(0.95, "exact")
     assert syed2009_theory.clopper_pearson(failures, trials) == pytest.approx(expected, abs=1e-9)
+
+
+# Theorems 1 and 6 (i), simulated -------------------------------------------------------------
+
+
+def test_bwc_is_within_the_bound_of_theorem_1(monkeypatch):
+    monkeypatch.setattr(syed2009_theory, "MEASURED_HORIZON", 40_000)
+    monkeypatch.setattr(syed2009_theory, "EVENT_COUNTS", (0, 3))
+    calm, busy = syed2009_theory.regret_by_events(Setup(3, seed=1, workers=1))
+    assert 0 < calm["value"] < busy["value"] <= busy["bound"]
+    assert calm["bound"] < busy["bound"]
+
+
+def test_the_rate_of_theorem_6_by_hand():
+    """kl(0.3, 0.7) = 0.4·ln(7/3) = 0.33892: 2·9·0.4·ln(1000)/0.33892 for ten arms, two phases."""
+    assert syed2009_theory.least_regret(10, 2, 2000) == pytest.approx(146.748, rel=1e-4)
+
+
+def test_what_events_cost_grows_with_arms_and_phases(monkeypatch):
+    monkeypatch.setattr(syed2009_theory, "FRESH_HORIZONS", (10_000,))
+    monkeypatch.setattr(syed2009_theory, "FRESH_SIZES", ((3, 1), (3, 4), (6, 4)))
+    monkeypatch.setattr(
+        syed2009_theory, "told", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))}
+    )
+    found = syed2009_theory.fresh_regret(Setup(6, seed=1, workers=1))
+    once, often, many = (cell["value"] for cell in found)
+    assert 2.0 * once < often < 0.7 * many
+    for cell in found:
+        assert 0.4 < cell["value"] / cell["bound"] < 1.5

@@ -62,3 +62,10 @@ def arms(value: Any) -> int | tuple[str, ...]:
             return names
         raise InvalidValue("arms", value, "give each arm a name of its own")
     raise InvalidValue("arms", value, "give the number of arms (at least 1) or a list of arm names")
+
+
+def flag(field: str, value: Any) -> bool:
+    """Return ``value`` if it is true or false."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(field, value, "give true or false")

@@ -6,15 +6,17 @@ import json
 import os
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from tacit import __version__
-from tacit.errors import MissingExtra, TacitError
+from tacit.errors import AssumptionWarning, MissingExtra, TacitError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -79,6 +81,24 @@ workers_option = click.option(
     type=click.IntRange(1),
     help="Threads; by default one per core. Never changes results.",
 )
+ray_option = click.option(
+    "--ray",
+    "cluster",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Run on Ray: the cluster at ADDRESS, or one of its own on this machine. Never changes "
+    "results.",
+)
+
+
+def where(cluster: str | None) -> AbstractContextManager[None]:
+    """Return the context in which work is spread over threads or over a cluster."""
+    if cluster is None:
+        return nullcontext()
+    from tacit.cluster import on_ray
+
+    return on_ray(cluster)
 
 
 def show(value: Any, text: str, as_json: bool) -> None:
@@ -98,6 +118,7 @@ def cli() -> None:
       tacit demo                             the whole thing on simulated searchers
       tacit simulate --policy thompson       regret curves
       tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit propose LOG                      parameters for intent that shifts
       tacit serve                            decisions over HTTP
     """
 
@@ -162,6 +183,7 @@ def demo(
 @click.option("--runs", default=20, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @seed_option
 @workers_option
+@ray_option
 @click.option(
     "--plot", type=click.Path(path_type=Path), help="Draw the regret curves into this file."
 )
@@ -177,6 +199,7 @@ def simulate(
     runs: int,
     seed: int,
     workers: int | None,
+    cluster: str | None,
     plot: Path | None,
     table: Path | None,
     as_json: bool,
@@ -194,7 +217,8 @@ def simulate(
             figure()  # the lack of what draws must not show only when the work is done
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
-    result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
+    with where(cluster):
+        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
     if plot:
         result.plot(plot)
     if table:
@@ -225,7 +249,23 @@ def write_table(table: Any, path: Path) -> None:
 @click.option(
     "--policy",
     required=True,
-    help='Name, call or module:Class; e.g. "thompson" or "ucb1(alpha=0.3)".',
+    help='Name, call or module:Class of a policy that learns, e.g. "thompson" or '
+    '"ucb1(alpha=0.3)"; or a fixed one: uniform, always:ARM, or table:FILE with probabilities.',
+)
+@click.option(
+    "--estimator",
+    default="replay",
+    show_default=True,
+    help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
+    "with commas between them.",
+)
+@click.option("--clip", type=float, help="Cut larger weights to this.")
+@click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
+@click.option("--slots", default=3, show_default=True, help="Most places of a slate.")
+@click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
+@click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the estimates with their intervals."
 )
 @click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
 @click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
@@ -248,6 +288,13 @@ def evaluate(
     config: Path | None,
     log: Path,
     policy: str,
+    estimator: str,
+    clip: float | None,
+    threshold: float,
+    slots: int,
+    cluster: str | None,
+    weight_bound: float | None,
+    plot: Path | None,
     passes: int,
     format: str | None,
     column: tuple[str, ...],
@@ -258,26 +305,31 @@ def evaluate(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Estimate what a policy would have earned, from a click log of uniform choices.
+    """Estimate what a policy would have earned, from the click log of another one.
 
     LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities.
     """
-    from dataclasses import asdict
-
     from tacit.calls import parsed_call
-    from tacit.evaluate import arms_of, replay
+    from tacit.evaluate import arms_of, fixed_target, named_estimators
     from tacit.logs import read_log
+    from tacit.plots import figure
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import policy_class
     from tacit.progress import progress
 
+    wanted = [name.strip() for name in estimator.split(",") if name.strip()]
+    weighted = [name for name in wanted if name != "replay"]
     with usage():
-        shows = policy_class(parsed_call(policy)[0]).shows
-        if shows != "arm":
-            raise click.UsageError(
-                f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
-                "try it with tacit simulate"
-            )
+        target = fixed_target(policy)
+        if target is None:
+            shows = policy_class(parsed_call(policy)[0]).shows
+            if shows != "arm":
+                raise click.UsageError(
+                    f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
+                    "try it with tacit simulate"
+                )
+        estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
         reader = read_log(
             log,
             format=format,
@@ -285,32 +337,239 @@ def evaluate(
             constants=pairs("constant", constant),
             strict=strict,
         )
-    with progress(None, "reading the arms"):
-        arms = arms_of(reader)
-    with usage():
-        player = policy_from_spec(policy, arms)
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not wanted:
+        raise click.UsageError("--estimator: name one at least")
+    if target is not None and "replay" in wanted:
+        raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
+    if plot and not weighted:
+        raise click.UsageError("--plot: shows estimators other than replay; name one")
+    player: Any = target
+    if target is None:
+        with progress(None, "reading the arms"):
+            arms = arms_of(reader)
+        with usage():
+            player = policy_from_spec(policy, arms)
+    content: dict[str, Any] = {}
+    texts = []
+    if "replay" in wanted:
+        options = {"passes": passes, "seed": seed, "window": window}
+        replayed = replay_result(player, reader, options | {"assume_uniform": assume_uniform})
+        content |= asdict(replayed)
+        texts.append(replayed.summary())
+    if weighted:
+        from tacit.evaluate import off_policy
+
+        with progress(None, "weighting") as advance:
+            result = off_policy(
+                player,
+                reader,
+                estimators,
+                cluster=cluster,
+                weight_bound=weight_bound,
+                seed=seed,
+                progress=increments(advance),
+            )
+        if plot:
+            result.plot(plot)
+        content = {"replay": content} if content else {}
+        content |= {
+            "estimates": result.table(),
+            "logged": result.logged,
+            "rows": result.rows,
+            "unanswered": result.unanswered,
+            "never_shown": list(result.never_shown),
+        }
+        texts.append(result.summary())
+    rows = reader.report
+    if rows.rejected:
+        texts.append(rows.summary())
+    show({**content, "rejected": dict(rows.rejected)}, "\n".join(texts), as_json)
+
+
+def replay_result(player: Any, reader: Any, options: dict[str, Any]) -> Any:
+    """Replay a log under a progress bar."""
+    from tacit.evaluate import replay
+    from tacit.progress import progress
+
     with progress(None, "replaying") as advance:
-        done = 0
+        return replay(player, reader, progress=increments(advance), **options)
 
-        def report(rows: int) -> None:
-            nonlocal done
-            advance(rows - done)
-            done = rows
 
-        result = replay(
-            player,
-            reader,
-            passes=passes,
-            seed=seed,
-            window=window,
-            assume_uniform=assume_uniform,
-            progress=report,
+def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
+    """Return a function of all rows so far that passes on how many are new."""
+    done = 0
+
+    def report(rows: int) -> None:
+        nonlocal done
+        advance(rows - done)
+        done = rows
+
+    return report
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--method",
+    default="randomization,harvesting,em",
+    show_default=True,
+    help="How to tell examination from relevance; with commas between several.",
+)
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the effects into this file.")
+@json_option
+def examine(
+    config: Path | None,
+    log: Path,
+    method: str,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    strict: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Estimate how much each position is examined, from a click log with positions.
+
+    LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    """
+    from tacit.evaluate import examination
+    from tacit.logs import read_log
+    from tacit.plots import figure
+
+    methods = [name.strip() for name in method.split(",") if name.strip()]
+    with usage():
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
         )
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not methods or not set(methods) <= set(examination.METHODS):
+        raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
+    results = [examination.examine(reader, name) for name in methods]
+    if plot:
+        examination.plot(results, plot)
+    texts = [result.summary() for result in results]
+    if reader.report.rejected:
+        texts.append(reader.report.summary())
+    table = [row for result in results for row in result.table()]
+    content = {"effects": table, "rejected": dict(reader.report.rejected)}
+    show(content, "\n\n".join(texts), as_json)
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--format", help="parquet, csv or json.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option(
+    "--confidence",
+    default=0.95,
+    show_default=True,
+    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    help="Of all that is decided, together.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the leader's duels into this file."
+)
+@json_option
+def duel(
+    config: Path | None,
+    log: Path,
+    format: str | None,
+    column: tuple[str, ...],
+    confidence: float,
+    strict: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Say which ranker wins, from a log of interleaved impressions, and when to stop.
+
+    LOG is a file of Parquet, CSV or JSON lines with the columns left and right (rankers) and
+    outcome (1 left won, 0 right won, 0.5 tie), or interleaved and clicks in place of outcome.
+    """
+    from tacit.evaluate.duels import COLUMNS, read_duels
+    from tacit.plots import figure
+    from tacit.progress import progress
+
+    if plot:
+        figure()  # the lack of what draws must not show only when the work is done
+    columns = pairs("column", column)
+    if not set(columns) <= set(COLUMNS):
+        raise click.UsageError(f"--column: a log of duels has {', '.join(COLUMNS)}")
+    with progress(None, "reading duels"):
+        report, rows = read_duels(
+            log, format=format, columns=columns, strict=strict, confidence=confidence
+        )
+    if plot:
+        report.plot(plot)
+    text = report.summary()
+    if rows.rejected:
+        text += "\n" + rows.summary()
+    show({**report.as_dict(), "rejected": dict(rows.rejected)}, text, as_json)
+
+
+@cli.command()
+@config_option
+@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.option("--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]")
+@click.option("--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name.")
+@click.option("--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not.")
+@click.option(
+    "--keys",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Search shifts in so many of the busiest keys.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@json_option
+def propose(
+    config: Path | None,
+    log: Path,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    keys: int,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Propose parameters for policies that follow shifting intent, from a click log.
+
+    Says where the log contradicts what such policies assume. LOG is as for evaluate.
+    """
+    from tacit.evaluate import propose as proposed
+    from tacit.logs import read_log
+    from tacit.progress import progress
+
+    with usage():
+        reader = read_log(
+            log,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+    with progress(None, "searching shifts") as advance:
+        result = proposed(reader, keys=keys, progress=lambda done: advance(1))
     rows = reader.report
     text = result.summary()
     if rows.rejected:
         text += "\n" + rows.summary()
-    show({**asdict(result), "rejected": dict(rows.rejected)}, text, as_json)
+    shifts = [shift._asdict() for shift in result.shifts]
+    content = asdict(result) | {"shifts": shifts, "rejected": dict(rows.rejected)}
+    show(content, text, as_json)
 
 
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -381,6 +640,7 @@ def doctor(as_json: bool) -> None:
 )
 @seed_option
 @workers_option
+@ray_option
 @json_option
 def reproduce(
     config: Path | None,
@@ -392,6 +652,7 @@ def reproduce(
     data: Path | None,
     seed: int,
     workers: int | None,
+    cluster: str | None,
     as_json: bool,
 ) -> None:
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
@@ -419,7 +680,8 @@ def reproduce(
     if found.needs_data and data is None:
         raise click.UsageError(f"--data: {name} needs {found.needs_data}")
     figure()  # the lack of what draws must not show only when the work is done
-    result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
+    with where(cluster):
+        result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
     paths = write(name, result, out)
     table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
     text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
@@ -478,8 +740,25 @@ def version(as_json: bool) -> None:
     show({"version": __version__}, f"tacit {__version__}", as_json)
 
 
+def say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of ours for people; any other as Python does."""
+    if issubclass(category, AssumptionWarning):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, err=True, nl=False)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    warnings.showwarning = say_warning
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:

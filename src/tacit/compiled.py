@@ -53,6 +53,7 @@ def _teach(generic: Callable[..., Any]) -> None:
 
 for _generic in (
     *dispatch.POLICY_KERNELS,
+    *dispatch.FEATURE_KERNELS,
     *dispatch.INDEX_KERNELS,
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,

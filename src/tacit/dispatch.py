@@ -181,6 +181,16 @@ POLICY_KERNELS = (
     chance,
 )
 
+# A click model's kernels ---------------------------------------------------------------------
+
+
+def believed(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+    """Give the click probability that the policy believes in for an arm on offer."""
+    return parts[type(params)].believed(params, state, lane, impression, arm)
+
+
+FEATURE_KERNELS = (believed,)
+
 # An index policy's kernels ------------------------------------------------------------------
 
 

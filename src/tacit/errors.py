@@ -9,6 +9,10 @@ class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
 
 
+class AssumptionWarning(UserWarning):
+    """The data contradict what a policy assumes: it goes on, but may not do what it promises."""
+
+
 class InvalidValue(TacitError, ValueError):
     """A value is outside what its field allows.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tacit import checks
 from tacit.arrays import Floats, Ints
+from tacit.assumptions import ContextWatch
 from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
@@ -68,6 +69,8 @@ class Learner:
         self._lanes: dict[str, int] = {}
         self._capacity = 0
         self._state = policy.init(0)
+        self._watch = ContextWatch(policy)
+        self._first_features: list[tuple[Floats, Floats]] | None = []
         self._set_arms(policy.arms, retired=())
 
     @property
@@ -137,6 +140,30 @@ class Learner:
             name = type(self.policy).__name__
             raise UnknownName(f"posterior: {name} has none") from None
         return posterior(self._state, self.lane(key))
+
+    def diagnostics(self) -> Any:
+        """Return what the policy's record says of its assumptions, all keys together.
+
+        Raises
+        ------
+        UnknownName
+            If the policy keeps no such record.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policy = tacit.BWC(arms=2, classifier=tacit.Rectangle(dim=1, margin=0.1))
+        >>> learner = tacit.Learner(policy, seed=1)
+        >>> decision = learner.choose("independence day", context=[0.2])
+        >>> learner.diagnostics().restarts
+        1
+        """
+        try:
+            diagnostics = self.policy.diagnostics  # type: ignore[attr-defined]
+        except AttributeError:
+            name = type(self.policy).__name__
+            raise UnknownName(f"diagnostics: {name} keeps no record for them") from None
+        return diagnostics(self._state)._replace(outside=self._watch.outside)
 
     # Arms ------------------------------------------------------------------------------------
 
@@ -311,6 +338,7 @@ class Learner:
             raise InvalidValue(
                 "context", contexts, f"give {dim} finite numbers for each impression"
             )
+        self._watch.look(array)
         return array
 
     def choose(
@@ -346,6 +374,11 @@ class Learner:
             If the key is too long, or the context or the features do not fit.
         UnknownName
             If an arm is unknown or retired.
+
+        Warns
+        -----
+        AssumptionWarning
+            Once, if a context is outside of what the policy's classifier knows.
         """
         one = self._one
         if arms is not None or context is not None or one.contexts.shape[1] or self._featured:
@@ -413,6 +446,7 @@ class Learner:
         offers = self._offers(arms, sizes, rows)
         context_rows = self._checked_contexts(contexts, rows)
         batch = Batch(self._lanes_of(keys), *offers, context_rows, *blocks)
+        self._advise(*blocks)
         actions = np.empty((rows, self.policy.action_width), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
         asked = propensities if self._asks else None
@@ -427,6 +461,18 @@ class Learner:
     @property
     def _featured(self) -> bool:
         return self.policy.feature_dims != (0, 0)
+
+    def _advise(self, relevance: Floats, examination: Floats) -> None:
+        """Let the policy judge the features once, when there are enough of them."""
+        if self._first_features is None:
+            return
+        if 0 in self.policy.feature_dims:
+            self._first_features = None
+            return
+        self._first_features.append((relevance, examination))
+        if sum(len(block) for block, _ in self._first_features) > 2 * sum(self.policy.feature_dims):
+            self.policy.advise(*map(np.concatenate, zip(*self._first_features, strict=True)))
+            self._first_features = None
 
     def _checked_features(
         self, relevance: Any, examination: Any, rows: int

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,13 +25,14 @@ from tacit.dispatch import (
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy
-from tacit.progress import progress
+from tacit.spread import spread
 
 if TYPE_CHECKING:
     import pyarrow
 
 ENVIRONMENT_STREAM, POLICY_STREAM, DELAY_STREAM = range(3)
 ROUNDS_A_CALL = 2**18
+ROUNDS_A_UNIT = 2**20
 
 
 class Curve(NamedTuple):
@@ -507,8 +505,12 @@ def simulate(
     """Play policies in an environment and count their regret.
 
     In the same run every policy sees the same impressions and the same chance behind each
-    click, so differences are paired. The result does not depend on ``workers``. Runs are
-    spread over threads: compiled loops release the interpreter's lock.
+    click, so differences are paired. Runs are spread over threads, or within
+    :func:`tacit.cluster.on_ray` over a cluster; the result does not depend on that.
+
+    Beat-the-Mean and Interleaved Filter, on a :class:`tacit.PreferenceMatrix` and with
+    ``checkpoints=1``, are simulated without playing every duel: other draws, the same law, and
+    billions of duels a second.
 
     Parameters
     ----------
@@ -547,24 +549,27 @@ def simulate(
     horizon = checks.integer("horizon", horizon, 1)
     runs = checks.integer("runs", runs, 1)
     seed = checks.integer("seed", seed, 0, 2**128)
-    workers = checks.integer("workers", os.cpu_count() if workers is None else workers, 1)
     rounds = _checkpoint_rounds(checkpoints, horizon)
-    units = [(p, r) for p in range(len(chosen)) for r in range(runs)]
-    values = np.zeros((len(chosen), runs, len(rounds), 2))
-    stopped = threading.Event()
-
-    def play_unit(policy: int, run: int, report: Callable[[float], None]) -> None:
-        unit = Run(chosen[policy], environment, horizon, seed, run, rounds)
-        while unit.round < horizon and not stopped.is_set():
-            report(unit.advance(ROUNDS_A_CALL))
-        values[policy, run] = unit.curve.values
-
     for policy in chosen:
-        # Compiled here, once, before threads would ask for it side by side.
-        Run(policy, environment, horizon, seed, 0, rounds).advance(0)
-    label = f"{len(chosen)} policies × {runs} runs"
-    with progress(len(units) * horizon, label) as advance:
-        _in_threads(units, play_unit, advance, min(workers, len(units)), stopped)
+        # Compiled here, once, before workers would ask for it side by side.
+        if leaps(policy, environment, horizon, rounds):
+            leap(policy, environment, 1, seed, 0)
+        else:
+            Run(policy, environment, horizon, seed, 0, rounds).advance(0)
+    size = max(1, ROUNDS_A_UNIT // horizon)
+    units = [
+        (policy, environment, horizon, seed, first, min(first + size, runs), rounds)
+        for policy in chosen
+        for first in range(0, runs, size)
+    ]
+    parts = spread(
+        play_runs,
+        units,
+        [float((stop - first) * horizon) for _, _, _, _, first, stop, _ in units],
+        label=f"{len(chosen)} policies × {runs} runs",
+        workers=workers,
+    )
+    values = np.concatenate(parts).reshape(len(chosen), runs, len(rounds), 2)
     return SimulationResult(
         names=tuple(policy.label for policy in chosen),
         rounds=rounds,
@@ -575,36 +580,46 @@ def simulate(
     )
 
 
-def _in_threads(
-    units: list[tuple[int, int]],
-    play_unit: Callable[[int, int, Callable[[float], None]], None],
-    advance: Callable[[float], None],
-    workers: int,
-    stopped: threading.Event,
-) -> None:
-    """Play every unit; an error or an interrupt stops the others before it goes on its way."""
-    done = [0.0] * len(units)
-    reported = 0.0
-    with ThreadPoolExecutor(workers) as pool:
-        try:
+def play_runs(
+    policy: Policy,
+    environment: Environment,
+    horizon: int,
+    seed: int,
+    first: int,
+    stop: int,
+    rounds: Ints,
+    report: Callable[[float], None],
+) -> Floats:
+    """Return regret and reward at the checkpoints of the runs from ``first`` to ``stop``."""
+    values = np.zeros((stop - first, len(rounds), 2))
+    if leaps(policy, environment, horizon, rounds):
+        for number in range(first, stop):
+            values[number - first] = leap(policy, environment, horizon, seed, number)
+            report(horizon)
+        return values
+    for number in range(first, stop):
+        run = Run(policy, environment, horizon, seed, number, rounds)
+        while run.round < horizon:
+            report(run.advance(ROUNDS_A_CALL))
+        values[number - first] = run.curve.values
+    return values
 
-            def reporter(i: int) -> Callable[[float], None]:
-                def report(amount: float) -> None:
-                    done[i] += amount
 
-                return report
+def leaps(policy: Policy, environment: Environment, horizon: int, rounds: Ints) -> bool:
+    """Say whether runs are simulated without playing every duel: only their end is asked for."""
+    possible = hasattr(policy, "leap") and environment.plain_duels is not None
+    return possible and rounds.tolist() == [horizon]
 
-            waiting = {pool.submit(play_unit, *unit, reporter(i)) for i, unit in enumerate(units)}
-            while waiting:
-                finished, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                advance(sum(done) - reported)
-                reported = sum(done)
-        except BaseException:
-            stopped.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+
+def leap(
+    policy: Any, environment: Environment, horizon: int, seed: int, number: int
+) -> tuple[float, float]:
+    """Return the final regret and reward of a run, whose law is that of single duels."""
+    duels = environment.plain_duels
+    assert duels is not None
+    rng = stream(seed, number, POLICY_STREAM)
+    outcome = policy.leap(duels.preferences, duels.gaps, horizon, rng)
+    return getattr(outcome, duels.regret), outcome.wins
 
 
 def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:

@@ -29,6 +29,7 @@ import numpy as np
 
 from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import kernel
+from tacit.dueling.binomial import binomial
 from tacit.dueling.outcome import Outcome, charge, concluded
 
 CAUTION = 1.0 - 1e-12
@@ -108,7 +109,7 @@ def settle(book: Book, arm: int, level: int, rng: Generator) -> None:
     """Draw what an arm won until ``level``."""
     due = max(book.base[arm], level) - book.counts[arm]
     if due > 0:
-        book.wins[arm] += rng.binomial(due, book.chance[arm])
+        book.wins[arm] += binomial(due, book.chance[arm], rng)
         book.counts[arm] += due
 
 
@@ -298,7 +299,7 @@ def share(rest: int, part: float, whole: float, rng: Generator) -> int:
     """Draw how many of ``rest`` comparisons belong to a part of what is left to share."""
     if rest == 0 or part >= whole:
         return rest
-    return rng.binomial(rest, part / whole)
+    return binomial(rest, part / whole, rng)
 
 
 @kernel

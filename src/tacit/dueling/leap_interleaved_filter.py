@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.arrays import Floats, Generator, Ints
 from tacit.dispatch import kernel
+from tacit.dueling.binomial import binomial
 from tacit.dueling.leap_beat_the_mean import CAUTION, DEEPEST, SHARE
 from tacit.dueling.outcome import Outcome, charge, concluded
 
@@ -56,7 +57,7 @@ def meet(book: Filter, arm: int, level: int, chance: float, rng: Generator) -> N
     """Draw how the candidate fared against an arm until ``level``."""
     due = level - book.counts[arm]
     if due > 0:
-        book.wins[arm] += rng.binomial(due, chance)
+        book.wins[arm] += binomial(due, chance, rng)
         book.counts[arm] = level
 
 

@@ -4,6 +4,7 @@ from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.cascade import CascadeArms
 from tacit.environments.duel import DuelEnvironment
+from tacit.environments.examination import ExaminationArms
 from tacit.environments.preference_matrix import PreferenceMatrix
 from tacit.environments.search_interest import SearchInterest
 from tacit.environments.shifting import ShiftingArms
@@ -14,6 +15,7 @@ __all__ = [
     "CascadeArms",
     "DuelEnvironment",
     "Environment",
+    "ExaminationArms",
     "PreferenceMatrix",
     "SearchInterest",
     "ShiftingArms",

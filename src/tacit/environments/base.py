@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 
 from tacit import checks, dispatch
 from tacit.arrays import Floats, Generator, Ints
 from tacit.errors import InvalidValue
+
+
+class PlainDuels(NamedTuple):
+    """Independent duels whose probabilities never change.
+
+    Attributes
+    ----------
+    preferences : array of float64, shape (arms, arms)
+        P(row beats column).
+    gaps : array of float64, shape (arms,)
+        What each arm falls short of the best one.
+    regret : str
+        Which regret of a duel counts: ``regret`` (the mean of both gaps), ``weak`` or ``strong``.
+    """
+
+    preferences: Floats
+    gaps: Floats
+    regret: str
 
 
 @dataclass(frozen=True)
@@ -95,6 +113,11 @@ class Environment:
     def action_width(self) -> int:
         """How many slots an action takes."""
         return 1
+
+    @property
+    def plain_duels(self) -> PlainDuels | None:
+        """What is needed to leap over duels, where they are independent and learned at once."""
+        return None
 
     @cached_property
     def params(self) -> Any:

@@ -13,6 +13,7 @@ from tacit import checks, preferences
 from tacit.arrays import Floats, Generator, Ints
 from tacit.calls import parsed_call
 from tacit.dispatch import canonical
+from tacit.environments.base import PlainDuels
 from tacit.environments.duel import DuelEnvironment
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression
@@ -177,6 +178,12 @@ class PreferenceMatrix(DuelEnvironment):
             scores = margins.sum(axis=1) / (2 * others) + 0.5
         gaps = scores.max() - scores
         return gaps
+
+    @property
+    def plain_duels(self) -> PlainDuels | None:
+        if self.ties > 0.0 or self.delays != (0, 0) or self.batch > 1:
+            return None
+        return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
 
     def world(self, rng: Generator, horizon: int) -> World:
         impression = Impression(np.arange(self.arm_count), np.zeros(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -14,9 +15,10 @@ import pyarrow.compute as pc
 
 from tacit import checks
 from tacit.arrays import Floats, Generator, Ints
+from tacit.assumptions import ContextWatch
 from tacit.batch import Batch, impression_of
 from tacit.dispatch import decide, learned_chance, observe, update
-from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.learner import generator
 from tacit.logs.reader import as_chunks
 from tacit.logs.rows import Chunk, lengths, representatives
@@ -212,7 +214,15 @@ def replay(
                 done += rows
                 if progress is not None:
                     progress(done)
+    _warn_of_contradictions(policy, runs[0].state)
     return _result(policy.label, runs, source)
+
+
+def _warn_of_contradictions(policy: Policy, state: Any) -> None:
+    """Warn of what a pass's own record says against the policy's assumptions."""
+    diagnostics = getattr(policy, "diagnostics", None)
+    for warning in () if diagnostics is None else diagnostics(state).warnings:
+        warnings.warn(f"{policy.label}: {warning}", AssumptionWarning, stacklevel=3)
 
 
 def arms_of(log: Any) -> tuple[str, ...]:
@@ -377,6 +387,7 @@ class Source:
             [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
         )
         self._context_dim = policy.context_dim
+        self._watch = ContextWatch(policy)
         self._tolerance = tolerance
         self._assume_uniform = assume_uniform
         self._missing_reward = missing_reward
@@ -458,7 +469,9 @@ class Source:
                 f"{chunk.source}: row {chunk.rows[row]}: context: {contexts[row].as_py()!r} does "
                 f"not fit; the policy needs {dim} numbers in each row"
             )
-        return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
+        array = np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
+        self._watch.look(array)
+        return array
 
 
 class _Columns(NamedTuple):
@@ -535,7 +548,8 @@ def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
     return (
         f"{where}it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "
         f"{uniform:.6g}; replay of this log would be biased; log with UniformRandom, or weight "
-        "by importance (IPS, SNIPS or doubly robust)"
+        "by importance (IPS, SNIPS or doubly robust) with off_policy, or with "
+        "tacit evaluate --estimator ips,snips,dr"
     )
 
 

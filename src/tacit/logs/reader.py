@@ -45,6 +45,8 @@ class LogReader:
     ----------
     report : LogReport
         What became of the rows that the latest iteration has read so far.
+    files, constants, strict, batch_rows
+        What it was made of, checked.
     """
 
     def __init__(
@@ -58,19 +60,19 @@ class LogReader:
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         self.report = LogReport()
-        self._strict = strict
-        self._batch_rows = checks.integer("batch_rows", batch_rows, 1)
-        self._constants = _constants(constants or {})
+        self.strict = strict
+        self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
+        self.constants = _constants(constants or {})
         renamed = dict(columns or {})
         for name in renamed:
             _check_column("columns", name)
-        self._files = [self._planned(path, format_of(path, format), renamed) for path in files]
+        self.files = [self._planned(path, format_of(path, format), renamed) for path in files]
 
     def _planned(self, path: Path, format: str, renamed: dict[str, str]) -> _File:
         with reading(path, format):
             names = FORMATS[format].names(path)
         sparse = FORMATS[format].sparse
-        columns = _mapped(names, renamed, self._constants, str(path), sparse=sparse)
+        columns = _mapped(names, renamed, self.constants, str(path), sparse=sparse)
         return _File(path, format, columns)
 
     def __iter__(self) -> Iterator[Any]:
@@ -85,15 +87,15 @@ class LogReader:
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
         self.report = report = LogReport()
-        for file in self._files:
+        for file in self.files:
             for raw in self._raw(file):
-                columns = _completed(raw, file.columns, self._constants)
-                yield checked(columns, str(file.path), report, strict=self._strict)
+                columns = _completed(raw, file.columns, self.constants)
+                yield checked(columns, str(file.path), report, strict=self.strict)
 
     def _raw(self, file: _File) -> Iterator[Raw]:
         names = list(dict.fromkeys(file.columns.values()))
         with reading(file.path, file.format):
-            yield from FORMATS[file.format].read(file.path, names, self._batch_rows)
+            yield from FORMATS[file.format].read(file.path, names, self.batch_rows)
 
 
 @contextmanager

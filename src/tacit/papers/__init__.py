@@ -14,8 +14,22 @@ ITEMS = {
     "syed2009-figure2b": ("tacit.papers.syed2009", "FIGURE_2B"),
     "syed2009-figure2c": ("tacit.papers.syed2009", "FIGURE_2C"),
     "syed2009-theory": ("tacit.papers.syed2009_theory", "THEORY"),
+    "syed2009-labels": ("tacit.papers.syed2009_labels", "LABELS"),
+    "eventful-robustness": ("tacit.papers.eventful_robustness", "EVENTFUL_ROBUSTNESS"),
     "dueling-practice": ("tacit.papers.dueling_practice", "DUELING_PRACTICE"),
+    "qi2018-figure1": ("tacit.papers.qi2018", "FIGURE_1"),
+    "qi2018-figure2": ("tacit.papers.qi2018", "FIGURE_2"),
+    "qi2018-figure4": ("tacit.papers.qi2018_course", "FIGURE_4"),
+    "qi2018-appendix-f": ("tacit.papers.qi2018", "APPENDIX_F"),
+    "qi2018-scale": ("tacit.papers.qi2018", "SCALE"),
     "search-interest": ("tacit.papers.search_interest", "SEARCH_INTEREST"),
+    "yue2011-figure1-top": ("tacit.papers.yue2011", "FIGURE_1_TOP"),
+    "yue2011-figure1-bottom": ("tacit.papers.yue2011", "FIGURE_1_BOTTOM"),
+    "yue2011-figure2-top": ("tacit.papers.yue2011", "FIGURE_2_TOP"),
+    "yue2011-figure2-bottom": ("tacit.papers.yue2011", "FIGURE_2_BOTTOM"),
+    "yue2011-table1": ("tacit.papers.yue2011", "TABLE_1"),
+    "yue2011-pac": ("tacit.papers.yue2011", "PAC"),
+    "offline-coverage": ("tacit.papers.offline_coverage", "OFFLINE_COVERAGE"),
 }
 
 

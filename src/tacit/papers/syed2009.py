@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.classifiers import Rectangle
 from tacit.environments import ShiftingArms
+from tacit.papers.labels import dissect_all, means
 from tacit.papers.report import Item, Reproduction, Setup, markdown_table
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
 from tacit.simulation import SimulationResult, simulate
@@ -180,12 +181,41 @@ def figure_2b(setup: Setup) -> Reproduction:
     """Final regret over the fraction of queries that shift."""
     cells = []
     for fraction, paper in PAPER_FRACTIONS.items():
-        cells += _cells("fraction", fraction, play(fraction, 10, setup, 1), paper)
+        column = _cells("fraction", fraction, play(fraction, 10, setup, 1), paper)
+        cells += _with_labels(column, fraction, setup)
     title = "Syed et al. (2009), figure 2b: final regret by fraction of shifting queries"
-    finding = _orderings("fraction", cells)
+    finding = f"{_orderings('fraction', cells)}\n\n{_labels_table(cells)}"
     report = _report(title, setup, _table("fraction", cells), finding)
     label = "fraction of the queries that shift"
     return Reproduction(cells, report, _drawing("fraction", label, cells), _settings(setup))
+
+
+LABELLING = ("events", "noticed", "testing", "missed", "false_labels", "contaminated")
+
+
+def _with_labels(
+    column: list[dict[str, Any]], fraction: float, setup: Setup
+) -> list[dict[str, Any]]:
+    """Add to a column's cells what became of BWC's events and labels, means per run."""
+    bwc = policies(10, setup.reading)[NAMES.index("BWC")]
+    assert isinstance(bwc, BWC)
+    counts = means(dissect_all(bwc, environment(fraction, 10), HORIZON, setup))
+    told = {key: counts[key] for key in LABELLING}
+    none = dict.fromkeys(LABELLING)
+    return [cell | (told if cell["policy"] == "BWC" else none) for cell in column]
+
+
+def _labels_table(cells: list[dict[str, Any]]) -> str:
+    """Return what became of BWC's events and labels as text and a Markdown table."""
+    found = [cell for cell in cells if cell["policy"] == "BWC"]
+    rows = [["fraction", *LABELLING]]
+    rows += [[f"{c['fraction']:g}", *(f"{c[key]:.1f}" for key in LABELLING)] for c in found]
+    return f"""What became of events and labels in BWC, means per run: an event is noticed if it
+begins a testing phase, and else falls into one (testing) or is missed because its context was
+taken for none. A contaminated label calls the context of an event false; such labels are why later
+events are missed.
+
+{markdown_table(rows)}"""
 
 
 def figure_2c(setup: Setup) -> Reproduction:

@@ -259,6 +259,9 @@ class Policy:
         """Give the probability of showing a row of slots: by default, of its one arm."""
         return float(dispatch.propensity(params, state, lane, impression, action[0]))
 
+    def advise(self, relevance: Floats, examination: Floats) -> None:
+        """Warn of what these features leave undetermined; by default of nothing."""
+
     @property
     def restartable(self) -> bool:
         """Whether another policy may restart this one and ask for its estimates."""

@@ -45,6 +45,42 @@ class Restart(NamedTuple):
     label: bool | None
 
 
+class Diagnostics(NamedTuple):
+    """What a policy's own record says of its assumptions.
+
+    Labels are counted among the restarts that are still remembered.
+
+    Attributes
+    ----------
+    restarts : int
+        All restarts so far, of all keys.
+    false_labels, true_labels, unlabelled : int
+    close : int
+        True-labelled restarts that came less than 2·L rounds after another one of their key.
+    contradictions : int
+        Contexts that were labelled true, and that the classifier now takes for no event.
+    outside : int
+        Contexts outside of what the classifier knows, as the learner counted them since it was
+        made or loaded.
+    warnings : tuple of str
+        What of this contradicts the policy's assumptions.
+
+    Notes
+    -----
+    False labels on true events, events during testing and events that were missed cannot be
+    told from the clicks; ``tacit reproduce syed2009-labels`` counts them where the truth is known.
+    """
+
+    restarts: int
+    false_labels: int
+    true_labels: int
+    unlabelled: int
+    close: int
+    contradictions: int
+    outside: int
+    warnings: tuple[str, ...]
+
+
 class Phases(NamedTuple):
     """Where each lane stands in its phases.
 
@@ -66,6 +102,8 @@ class Phases(NamedTuple):
         Whether there has been one.
     context : array of float64, shape (lanes, dim)
         Context of the first round of the present testing phase.
+    witnesses : array of float64, shape (lanes, witnesses, dim)
+        Contexts of further rounds of it.
     entry : array of int64, shape (lanes,)
         Where the present testing phase stands in the diary.
     """
@@ -78,6 +116,7 @@ class Phases(NamedTuple):
     good: Booleans
     full: Booleans
     context: Floats
+    witnesses: Floats
     entry: Ints
 
 
@@ -124,6 +163,19 @@ def note_trigger(state: Any, lane: int, context: Floats) -> None:
     for i in range(phases.context.shape[1]):
         phases.context[lane, i] = context[i]
         diary.context[0, entry, i] = context[i]
+        for k in range(phases.witnesses.shape[1]):
+            phases.witnesses[lane, k, i] = context[i]
+
+
+@kernel
+def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
+    """Keep the context if it is one of those, spread over L/4 rounds, that share the label."""
+    wanted = phases.witnesses.shape[1]
+    step = max(params.test_rounds // 4 // wanted, 1)
+    length = phases.length[lane]
+    if length % step == 0 and 0 < length // step <= wanted:
+        for i in range(phases.context.shape[1]):
+            phases.witnesses[lane, length // step - 1, i] = context[i]
 
 
 @kernel
@@ -150,6 +202,8 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
     if not changed:
         row = 0 if params.shared else lane
         learn_false(params.classifier, state.classifier, row, phases.context[lane])
+        for k in range(phases.witnesses.shape[1]):
+            learn_false(params.classifier, state.classifier, row, phases.witnesses[lane, k])
     entry = phases.entry[lane]
     if diary.lane[0, entry] == lane:
         diary.label[0, entry] = TRUE if changed else FALSE
@@ -186,6 +240,14 @@ class BWC(Restarting):
         starting cold as in the paper's pseudocode.
     per_key : bool, default False
         Whether each key has a classifier of its own, instead of one for all.
+    witnesses : int, default 0
+        Further contexts of a testing phase, from its first quarter, that are labelled false along
+        with the one that began it. They cost nothing and teach the classifier faster; but an
+        event among them that is not noticed becomes a false label.
+    audit_rounds : int, default 0
+        After so many rounds an adapting phase ends without an event, so that a context which was
+        taken for none is tested, too; 0 for never. Each audit costs a restart; it repairs what a
+        missed event has spoiled.
 
     Raises
     ------
@@ -198,7 +260,8 @@ class BWC(Restarting):
     version, algorithm 1 and section 4. The guess is that of algorithm 2, lines 8 to 11, whatever
     the policy: v* is the arm played most often in the last ⌊L/2⌋ of the L rounds, an arm is good
     if its mean is at most ``min_shift``/4 below that of v*, bad if it is more than
-    ``min_shift``/2 below.
+    ``min_shift``/2 below. ``witnesses`` and ``audit_rounds`` are ours: section 9 asks for labels
+    upon negative predictions.
 
     Examples
     --------
@@ -219,6 +282,7 @@ class BWC(Restarting):
         min_shift: float
         merge: bool
         shared: bool
+        audit: int
 
     class State(NamedTuple):
         policy: Any
@@ -242,6 +306,8 @@ class BWC(Restarting):
     min_shift: float = field(default=0.1, kw_only=True)
     merge_phases: bool = field(default=True, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
+    witnesses: int = field(default=0, kw_only=True)
+    audit_rounds: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.policy is None:
@@ -258,6 +324,8 @@ class BWC(Restarting):
         self._set("test_rounds", checks.integer("test_rounds", self.test_rounds, 2, 2**40))
         shift = checks.number("min_shift", self.min_shift, 0.0, 1.0, open_low=True)
         self._set("min_shift", shift)
+        self._set("witnesses", checks.integer("witnesses", self.witnesses, 0, 1024))
+        self._set("audit_rounds", checks.integer("audit_rounds", self.audit_rounds, 0, 2**40))
         self._set("randomized", self.inner.randomized)
 
     @property
@@ -282,6 +350,7 @@ class BWC(Restarting):
             self.min_shift,
             bool(self.merge_phases),
             not self.per_key,
+            self.audit_rounds,
         )
 
     def init(self, lanes: int) -> State:
@@ -299,6 +368,7 @@ class BWC(Restarting):
             good=np.zeros((lanes, arms), np.bool_),
             full=np.zeros(lanes, np.bool_),
             context=np.zeros((lanes, dim)),
+            witnesses=np.zeros((lanes, self.witnesses, dim)),
             entry=ints(lanes),
         )
         diary = Diary(
@@ -325,6 +395,57 @@ class BWC(Restarting):
             if diary.lane[0, i] == lane
         ]
 
+    def diagnostics(self, state: State) -> Diagnostics:
+        """Return what the record of restarts says of the policy's assumptions."""
+        diary = state.diary
+        count, size = int(diary.restarts[0, 0]), diary.lane.shape[1]
+        labels = diary.label[0, : min(count, size)]
+        told = np.flatnonzero(labels == TRUE)
+        close, contradictions = self._close(diary, told), self._contradictions(state, told)
+        warnings = []
+        if close:
+            warnings.append(
+                f"{close} of {len(told)} events came less than 2·test_rounds = "
+                f"{2 * self.test_rounds} rounds after another one of their key; labels may be "
+                "wrong; give a smaller test_rounds"
+            )
+        if contradictions:
+            warnings.append(
+                f"{contradictions} of {len(told)} contexts that announced an event are now taken "
+                "for none: labels contradict each other, and later events like them are missed; "
+                "use ProbationBandit, or a smaller margin"
+            )
+        return Diagnostics(
+            restarts=count,
+            false_labels=int((labels == FALSE).sum()),
+            true_labels=len(told),
+            unlabelled=int((labels == UNLABELLED).sum()),
+            close=close,
+            contradictions=contradictions,
+            outside=0,
+            warnings=tuple(warnings),
+        )
+
+    def _close(self, diary: Diary, told: Ints) -> int:
+        """Count the events that came too soon after another one of their lane."""
+        lanes, rounds = diary.lane[0, told], diary.round[0, told]
+        order = np.lexsort((rounds, lanes))
+        same = np.diff(lanes[order]) == 0
+        return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
+
+    def _contradictions(self, state: State, told: Ints) -> int:
+        """Count the contexts of events that the classifier would now let pass."""
+        params, diary = self.classifier.params, state.diary
+        return sum(
+            not predict(
+                params,
+                state.classifier,
+                int(diary.lane[0, i]) if self.per_key else 0,
+                diary.context[0, i],
+            )
+            for i in told
+        )
+
     @staticmethod
     def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
         phases = state.phases
@@ -333,7 +454,11 @@ class BWC(Restarting):
         context = impression.context[: phases.context.shape[1]]
         first = phases.number[lane] == 0
         adapting = phases.number[lane] % 2 == 0
-        if first or (adapting and predict(params.classifier, state.classifier, row, context)):
+        audited = params.audit > 0 and phases.length[lane] >= params.audit
+        if not first and not adapting:
+            if phases.witnesses.shape[1] > 0:
+                note_witness(params, phases, lane, context)
+        elif first or audited or predict(params.classifier, state.classifier, row, context):
             begin_phase(params, state, lane, not first)
             note_trigger(state, lane, context)
 

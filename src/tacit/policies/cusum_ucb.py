@@ -73,7 +73,9 @@ class CUSUMUCB(IndexPolicy):
         The height h of an alarm; above 0. The default suits about one shift in 20 000 rounds;
         :meth:`tuned` gives the published value.
     alpha : float, default 0.02
-        Probability α of a uniform choice, in [0, 1].
+        Probability α of a uniform choice, in [0, 1]. An arm of K that is not played otherwise gets
+        α/K of the rounds: with 40 arms and the default one in 2000, so that its M rewards take
+        200 000 rounds, and a change of it is found late.
     xi : float, default 1
         Scale ξ of the confidence radius; above 0.
 
@@ -85,7 +87,9 @@ class CUSUMUCB(IndexPolicy):
     References
     ----------
     Liu, Lee, Shroff (2018), "A change-detection based framework for piecewise-stationary
-    multi-armed bandit problem", algorithms CD-UCB and CUSUM, and corollary 2.
+    multi-armed bandit problem", algorithms CD-UCB and CUSUM, and corollary 2. The paper itself was
+    not at hand to check against: walks, restarts, h and α are those of two other implementations,
+    of SMPyBandits and of the authors of GLR-klUCB.
 
     Examples
     --------
@@ -129,7 +133,9 @@ class CUSUMUCB(IndexPolicy):
         """Return the policy with h = ln(T/Υ) and α = sqrt(Υ/T·ln(T/Υ)).
 
         These are the published orders with their constants, which depend on M and ε, set to 1,
-        as is usual in experiments; M and ε keep their defaults.
+        as is usual in experiments; M and ε keep their defaults. Corollary 2 has the number of arms
+        as a factor of α besides, which experiments leave out: with many arms α is too small to
+        find changes of arms that are hardly played.
 
         Parameters
         ----------

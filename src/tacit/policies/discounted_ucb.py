@@ -25,6 +25,12 @@ class DiscountedUCB(IndexPolicy):
     its discounted mean reward and n the discounted plays of all arms, its index is
     μ + 2·sqrt(ξ·ln n/N). An arm that was never played comes before all that were.
 
+    The defaults suit few arms. Played equally often, K arms have 1/(K·(1 − γ)) discounted plays
+    each; with the defaults and 40 arms that is 12, the radius 2·sqrt(0.6·ln 500/12) is above 1,
+    and arms are played almost uniformly. With many arms take a longer memory and a smaller ξ: on
+    the 40 arms of ``tacit reproduce search-interest`` γ = 0.9999 and ξ = 0.01 did best of those
+    tried.
+
     The discount is applied lazily, by growing the weight of what is new: a round costs O(1) but
     for the indices, and nothing is lost but what fades below the smallest number. A lane takes
     16·arms + 16 bytes.
@@ -47,7 +53,9 @@ class DiscountedUCB(IndexPolicy):
     References
     ----------
     Garivier, Moulines (2011), "On upper-confidence bound policies for switching bandit
-    problems", theorem 1, with rewards in [0, 1], so B = 1.
+    problems", theorem 1, with rewards in [0, 1], so B = 1. The paper itself was not at hand to
+    check against: radius and γ are those of other implementations, among them that of the authors
+    of GLR-klUCB (which has KL-UCB's index in the place of the radius).
 
     Examples
     --------

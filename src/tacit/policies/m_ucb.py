@@ -105,7 +105,9 @@ class MUCB(IndexPolicy):
     threshold : float, default 100
         The difference b of an alarm; above 0. Above window/2 there is none.
     gamma : float, default 0.05
-        Share γ of forced exploration, in [0, 1].
+        Share γ of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets γ/K
+        of the rounds: with 40 arms and the default one in 800, so that its window takes 640 000
+        rounds to fill, and only changes of arms that are played much are found.
 
     Raises
     ------
@@ -116,7 +118,10 @@ class MUCB(IndexPolicy):
     ----------
     Cao, Wen, Kveton, Xie (2019), "Nearly optimal adaptive procedure with change detection for
     piecewise-stationary bandit", algorithms CD and M-UCB. The default window is that of its
-    experiments, the default threshold about that of its rule for 100 000 rounds and 5 arms.
+    experiments, the default threshold about that of its rule for 100 000 rounds and 5 arms. The
+    paper itself was not at hand to check against: w, b, the test and the exploration are those of
+    two other implementations, of SMPyBandits and of the authors of GLR-klUCB. Both run
+    γ = sqrt(Υ·K·(2·b + 3·sqrt(w))/(2·T)) in experiments, as SMPyBandits says that the paper does.
 
     Examples
     --------

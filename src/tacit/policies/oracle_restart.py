@@ -25,7 +25,7 @@ class OracleRestart(Restarting):
     Parameters
     ----------
     policy : Policy
-        What is restarted: UCB1, KLUCB, Thompson or EpsilonGreedy.
+        What is restarted: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features.
     signal : int, default 0
         Which number of the context says so, by exceeding 1/2.
 
@@ -68,7 +68,7 @@ class OracleRestart(Restarting):
     signal: int = 0
 
     def __post_init__(self) -> None:
-        check_restartable("policy", self.policy)
+        check_restartable("policy", self.policy, estimates=False)
         self._set("arms", self.policy.arms)
         self._set("signal", checks.integer("signal", self.signal, 0, 10_000))
         self._set("randomized", self.policy.randomized)

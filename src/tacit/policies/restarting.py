@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.arrays import Generator
+from tacit.arrays import Floats, Generator
 from tacit.dispatch import choose, learn, propensity
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy
@@ -15,6 +15,16 @@ class Restarting(Policy):
 
     A subclass has the field ``policy``, and the member ``policy`` in its Params and its State.
     """
+
+    policy: Any
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        dims: tuple[int, int] = self.policy.feature_dims
+        return dims
+
+    def advise(self, relevance: Floats, examination: Floats) -> None:
+        self.policy.advise(relevance, examination)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
@@ -37,7 +47,8 @@ class Restarting(Policy):
         learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
 
 
-def check_restartable(field: str, policy: Any) -> None:
-    """Refuse what cannot be restarted."""
-    if not (isinstance(policy, Policy) and policy.restartable):
+def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:
+    """Refuse what cannot be restarted, or, where they are needed, gives no estimates."""
+    restarts = isinstance(policy, Policy) and type(policy).restart is not Policy.restart
+    if not restarts or (estimates and not policy.restartable):
         raise InvalidValue(field, policy, "give a policy that can restart, such as UCB1(arms=5)")

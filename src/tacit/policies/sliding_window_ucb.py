@@ -23,6 +23,12 @@ class SlidingWindowUCB(IndexPolicy):
     t the rounds so far, its index is μ + sqrt(ξ·ln(min(t, τ))/N). An arm that was not played in
     the window comes before all that were.
 
+    The defaults suit few arms: with 40, played equally often, each has 25 plays in the window, and
+    the radius sqrt(0.6·ln 1000/25) = 0.41 hides most gaps between click rates. With many arms take
+    a longer window and a smaller ξ: on the 40 arms of ``tacit reproduce search-interest`` a window
+    of 10 000 rounds and ξ = 0.02 did best of those
+    tried.
+
     A round costs O(1) but for the indices. A lane takes 8·window + 16·arms + 8 bytes: rewards
     are kept, and counted, in single precision, so that a window of clicks is summed exactly.
 
@@ -44,7 +50,9 @@ class SlidingWindowUCB(IndexPolicy):
     References
     ----------
     Garivier, Moulines (2011), "On upper-confidence bound policies for switching bandit
-    problems", theorem 2, with rewards in [0, 1], so B = 1.
+    problems", theorem 2, with rewards in [0, 1], so B = 1. The paper itself was not at hand to
+    check against: radius and τ are those of other implementations, among them that of the authors
+    of GLR-klUCB (which has KL-UCB's index in the place of the radius).
 
     Examples
     --------

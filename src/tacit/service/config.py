@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tacit.errors import ConfigError, MissingExtra, TacitError
 from tacit.policies import Policy, policy_from_spec
@@ -16,11 +16,18 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
+from tacit.service.attribution import Aggregation, Rule
+from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
 DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
+COMMITTED, BUFFERED = "committed", "buffered"
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+# At most 30 days, so that windows cannot outgrow memory unnoticed.
+Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -49,9 +56,12 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     path : str
         SQLite file. In a configuration file, relative to that file.
+    buffer : int
+        Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
     """
 
     path: str = "tacit.db"
+    buffer: Count = 100_000
 
 
 class PlacementConfig(msgspec.Struct, frozen=True):
@@ -65,11 +75,29 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Where its random draws come from; None draws a seed once and keeps it in the store.
     snapshot_every : int
         Events after which a snapshot is written, so that recovery replays no more than these.
+    rule : Rule
+        How rewards are attributed to decisions.
+    mode : str
+        ``online``; ``apprentice`` shows the first arm on offer and learns from that; ``frozen``
+        learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of a new placement:
+        later the log says.
+    shadow : Policy or None
+        The second policy.
+    durability : str
+        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        while the store fails.
+    propensities : bool
+        Whether decisions carry their propensity, which may cost time.
     """
 
     policy: Policy
     seed: int | None = None
     snapshot_every: int = 50_000
+    rule: Rule = Rule()
+    mode: str = ONLINE
+    shadow: Policy | None = None
+    durability: str = COMMITTED
+    propensities: bool = True
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -98,6 +126,15 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True):
     policy: str | dict[str, Any] = "thompson"
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     snapshot_every: Count = 50_000
+    attribution_window: Seconds = 30.0
+    default_reward: Share = 0.0
+    aggregation: Aggregation = "first"
+    seen: Literal["decided", "examined"] = "decided"
+    activation_window: Seconds = 3600.0
+    mode: Literal["online", "apprentice", "frozen", "shadow"] = "online"
+    shadow: str | dict[str, Any] | None = None
+    durability: Literal["committed", "buffered"] = "committed"
+    propensities: bool = True
 
 
 def load_config(
@@ -179,6 +216,34 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
     raw = _converted(table, _Placement, source, f"{key}.")
     try:
         policy = policy_from_spec(raw.policy, raw.arms)
+        shadow = None if raw.shadow is None else policy_from_spec(raw.shadow, raw.arms)
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
-    return PlacementConfig(policy, raw.seed, raw.snapshot_every)
+    for each in (policy, shadow or policy):
+        if each.shows != "arm" or each.feature_dims != (0, 0):
+            raise ConfigError(
+                f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} or reads "
+                "features of arms; the service shows one arm, so give a policy that does"
+            )
+    if raw.mode == SHADOW and shadow is None:
+        raise ConfigError(
+            f"{source}: {key}.mode: 'shadow' needs a second policy; "
+            f'give one, such as shadow = "ucb1"'
+        )
+    rule = Rule(
+        window=round(1_000_000 * raw.attribution_window),
+        default=raw.default_reward,
+        aggregation=raw.aggregation,
+        seen=raw.seen,
+        activation=round(1_000_000 * raw.activation_window),
+    )
+    return PlacementConfig(
+        policy,
+        raw.seed,
+        raw.snapshot_every,
+        rule,
+        raw.mode,
+        shadow,
+        raw.durability,
+        raw.propensities,
+    )

@@ -1,12 +1,15 @@
-"""The engine: one writer that decides, logs in groups, and only then learns and answers.
+"""The engine: one writer that decides, learns, logs in groups, and only then answers.
 
-All requests that wait form a group. Its decisions are chosen, its feedback is matched to
-decisions of earlier groups, both are appended in this order and committed; then the feedback is
-learned and everybody is answered. While a commit runs, new requests pile up and become the next
-group, so groups grow with the load and nobody waits for a timer.
+All requests that wait form a group. Its windows are closed, its decisions chosen and its feedback
+taken in, and the rows of all this are appended to the log in the same order and committed; then
+everybody is answered. While a commit runs, new requests pile up and become the next group, so
+groups grow with the load and nobody waits for a timer.
 
 The order of the log is thus the order in which things were applied: what was learned is a fold
-over the log, and recovery is a snapshot and the fold of the rest.
+over the log, and recovery is a snapshot and the fold of the rest. Memory runs ahead of the log by
+the rows in flight. When their commit fails, the placements that promise ``committed`` are made
+anew from the store, as if those rows had never been; placements that promise ``buffered`` go on
+from memory, and their rows wait until the store is back.
 """
 
 from __future__ import annotations
@@ -17,21 +20,38 @@ import logging
 import secrets
 import time as clocks
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from tacit import checks
 from tacit.decisions import Arm
-from tacit.errors import TacitError, UnknownName
-from tacit.service.config import Config
-from tacit.service.errors import RepeatedFeedback, Unavailable, UnknownDecision
-from tacit.service.placement import Impression, Placement, fold, opened
-from tacit.service.store import LEARNED, Answered, DecisionRow, FeedbackRow, Progress, Store
+from tacit.errors import InvalidValue, TacitError, UnknownName
+from tacit.service.attribution import DUPLICATE
+from tacit.service.clock import LogClock
+from tacit.service.config import BUFFERED, Config
+from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.placement import Impression, Placement, checked_id, fold, opened
+from tacit.service.store import (
+    ACTIVATE,
+    EXAMINED,
+    MODE,
+    MODES,
+    REWARD,
+    SHADOW,
+    TICK,
+    DecisionRow,
+    FeedbackRow,
+    Found,
+    MarkRow,
+    Rows,
+    Store,
+)
 
 LARGEST_GROUP = 1024
-MOST_OUTSTANDING = 200_000
+MOST_FEEDBACK = 100
 RETRY_SECONDS = 1.0
+TICK_SECONDS = 1.0
 RATE_SECONDS = 10
 
 Result = TypeVar("Result")
@@ -39,41 +59,45 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
+class Told(NamedTuple):
+    """Feedback as a client sends it.
+
+    Attributes
+    ----------
+    decision : str
+        The decision's id.
+    kind : str
+        ``reward``, ``examined`` or ``activate``.
+    reward : float or None
+        In [0, 1] where the kind is ``reward``.
+    id : str or None
+        Sent again, it is the same feedback.
+    """
+
+    decision: str
+    kind: str = REWARD
+    reward: float | None = None
+    id: str | None = None
+
+
 class _Ask(NamedTuple):
     placement: str
-    impression: Impression
-    reply: asyncio.Future[DecisionRow]
+    impressions: Sequence[Impression]
 
 
 class _Tell(NamedTuple):
     placement: str
-    decision: str
-    reward: float
-    reply: asyncio.Future[bool]
+    told: Sequence[Told]
 
 
-class _Group:
-    """What one commit makes durable, and what is answered after it."""
+class _Switch(NamedTuple):
+    placement: str
+    mode: str
 
-    def __init__(self) -> None:
-        self.chosen: list[tuple[Placement, list[DecisionRow]]] = []
-        self.answered: dict[Placement, list[Answered]] = {}
-        self.matched: set[str] = set()
-        self.learning: set[tuple[Placement, str]] = set()
-        self.replies: list[tuple[asyncio.Future[Any], Any]] = []
 
-    @property
-    def decisions(self) -> list[DecisionRow]:
-        return [row for _, rows in self.chosen for row in rows]
-
-    @property
-    def feedback(self) -> list[FeedbackRow]:
-        return [feedback for rows in self.answered.values() for feedback, _ in rows]
-
-    def progress(self, seq: int) -> list[Progress]:
-        decided = {placement: len(rows) for placement, rows in self.chosen}
-        learned = {placement: len(rows) for placement, rows in self.answered.items()}
-        return [p.progress(decided.get(p, 0), learned.get(p, 0), seq) for p in decided | learned]
+_Request = _Ask | _Tell | _Switch
+_Waiting = tuple[_Request, "asyncio.Future[Any]"]
+_Key = tuple[int, str]
 
 
 class Health(NamedTuple):
@@ -93,6 +117,8 @@ class Health(NamedTuple):
         Time of the last commit since the start, in microseconds since 1970.
     commit_seconds : float
         How long it took.
+    buffered : int
+        Rows that are in memory only.
     """
 
     ready: bool
@@ -101,6 +127,7 @@ class Health(NamedTuple):
     rate: float
     committed: int | None
     commit_seconds: float
+    buffered: int
 
 
 class Engine:
@@ -114,7 +141,8 @@ class Engine:
     store : Store
         Closed by :meth:`stop`.
     clock : function, optional
-        Gives the time in microseconds since 1970.
+        Gives the time in microseconds since 1970. The log's own time never goes back, whatever
+        the clock does.
 
     Raises
     ------
@@ -132,49 +160,53 @@ class Engine:
     ...     engine = Engine(load_config(), SqliteStore(path))
     ...     await engine.start()
     ...     decision = await engine.decide("default", "independence day")
-    ...     learned = await engine.feedback("default", decision.id, 1.0)
+    ...     outcome = await engine.feedback("default", decision.id, 1.0)
     ...     await engine.stop()
-    ...     return decision.propensity, learned
+    ...     return decision.propensity, outcome
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     propensity, learned = asyncio.run(session(f"{folder}/tacit.db"))
-    >>> round(propensity, 6), learned
-    (0.2, True)
+    ...     propensity, outcome = asyncio.run(session(f"{folder}/tacit.db"))
+    >>> round(propensity, 6), outcome
+    (0.2, 'learned')
     """
 
     def __init__(
-        self,
-        config: Config,
-        store: Store,
-        clock: Callable[[], int] = lambda: clocks.time_ns() // 1000,
+        self, config: Config, store: Store, clock: Callable[[], int] | None = None
     ) -> None:
         self.config = config
         self.store = store
-        self.clock = clock
+        self.clock = clock or LogClock()
         self.failure: Exception | None = None
         self._heal_after = 0.0
-        self._waiting: deque[_Ask | _Tell] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._tail = Rows.none()
+        self._flight = Rows.none()
+        self._aloft: dict[_Key, Found] = {}
+        self._broken: set[str] = set()
         self._stopping = False
+        self._saving = False
         self._committed: int | None = None
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
-        self._recover()
+        self.placements = self._opened(list(config.placements))
+        self._seq, self._time = store.end()
 
-    def _recover(self) -> None:
-        """Make every placement anew from the store."""
-        placements = {
-            name: opened(name, placement, self.store, secrets.randbits(63))
-            for name, placement in self.config.placements.items()
+    def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
+        """Make placements anew from the store."""
+        made = {
+            name: opened(name, self.config.placements[name], self.store, secrets.randbits(63))
+            for name in names
         }
-        fold({placement.id: placement for placement in placements.values()}, self.store)
-        self.placements = placements
-        self._seq = self.store.last_seq()
-        self._outstanding: dict[str, DecisionRow] = {}
+        fold({placement.id: placement for placement in made.values()}, self.store)
+        return made
 
     async def start(self) -> None:
         """Begin to serve."""
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "tacit-store")
         self._task = asyncio.create_task(self._work())
+        for name, placement in self.placements.items():
+            if not placement.decisions and placement.mode != placement.config.mode:
+                await self.switch(name, placement.config.mode)
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
@@ -183,6 +215,8 @@ class Engine:
         await self._task
         if self.failure is None:
             await self._save_snapshots(1)
+        elif self._tail.size:
+            logger.error("%d rows could not be made durable before the end", self._tail.size)
         self._thread.shutdown()
         self.store.close()
 
@@ -208,8 +242,12 @@ class Engine:
         key: str,
         arms: Sequence[Arm] | None = None,
         context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
     ) -> DecisionRow:
         """Choose an arm for one impression; returns when the decision is durable.
+
+        In a placement of ``durability = "buffered"`` it returns at once.
 
         Parameters
         ----------
@@ -220,6 +258,11 @@ class Engine:
             The arms on offer; by default all.
         context : sequence of float, optional
             Signals about the key.
+        id : str, optional
+            The decision's id, from which its draws come; the same request again gets the same
+            answer. By default a new UUID.
+        deferred : bool
+            Whether the decision counts only once it is activated.
 
         Returns
         -------
@@ -229,16 +272,33 @@ class Engine:
         ------
         UnknownName, InvalidValue
             If the placement or an arm is unknown, or a value does not fit.
+        Conflict
+            If the id stands for another decision.
         Unavailable
             If the decision could not be made durable.
         """
-        impression = self.placement(placement).checked(key, arms, context)
-        reply: asyncio.Future[DecisionRow] = asyncio.get_running_loop().create_future()
-        self._put(_Ask(placement, impression, reply))
-        return await reply
+        impression = self.placement(placement).checked(key, arms, context, id, deferred)
+        row: DecisionRow = (await self.decide_many(placement, [impression]))[0]
+        return row
 
-    async def feedback(self, placement: str, decision: str, reward: float) -> bool:
-        """Record what came back for a decision; returns when it is durable and learned.
+    async def decide_many(
+        self, placement: str, impressions: Sequence[Impression]
+    ) -> list[DecisionRow]:
+        """Choose for many impressions, each as :meth:`Placement.checked` returns it; all or none.
+
+        Raises
+        ------
+        UnknownName, Conflict, Unavailable
+            As :meth:`decide`.
+        """
+        self.placement(placement)
+        rows: list[DecisionRow] = await self._submit(_Ask(placement, impressions))
+        return rows
+
+    async def feedback(
+        self, placement: str, decision: str, reward: float, id: str | None = None
+    ) -> str:
+        """Record what came back for a decision; returns when it is durable.
 
         Parameters
         ----------
@@ -247,11 +307,13 @@ class Engine:
             The decision's id.
         reward : float
             In [0, 1].
+        id : str, optional
+            The feedback's id; the same feedback again changes nothing.
 
         Returns
         -------
-        bool
-            False if the key has restarted since: then it was recorded, but taught nothing.
+        str
+            What became of it, one of :data:`tacit.service.attribution.OUTCOMES`.
 
         Raises
         ------
@@ -259,155 +321,439 @@ class Engine:
             If the placement is unknown or the reward outside [0, 1].
         UnknownDecision
             If the placement never made the decision.
+        Conflict
+            If the id stands for other feedback.
         RepeatedFeedback
-            If the decision has its feedback already.
+            If the decision has had 100 already.
         Unavailable
             If the feedback could not be made durable.
         """
-        self.placement(placement)
-        value = checks.number("reward", reward, 0.0, 1.0)
-        reply: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._put(_Tell(placement, decision, value, reply))
-        return await reply
+        return await self._one(placement, Told(decision, REWARD, reward, id))
 
-    def _put(self, request: _Ask | _Tell) -> None:
+    async def examined(self, placement: str, decision: str, id: str | None = None) -> str:
+        """Record that what was shown was looked at; otherwise as :meth:`feedback`."""
+        return await self._one(placement, Told(decision, EXAMINED, None, id))
+
+    async def activate(self, placement: str, decision: str, id: str | None = None) -> str:
+        """Let a deferred decision count from now on; otherwise as :meth:`feedback`."""
+        return await self._one(placement, Told(decision, ACTIVATE, None, id))
+
+    async def _one(self, placement: str, told: Told) -> str:
+        (outcome,) = await self.tell_many(placement, [told])
+        if isinstance(outcome, TacitError):
+            raise outcome
+        return outcome
+
+    async def tell_many(self, placement: str, told: Sequence[Told]) -> list[str | TacitError]:
+        """Record much feedback; for each what became of it, or why it could not be recorded.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            As :meth:`feedback`; then nothing was recorded.
+        Unavailable
+            If it could not be made durable.
+        """
+        self.placement(placement)
+        told = [_checked(one) for one in told]
+        outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
+        return outcomes
+
+    async def switch(self, placement: str, mode: str) -> None:
+        """Change a placement's mode.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement or mode, or no second policy to shadow.
+        Unavailable
+            If the change could not be made durable.
+        """
+        shadow = self.placement(placement).shadow
+        if mode not in MODES:
+            raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
+        if mode == SHADOW and shadow is None:
+            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+        await self._submit(_Switch(placement, mode))
+
+    async def _submit(self, request: _Request) -> Any:
         if self._stopping:
             raise Unavailable("service: it is stopping; try again when it is back")
-        self._waiting.append(request)
+        if self._runs_ahead(request):
+            return self._at_once(request)
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, reply))
         self._arrived.set()
+        return await reply
+
+    # Buffered placements ---------------------------------------------------------------------
+
+    def durability(self, placement: str) -> str:
+        """Return what answers of a placement promise."""
+        return self.config.placements[placement].durability
+
+    def _buffers(self, name: str) -> bool:
+        return self.durability(name) == BUFFERED
+
+    def _runs_ahead(self, request: _Request) -> bool:
+        """Say whether a request can be answered from memory, now."""
+        return (
+            self._buffers(request.placement)
+            and not self._saving
+            and not isinstance(request, _Switch)
+            and not self._unknown([request])
+        )
+
+    def _at_once(self, request: _Request) -> Any:
+        if self._tail.size + self._flight.size >= self.config.store.buffer:
+            raise Unavailable("store: the buffer is full; try again later")
+        (result,) = self._apply([request], {})
+        self._arrived.set()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     # The writer ------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        while not (self._stopping and not self._waiting):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS if self.failure else None):
-                    await self._arrived.wait()
-            count = min(len(self._waiting), LARGEST_GROUP)
-            requests = [self._waiting.popleft() for _ in range(count)]
+        while not self._stopping or self._waiting or (self._tail.size and self.failure is None):
+            await self._woken()
+            waiting = [
+                self._waiting.popleft() for _ in range(min(len(self._waiting), LARGEST_GROUP))
+            ]
             try:
                 if self.failure is not None:
                     await self._heal()
-                await self._serve(requests)
+                await self._serve(waiting)
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
-                self._refuse(requests, error)
+                self._refuse([reply for _, reply in waiting], error)
+            if not self._waiting and not self._tail.size and not self._stopping:
+                self._arrived.clear()
+
+    async def _woken(self) -> None:
+        """Wait for requests, for windows to close, or for the time to try the store again."""
+        if self.failure is not None:
+            # Rows that wait for the store must not keep the writer busy.
             if not self._waiting and not self._stopping:
                 self._arrived.clear()
+            timeout: float | None = RETRY_SECONDS
+        else:
+            due = min(
+                (p.windows.due for p in self.placements.values() if p.windows.due is not None),
+                default=None,
+            )
+            timeout = None if due is None else max((due - self._now()) / 1e6, TICK_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._arrived.wait()
+
+    def _now(self) -> int:
+        return max(self.clock(), self._time)
 
     async def _heal(self) -> None:
         """Undo what the failed group did to the learners, and see whether commits work again."""
         if clocks.monotonic() < self._heal_after:
             raise Unavailable("store: it failed a moment ago")
         self._heal_after = clocks.monotonic() + RETRY_SECONDS
-        await self._in_thread(self._recover)
-        await self._in_thread(self.store.probe, self.clock())
+        self._take_off()
+        try:
+            anew = await self._in_thread(self._mended, self._flight, sorted(self._broken))
+        except BaseException:
+            self._land(keep=True)
+            raise
+        self._land(keep=False)
+        self.placements |= anew
+        self._broken.clear()
         self.failure = None
 
-    def _refuse(self, requests: Sequence[_Ask | _Tell], error: Exception) -> None:
-        if self.failure is None:
-            logger.error("a group was not committed", exc_info=error)
-        self.failure = error
-        for request in requests:
-            if not request.reply.done():
-                request.reply.set_exception(
+    def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
+        # A commit that seemed to fail may have worked.
+        last = self.store.end().seq
+        rows = rows.those(lambda row: row.seq > last)
+        if rows.size:
+            self.store.append(rows)
+        else:
+            self.store.probe(self.clock())
+        return self._opened(broken)
+
+    def _take_off(self) -> None:
+        self._flight, self._tail = self._tail, Rows.none()
+
+    def _land(self, *, keep: bool) -> None:
+        """End a commit; if it failed, keep the rows that memory may run ahead with."""
+        flight, self._flight = self._flight, Rows.none()
+        if keep:
+            kept = self._undone(flight)
+            self._tail = kept.and_then(self._tail)
+            landed = [row for row in flight.decisions if row.placement in self._committing]
+        else:
+            landed = flight.decisions
+        for row in landed:
+            self._aloft.pop((row.placement, row.id), None)
+
+    @property
+    def _committing(self) -> dict[int, str]:
+        """The placements whose rows may not be ahead of the log."""
+        return {p.id: name for name, p in self.placements.items() if not self._buffers(name)}
+
+    def _undone(self, rows: Rows) -> Rows:
+        """Mark the placements whose rows may not be ahead of the log; return the others' rows."""
+        behind = self._committing
+        for row in rows.all():
+            if row.placement in behind:
+                self._broken.add(behind[row.placement])
+        return rows.those(lambda row: row.placement not in behind)
+
+    def _refuse(self, replies: Sequence[asyncio.Future[Any]], error: Exception) -> None:
+        if not isinstance(error, Unavailable):
+            if str(error) != str(self.failure):
+                logger.error("a group was not committed", exc_info=error)
+            self.failure = error
+        for reply in replies:
+            if not reply.done():
+                reply.set_exception(
                     Unavailable("store: nothing can be made durable at present; try again later")
                 )
 
-    async def _serve(self, requests: Sequence[_Ask | _Tell]) -> None:
-        now = self.clock()
-        group = _Group()
-        self._choose([r for r in requests if isinstance(r, _Ask)], group, now)
-        self._match([r for r in requests if isinstance(r, _Tell)], group, now)
-        decisions, feedback = group.decisions, group.feedback
-        if decisions or feedback:
-            started = clocks.perf_counter()
-            progress = group.progress(self._seq)
-            await self._in_thread(self.store.append, decisions, feedback, progress)
-            self._commit_seconds = clocks.perf_counter() - started
-            self._apply(group)
-            self._note_commit(len(decisions) + len(feedback))
-        for reply, result in group.replies:
-            if reply.done():
-                continue
-            if isinstance(result, Exception):
-                reply.set_exception(result)
-            else:
-                reply.set_result(result)
-        if decisions or feedback:
+    async def _serve(self, waiting: Sequence[_Waiting]) -> None:
+        requests = [request for request, _ in waiting]
+        unknown = self._unknown(requests)
+        found = await self._in_thread(self.store.find, unknown) if unknown else {}
+        try:
+            results = self._apply(requests, found)
+        except BaseException:
+            # Nobody knows how far it came, so memory is worth nothing.
+            self._broken |= set(self.placements)
+            self._tail = Rows.none()
+            raise
+        answers = list(zip(waiting, results, strict=True))
+        for (request, reply), result in answers:
+            if self._buffers(request.placement):
+                _answer(reply, result)
+        await self._commit()
+        for (_, reply), result in answers:
+            _answer(reply, result)
+        if not self._tail.size:
             await self._save_snapshots(None)
 
-    def _choose(self, asks: Sequence[_Ask], group: _Group, now: int) -> None:
-        waiting: dict[str, list[_Ask]] = {}
-        for ask in asks:
-            waiting.setdefault(ask.placement, []).append(ask)
-        for name, same in waiting.items():
-            placement = self.placements[name]
-            rows = placement.choose([ask.impression for ask in same], self._seq + 1, now)
-            self._seq += len(rows)
-            group.chosen.append((placement, rows))
-            group.replies.extend((ask.reply, row) for ask, row in zip(same, rows, strict=True))
+    async def _commit(self) -> None:
+        if not self._tail.size:
+            return
+        self._take_off()
+        started = clocks.perf_counter()
+        try:
+            await self._in_thread(self.store.append, self._flight)
+        except BaseException:
+            self._land(keep=True)
+            raise
+        self._commit_seconds = clocks.perf_counter() - started
+        self._note_commit(self._flight.size)
+        self._land(keep=False)
 
-    def _match(self, tells: Sequence[_Tell], group: _Group, now: int) -> None:
-        deferred = []
-        for tell in tells:
-            placement = self.placements[tell.placement]
+    # One group -------------------------------------------------------------------------------
+
+    def _unknown(self, requests: Sequence[_Request]) -> list[_Key]:
+        """Return what only the store can tell of."""
+        return list(
+            dict.fromkeys(
+                (placement.id, id)
+                for placement, id in self._named(requests)
+                if self._remembered(placement, id) is None
+            )
+        )
+
+    def _remembered(self, placement: Placement, id: str) -> DecisionRow | None:
+        open = placement.windows.find(id)
+        if open is not None:
+            return open.row
+        # A short window may have closed before its decision was committed.
+        made = self._aloft.get((placement.id, id))
+        return None if made is None else made.decision
+
+    def _apply(
+        self, requests: Sequence[_Request], found: dict[_Key, Found]
+    ) -> list[Any | Exception]:
+        """Let time go by, switch modes, decide, take feedback in: in this order."""
+        now = self._time = self._now()
+        self._keep_closing(requests, found, now)
+        due = False
+        for placement in self.placements.values():
+            due = due or (placement.windows.due or now + 1) <= now
+            placement.advance(now)
+        before = self._seq
+        results: dict[int, Any] = {}
+        for i, request in enumerate(requests):
+            if isinstance(request, _Switch):
+                self._switch(request, now)
+                results[i] = None
+        asks = {i: request for i, request in enumerate(requests) if isinstance(request, _Ask)}
+        results |= self._choose(asks, found, now)
+        for i, request in enumerate(requests):
+            if isinstance(request, _Tell):
+                results[i] = [self._tell(request.placement, t, found, now) for t in request.told]
+        if due and self._seq == before:
+            # Nothing else in the log says that these windows have closed.
+            self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
+        return [results[i] for i in range(len(requests))]
+
+    def _keep_closing(
+        self, requests: Sequence[_Request], found: dict[_Key, Found], now: int
+    ) -> None:
+        """Remember the decisions that are asked for while their windows close."""
+        for placement, id in self._named(requests):
+            open = placement.windows.find(id)
+            if open is not None and open.deadline <= now:
+                row, ids = open.row, open.ids or {}
+                told = [
+                    FeedbackRow(0, placement.id, row.seq, id, 0, *content)
+                    for id, content in [*ids.items(), *[(None, (REWARD, None))] * open.told]
+                ]
+                found[placement.id, id] = Found(row, told[: open.told])
+
+    def _named(self, requests: Sequence[_Request]) -> Iterator[tuple[Placement, str]]:
+        """Give each decision that requests name."""
+        for request in requests:
+            placement = self.placements[request.placement]
+            if isinstance(request, _Ask):
+                for told in request.impressions:
+                    if told.id is not None:
+                        yield placement, told.id
+            elif isinstance(request, _Tell):
+                for one in request.told:
+                    yield placement, one.decision
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _switch(self, request: _Switch, now: int) -> None:
+        placement = self.placements[request.placement]
+        if placement.mode != request.mode:
+            mark = MarkRow(self._next(), placement.id, now, MODE, request.mode)
+            placement.marked(mark)
+            self._tail.marks.append(mark)
+
+    def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
+        """Decide what was not decided before; those of a placement at once."""
+        results: dict[int, Any] = {}
+        fresh: dict[str, dict[tuple[int, int], Impression]] = {}
+        made: dict[_Key, tuple[int, int]] = {}
+        for i, ask in asks.items():
+            placement = self.placements[ask.placement]
+            new: dict[tuple[int, int], Impression] = {}
+            rows: list[Any] = []
             try:
-                row = self._decision(tell.decision, placement, group)
-            except TacitError as error:
-                group.replies.append((tell.reply, error))
+                for j, told in enumerate(ask.impressions):
+                    row = self._made_before(placement, told, found, asks, made)
+                    if row is None:
+                        row = (i, j)
+                        new[row] = told
+                        if told.id is not None:
+                            made[placement.id, told.id] = row
+                    rows.append(row)
+            except Conflict as error:
+                # Of a batch all or nothing is decided.
+                for place in new:
+                    made = {key: other for key, other in made.items() if other != place}
+                results[i] = error
                 continue
-            lane = (placement, row.key)
-            if placement.restarts and lane in group.learning:
-                # What the group learns may restart the key, and only then is it known whether
-                # this feedback comes too late.
-                deferred.append(tell)
-                continue
-            outcome = placement.outcome(row)
-            self._seq += 1
-            feedback = FeedbackRow(self._seq, row.seq, now, tell.reward, outcome)
-            group.learning.add(lane)
-            group.matched.add(row.id)
-            group.answered.setdefault(placement, []).append(Answered(feedback, row))
-            group.replies.append((tell.reply, outcome == LEARNED))
-        self._waiting.extendleft(reversed(deferred))
+            fresh.setdefault(ask.placement, {}).update(new)
+            results[i] = rows
+        chosen: dict[tuple[int, int], DecisionRow] = {}
+        for name, impressions in fresh.items():
+            if impressions:
+                rows = self.placements[name].choose(list(impressions.values()), self._seq + 1, now)
+                self._seq += len(rows)
+                self._tail.decisions.extend(rows)
+                self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
+                chosen.update(zip(impressions, rows, strict=True))
+        for i, result in results.items():
+            if not isinstance(result, Exception):
+                results[i] = [row if len(row) > 2 else chosen[row] for row in result]
+        return results
 
-    def _decision(self, id: str, placement: Placement, group: _Group) -> DecisionRow:
-        row, repeated = self._outstanding.get(id), id in group.matched
-        if row is None and not repeated:
-            row, repeated = self.store.decision(id) or (None, False)
-        if repeated:
-            raise RepeatedFeedback(f"decision_id: {id!r} has its feedback already; send it once")
-        if row is None or row.placement != placement.id:
-            raise UnknownDecision(
-                f"decision_id: placement {placement.name!r} made no decision {id!r}; "
+    def _made_before(
+        self,
+        placement: Placement,
+        told: Impression,
+        found: dict[_Key, Found],
+        asks: dict[int, _Ask],
+        made: dict[_Key, tuple[int, int]],
+    ) -> Any:
+        """Return the decision of this id, or its place in this group, or None if it is new."""
+        if told.id is None:
+            return None
+        key = placement.id, told.id
+        row = self._remembered(placement, told.id)
+        if row is None and key in found:
+            row = found[key].decision
+        answer: DecisionRow | tuple[int, int]
+        if row is not None:
+            same, answer = told.asks_for(row), row
+        elif key in made:
+            i, j = answer = made[key]
+            same = asks[i].impressions[j] == told
+        else:
+            return None
+        if not same:
+            raise Conflict(
+                f"decision_id: {told.id!r} stands for a decision on other terms; "
+                "send the same request, or another id"
+            )
+        return answer
+
+    def _tell(self, name: str, told: Told, found: dict[_Key, Found], now: int) -> str | TacitError:
+        placement = self.placements[name]
+        row = self._remembered(placement, told.decision)
+        key = placement.id, told.decision
+        before = found.get(key) or self._aloft.get(key)
+        if row is None and before is None:
+            return UnknownDecision(
+                f"decision_id: placement {name!r} made no decision {told.decision!r}; "
                 "send the id that its answer gave"
             )
-        return row
+        open = placement.windows.find(told.decision)
+        if open is not None:
+            known, count = open.ids or {}, open.told
+        else:
+            rows = before.feedback if before else ()
+            known, count = {f.id: (f.kind, f.reward) for f in rows if f.id}, len(rows)
+        if told.id in known:
+            if known[told.id] == (told.kind, told.reward):
+                return DUPLICATE
+            return Conflict(
+                f"feedback_id: {told.id!r} stands for other feedback; send the same, or another id"
+            )
+        if count >= MOST_FEEDBACK:
+            return RepeatedFeedback(
+                f"decision_id: {told.decision!r} has had feedback {count} times; send no more"
+            )
+        decision = row or (before and before.decision)
+        assert decision
+        feedback = FeedbackRow(
+            self._next(), placement.id, decision.seq, told.id, now, told.kind, told.reward
+        )
+        self._tail.feedback.append(feedback)
+        if before is not None:
+            before.feedback.append(feedback)
+        return placement.told(feedback)
 
-    def _apply(self, group: _Group) -> None:
-        for placement, rows in group.chosen:
-            placement.count_decisions(rows)
-            placement.decisions += len(rows)
-            self._outstanding.update((row.id, row) for row in rows)
-        for placement, answered in group.answered.items():
-            placement.learn(answered)
-            placement.feedback += len(answered)
-        for id in group.matched:
-            self._outstanding.pop(id, None)
-        while len(self._outstanding) > MOST_OUTSTANDING:
-            del self._outstanding[next(iter(self._outstanding))]
+    # Snapshots -------------------------------------------------------------------------------
 
     async def _save_snapshots(self, due: int | None) -> None:
         """Write the snapshots of placements with enough events since the one before."""
         for placement in self.placements.values():
             if placement.since_snapshot >= (due or placement.config.snapshot_every):
                 placement.since_snapshot = 0
+                self._saving = True
                 try:
                     await self._in_thread(self._save_snapshot, placement)
                 except TacitError as error:
                     # The log is the truth, so this costs time at the next start and nothing else.
                     logger.warning("no snapshot of placement %s: %s", placement.name, error)
+                finally:
+                    self._saving = False
 
     def _save_snapshot(self, placement: Placement) -> None:
         time = self.clock()
@@ -440,4 +786,23 @@ class Engine:
             rate=recent / RATE_SECONDS,
             committed=self._committed,
             commit_seconds=self._commit_seconds,
+            buffered=self._tail.size + self._flight.size,
         )
+
+
+def _checked(told: Told) -> Told:
+    reward = told.reward
+    if told.kind == REWARD:
+        reward = checks.number("reward", reward, 0.0, 1.0)
+    if told.id is not None:
+        checked_id("feedback_id", told.id)
+    return told._replace(reward=reward)
+
+
+def _answer(reply: asyncio.Future[Any], result: Any) -> None:
+    if reply.done():
+        return
+    if isinstance(result, Exception):
+        reply.set_exception(result)
+    else:
+        reply.set_result(result)

@@ -18,4 +18,8 @@ class UnknownDecision(TacitError, LookupError):
 
 
 class RepeatedFeedback(TacitError):
-    """Feedback for a decision that has its feedback already."""
+    """More feedback for one decision than anybody can have."""
+
+
+class Conflict(TacitError):
+    """An id that stands for something else already."""

@@ -16,23 +16,16 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.policies import policy_to_spec
-from tacit.service import openapi
-from tacit.service.engine import Engine
+from tacit.service import openapi, wire
+from tacit.service.attribution import LEARNED
+from tacit.service.engine import Engine, Told
 from tacit.service.page import Page
-from tacit.service.placement import Placement
+from tacit.service.placement import Impression, Placement
 from tacit.service.problems import problem, problem_of
-from tacit.service.wire import (
-    DecideAnswer,
-    DecideRequest,
-    FeedbackAnswer,
-    FeedbackRequest,
-    Placements,
-    PlacementSummary,
-    Problem,
-    Status,
-)
+from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
+from tacit.service.wire import Placements, PlacementSummary, Problem, Status
 
 STATIC = Path(__file__).parent / "static"
 
@@ -71,13 +64,50 @@ def application(engine: Engine) -> Starlette:
     page = Page(engine)
     limit = engine.config.server.body_limit
 
-    async def decide(placement: str, request: DecideRequest) -> DecideAnswer:
-        row = await engine.decide(placement, request.key, request.arms, request.context)
-        return DecideAnswer(row.id, row.arm, row.propensity, row.epoch)
+    async def decide(placement: str, request: wire.DecideRequest) -> wire.DecideAnswer:
+        told = engine.placement(placement).checked(*_impression(request))
+        (row,) = await engine.decide_many(placement, [told])
+        return _decided(row, engine.durability(placement))
 
-    async def feedback(placement: str, request: FeedbackRequest) -> FeedbackAnswer:
-        learned = await engine.feedback(placement, request.decision_id, request.reward)
-        return FeedbackAnswer(request.decision_id, learned)
+    async def decide_many(placement: str, request: wire.DecideManyRequest) -> wire.DecideManyAnswer:
+        check = engine.placement(placement).checked
+        told = [
+            _checked_within(f"decisions[{i}]", check, _impression(one))
+            for i, one in enumerate(request.decisions)
+        ]
+        rows = await engine.decide_many(placement, told)
+        durability = engine.durability(placement)
+        return wire.DecideManyAnswer([_decided(row, durability) for row in rows])
+
+    async def tell(placement: str, told: Told) -> wire.FeedbackAnswer:
+        (outcome,) = await engine.tell_many(placement, [told])
+        if isinstance(outcome, TacitError):
+            raise outcome
+        return _recorded(told.decision, outcome, engine.durability(placement))
+
+    def feedback(placement: str, request: wire.FeedbackRequest) -> Awaitable[wire.FeedbackAnswer]:
+        told = Told(request.decision_id, REWARD, request.reward, request.feedback_id)
+        return tell(placement, told)
+
+    def examined(placement: str, request: wire.EventRequest) -> Awaitable[wire.FeedbackAnswer]:
+        return tell(placement, Told(request.decision_id, EXAMINED, None, request.feedback_id))
+
+    def activate(placement: str, request: wire.EventRequest) -> Awaitable[wire.FeedbackAnswer]:
+        return tell(placement, Told(request.decision_id, ACTIVATE, None, request.feedback_id))
+
+    async def feedback_many(
+        placement: str, request: wire.FeedbackManyRequest
+    ) -> wire.FeedbackManyAnswer:
+        told = [Told(f.decision_id, REWARD, f.reward, f.feedback_id) for f in request.feedback]
+        outcomes = await engine.tell_many(placement, told)
+        durability = engine.durability(placement)
+        return wire.FeedbackManyAnswer(
+            [_recorded(t.decision, o, durability) for t, o in zip(told, outcomes, strict=True)]
+        )
+
+    async def mode(placement: str, request: wire.ModeRequest) -> wire.ModeAnswer:
+        await engine.switch(placement, request.mode)
+        return wire.ModeAnswer(request.mode)
 
     async def placements(request: Request) -> Response:
         return _response(Placements([_summary(p) for p in engine.placements.values()]))
@@ -102,8 +132,18 @@ def application(engine: Engine) -> Starlette:
     specification = _encode(openapi.document())
     return Starlette(
         routes=[
-            Route("/v1/placements/{name}/decide", _HotRoute(DecideRequest, decide, limit)),
-            Route("/v1/placements/{name}/feedback", _HotRoute(FeedbackRequest, feedback, limit)),
+            *(
+                Route(f"/v1/placements/{{name}}/{path}", _HotRoute(request, answer, limit))
+                for path, request, answer in (
+                    ("decide", wire.DecideRequest, decide),
+                    ("feedback", wire.FeedbackRequest, feedback),
+                    ("examined", wire.EventRequest, examined),
+                    ("activate", wire.EventRequest, activate),
+                    ("decide/batch", wire.DecideManyRequest, decide_many),
+                    ("feedback/batch", wire.FeedbackManyRequest, feedback_many),
+                    ("mode", wire.ModeRequest, mode),
+                )
+            ),
             Route("/v1/placements", placements),
             Route("/healthz", alive),
             Route("/readyz", ready),
@@ -130,13 +170,45 @@ def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManag
 def _summary(placement: Placement) -> PlacementSummary:
     return PlacementSummary(
         name=placement.name,
+        mode=placement.mode,
+        durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
         arms=placement.arms,
         keys=len(placement.learner.keys),
         decisions=placement.decisions,
         feedback=placement.feedback,
         rewards=placement.series.rewards,
+        pending=len(placement.windows),
+        outcomes=dict(placement.outcomes),
+        seed=placement.seed,
     )
+
+
+def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
+    return request.key, request.arms, request.context, request.decision_id, request.deferred
+
+
+def _checked_within(
+    place: str, check: Callable[..., Impression], arguments: tuple[Any, ...]
+) -> Impression:
+    """Check one of many, and name its place where it is wrong."""
+    try:
+        return check(*arguments)
+    except InvalidValue as error:
+        raise InvalidValue(f"{place}.{error.field}", error.value, error.allowed) from error
+    except UnknownName as error:
+        raise UnknownName(f"{place}.{error}") from error
+
+
+def _decided(row: DecisionRow, durability: Any) -> wire.DecideAnswer:
+    would = None if row.would is None else wire.Would(row.would, row.would_propensity)
+    return wire.DecideAnswer(row.id, row.arm, row.propensity, row.epoch, durability, would)
+
+
+def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.FeedbackAnswer:
+    if isinstance(outcome, TacitError):
+        outcome = problem_of(outcome).type.rpartition(":")[2]
+    return wire.FeedbackAnswer(id, outcome == LEARNED, outcome, durability)
 
 
 class _HotRoute:

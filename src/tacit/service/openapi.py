@@ -13,12 +13,35 @@ from tacit.service.problems import STATUSES, TITLES
 MODELS = (
     wire.DecideRequest,
     wire.DecideAnswer,
+    wire.DecideManyRequest,
+    wire.DecideManyAnswer,
     wire.FeedbackRequest,
     wire.FeedbackAnswer,
+    wire.FeedbackManyRequest,
+    wire.FeedbackManyAnswer,
+    wire.EventRequest,
+    wire.ModeRequest,
+    wire.ModeAnswer,
     wire.Placements,
     wire.Status,
     wire.Problem,
 )
+POSTS = (
+    ("decide", "decide", "Choose an arm for one impression",
+     wire.DecideRequest, wire.DecideAnswer, (409,)),
+    ("decide/batch", "decideMany", "Choose for many impressions, all or none",
+     wire.DecideManyRequest, wire.DecideManyAnswer, (409,)),
+    ("feedback", "feedback", "Say what came back for a decision",
+     wire.FeedbackRequest, wire.FeedbackAnswer, (409,)),
+    ("feedback/batch", "feedbackMany", "Say what came back for many decisions",
+     wire.FeedbackManyRequest, wire.FeedbackManyAnswer, ()),
+    ("examined", "examined", "Say that what was shown was looked at",
+     wire.EventRequest, wire.FeedbackAnswer, (409,)),
+    ("activate", "activate", "Let a deferred decision count from now on",
+     wire.EventRequest, wire.FeedbackAnswer, (409,)),
+    ("mode", "mode", "Change the mode of a placement",
+     wire.ModeRequest, wire.ModeAnswer, ()),
+)  # fmt: skip
 REFERENCE = "#/components/schemas/{name}"
 
 
@@ -34,25 +57,18 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
-            "/v1/placements/{name}/decide": {
-                "parameters": [_placement_name()],
-                "post": _operation(
-                    "decide",
-                    "Choose an arm for one impression",
-                    answer=wire.DecideAnswer,
-                    request=wire.DecideRequest,
-                    problems=(400, 404, 413, 422, 503),
-                ),
-            },
-            "/v1/placements/{name}/feedback": {
-                "parameters": [_placement_name()],
-                "post": _operation(
-                    "feedback",
-                    "Say what came back for a decision",
-                    answer=wire.FeedbackAnswer,
-                    request=wire.FeedbackRequest,
-                    problems=(400, 404, 409, 413, 422, 503),
-                ),
+            **{
+                f"/v1/placements/{{name}}/{path}": {
+                    "parameters": [_placement_name()],
+                    "post": _operation(
+                        id,
+                        summary,
+                        answer=answer,
+                        request=request,
+                        problems=(400, 404, *problems, 413, 422, 503),
+                    ),
+                }
+                for path, id, summary, request, answer, problems in POSTS
             },
             "/v1/placements": {
                 "get": _operation("placements", "List the placements", answer=wire.Placements)

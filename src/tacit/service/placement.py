@@ -1,11 +1,13 @@
-"""One placement: its learner and its series, both a fold over its part of the log."""
+"""One placement: its learner, its windows and its series, all a fold over its part of the log."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -17,22 +19,43 @@ from tacit.decisions import Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
+from tacit.service.attribution import (
+    FROZEN as NOT_LEARNING,
+)
+from tacit.service.attribution import (
+    LATE_EPOCH,
+    LEARNED,
+    NOTED,
+    Attribution,
+    Lesson,
+    Open,
+)
 from tacit.service.config import PlacementConfig
+from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
 from tacit.service.store import (
-    LATE,
-    LEARNED,
-    Answered,
+    ACTIVATE,
+    APPRENTICE,
+    FROZEN,
+    MODE,
+    ONLINE,
+    REWARD,
+    SHADOW,
     DecisionRow,
-    Progress,
+    Event,
+    FeedbackRow,
+    MarkRow,
     Snapshot,
     Store,
     StoredPlacement,
 )
 from tacit.snapshot import from_bytes, to_bytes
+from tacit.state import leaves
 
 FOLD_ROWS = 4096
+CLOSED = "window-closed"
+LONGEST_ID = 256
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +66,26 @@ class Impression(NamedTuple):
     key: str
     arms: Sequence[Arm] | None
     context: Sequence[float] | None
+    id: str | None = None
+    deferred: bool = False
+
+    def asks_for(self, row: DecisionRow) -> bool:
+        """Say whether a decision answers this very impression."""
+        return (self.key, _json(self.arms), _json(self.context), int(self.deferred)) == (
+            row.key,
+            row.offered,
+            row.context,
+            row.deferred,
+        )
+
+
+class _Saved(msgspec.Struct):
+    time: int
+    mode: str
+    decisions: int
+    feedback: int
+    outcomes: dict[str, int]
+    open: list[tuple[Any, ...]]
 
 
 class Placement:
@@ -67,46 +110,56 @@ class Placement:
     ) -> None:
         self.name = name
         self.config = config
-        self.id, self.policy_id = stored.id, stored.policy
-        self.decisions, self.feedback = stored.decisions, stored.feedback
+        self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
-        self.covered, self.last = 0, stored.seq
-        if snapshot is None or not self._restore(snapshot):
-            self.learner = Learner(config.policy, stored.seed)
-            self.series = Series(config.policy.arm_count)
-        if stored.generator is not None:
-            self.learner.rng.bit_generator.state = json.loads(stored.generator)
+        self.restarts = type(config.policy).epoch is not Policy.epoch
+        self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
         arms = config.policy.arms
         self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
         self._all = np.arange(len(self._slots))
         self.arms: list[Arm] = list(self._slots)
+        self._begin()
+        if snapshot is not None:
+            self._restore(snapshot)
 
-    def _restore(self, snapshot: Snapshot) -> bool:
-        try:
-            learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}")
-            series = Series.from_bytes(snapshot.series)
-        except (TacitError, msgspec.DecodeError) as error:
-            logger.warning("%s; replaying the whole log instead", error)
-            return False
-        self.learner, self.series = learner, series
-        self.covered, self.snapshot_time = snapshot.seq, snapshot.time
-        return True
+    def _begin(self) -> None:
+        config = self.config
+        self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
+        self.shadow: Learner | None = None
+        if config.shadow is not None:
+            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.series = Series(config.policy.arm_count)
+        self.windows = Attribution(config.rule)
+        self.mode = ONLINE
+        self.decisions = self.feedback = 0
+        self.outcomes: Counter[str] = Counter()
+        self.covered = 0
 
     @property
-    def restarts(self) -> bool:
-        """Whether the policy can restart a key."""
-        return type(self.config.policy).epoch is not Policy.epoch
+    def plan(self) -> str:
+        """How the log is folded, as JSON."""
+        plan = {
+            "rule": msgspec.to_builtins(self.config.rule),
+            "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
+            "propensities": self.config.propensities,
+        }
+        return json.dumps(plan, sort_keys=True)
 
     def checked(
-        self, key: str, arms: Sequence[Arm] | None, context: Sequence[float] | None
+        self,
+        key: str,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If the key, an arm or the context does not fit.
+            If the key, an arm, the context or the id does not fit.
         """
         dim = self.config.policy.context_dim
         if (dim or context is not None) and not _fits(context, dim):
@@ -114,69 +167,175 @@ class Placement:
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
-        return Impression(checks.name("key", key), arms, context)
+        if id is not None:
+            id = checked_id("decision_id", id)
+        return Impression(checks.name("key", key), arms, context, id, deferred)
+
+    # Decide ----------------------------------------------------------------------------------
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> list[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on."""
-        keys, arms, contexts = zip(*impressions, strict=True)
-        decisions = self.learner.choose_many(
-            keys,
-            contexts if self.config.policy.context_dim else None,
-            arms if any(offer is not None for offer in arms) else None,
-        )
-        return [
-            DecisionRow(
-                seq + i,
-                decision_id(time),
-                self.id,
-                self.policy_id,
-                time,
-                decision.key,
-                _json(impression.arms),
-                decision.arm,
-                decision.propensity,
-                decision.epoch,
-                _json(impression.context),
+        return [self._chosen(told, seq + i, time) for i, told in enumerate(impressions)]
+
+    def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
+        id = decision_id(time) if told.id is None else told.id
+        decision = self._drawn(self.learner, self._draws, told, id)
+        shown, would = decision, None
+        if self.mode == APPRENTICE:
+            # A baseline that is always shown has the propensity 1.
+            slot = int(decision.offered[0])
+            shown = decision._replace(
+                shown=(self.arms[slot],), slots=np.array([slot]), propensity=1.0
             )
-            for i, (impression, decision) in enumerate(zip(impressions, decisions, strict=True))
-        ]
-
-    def outcome(self, row: DecisionRow) -> str:
-        """Say whether feedback for a decision would be learned now."""
-        return LEARNED if row.epoch == self.learner.epoch(row.key) else LATE
-
-    def progress(self, decisions: int, feedback: int, seq: int) -> Progress:
-        """Return how far the placement is once these many more rows, up to ``seq``, are logged."""
-        generator = json.dumps(self.learner.rng.bit_generator.state)
-        return Progress(
-            generator, self.decisions + decisions, self.feedback + feedback, seq, self.id
+            would = decision
+        elif self.mode == SHADOW and self.shadow is not None:
+            would = self._drawn(self.shadow, self._shadow_draws, told, id)
+        row = DecisionRow(
+            seq,
+            id,
+            self.id,
+            self.policy_id,
+            time,
+            told.key,
+            _json(told.arms),
+            shown.arm,
+            shown.propensity,
+            shown.epoch,
+            _json(told.context),
+            self.mode,
+            would and would.arm,
+            would and would.propensity,
+            int(told.deferred),
         )
+        shadow = None
+        if self.mode == SHADOW and would is not None:
+            # The second policy learns from what was shown.
+            shadow = shown._replace(epoch=would.epoch)
+        self._decided(row, shown, shadow)
+        return row
+
+    def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
+        context = told.context if self.config.policy.context_dim else None
+        draws.begin(learner.rng, id)
+        with self._standing(learner, told.key):
+            decision = learner.choose(told.key, context, told.arms)
+        # The learner uses its array of contexts again.
+        return decision._replace(context=decision.context.copy())
+
+    @contextmanager
+    def _standing(self, learner: Learner, key: str) -> Iterator[None]:
+        """While frozen, leave the key's lane as it was, even by what the policy observes."""
+        if self.mode != FROZEN:
+            yield
+            return
+        policy = learner.policy
+        known = key in learner.keys
+        lane = learner.lane(key) if known else 0
+        kept: list[Any] = []
+        for (_, array), (_, one), (_, two) in zip(
+            leaves(learner.state), leaves(policy.init(1)), leaves(policy.init(2)), strict=True
+        ):
+            of_lanes = len(one) != len(two)
+            kept.append(((array if known else one)[lane] if of_lanes else array).copy())
+        yield
+        lane = learner.lane(key)
+        for (_, array), values in zip(leaves(learner.state), kept, strict=True):
+            array[lane if array.ndim > values.ndim else ...] = values
+
+    def _decided(self, row: DecisionRow, decision: Decision, shadow: Decision | None) -> None:
+        self.windows.decided(row, decision, shadow)
+        self.decisions += 1
+        self.since_snapshot += 1
+        if not row.deferred:
+            self._count_impression(row)
+
+    def _count_impression(self, row: DecisionRow) -> None:
+        # What a fixed baseline earned says nothing about uniform exploration.
+        propensity = None if row.mode == APPRENTICE else row.propensity
+        self.series.decided(row.time, self._slots[row.arm], propensity, self._offered(row))
+        self.series.at_epoch(row.time, row.key, row.epoch)
+
+    # Learn -----------------------------------------------------------------------------------
+
+    def advance(self, time: int) -> None:
+        """Let time go by: learn what the windows that close by then teach."""
+        lessons = self.windows.advance(time)
+        if lessons:
+            self.outcomes[CLOSED] += len(lessons)
+            self._teach([lesson for lesson in lessons if self._may_learn(lesson)])
+
+    def told(self, feedback: FeedbackRow) -> str:
+        """Take in feedback for a decision of the log; return what became of it."""
+        self.since_snapshot += 1
+        self.feedback += feedback.kind == REWARD
+        outcome, lesson = self.windows.told(feedback)
+        if lesson is not None:
+            outcome = self._learned(lesson)
+        elif feedback.kind == ACTIVATE and outcome == NOTED:
+            open = self.windows.of(feedback.decision)
+            assert open is not None
+            self._count_impression(open.row)
+        self.outcomes[outcome] += 1
+        return outcome
+
+    def _learned(self, lesson: Lesson) -> str:
+        if not self._may_learn(lesson):
+            return NOT_LEARNING
+        fresh = not self.restarts or (
+            lesson.open.decision.epoch == self.learner.epoch(lesson.open.row.key)
+        )
+        self._teach([lesson])
+        return LEARNED if fresh else LATE_EPOCH
+
+    def _may_learn(self, lesson: Lesson) -> bool:
+        return FROZEN not in (self.mode, lesson.open.row.mode)
+
+    def _teach(self, lessons: Sequence[Lesson]) -> None:
+        if not lessons:
+            return
+        self.learner.learn_many([o.decision for o, _ in lessons], [r for _, r in lessons])
+        shadowed = [(o.shadow, r) for o, r in lessons if o.shadow is not None]
+        if shadowed and self.shadow is not None:
+            self.shadow.learn_many([d for d, _ in shadowed], [r for _, r in shadowed])
+        for open, reward in lessons:
+            if reward:
+                row = open.row
+                propensity = None if row.mode == APPRENTICE else row.propensity
+                self.series.rewarded(row.time, propensity, self._offered(row), reward)
+
+    def marked(self, mark: MarkRow) -> None:
+        """Take in a mark."""
+        if mark.kind == MODE and mark.placement == self.id:
+            self.mode = mark.value
 
     # The fold --------------------------------------------------------------------------------
 
     def recall(self, rows: Sequence[DecisionRow]) -> None:
-        """Take in decisions from the log."""
-        self.learner.recall([self._decision(row) for row in rows])
-        self.count_decisions(rows)
+        """Take in decisions from the log, made by the same moment."""
+        if self.restarts or rows[0].mode in (FROZEN, SHADOW):
+            for row in rows:
+                self._recall_one(row)
+            return
+        decisions = [self._decision(row, row.epoch) for row in rows]
+        self.learner.recall(decisions)
+        for row, decision in zip(rows, decisions, strict=True):
+            self._decided(row, decision, None)
 
-    def count_decisions(self, rows: Sequence[DecisionRow]) -> None:
-        """Take in decisions that the learner has just made."""
-        for row in rows:
-            self.series.decided(row.time, self._slots[row.arm], row.propensity, self._offered(row))
-            self.series.at_epoch(row.time, row.key, row.epoch)
-        self.since_snapshot += len(rows)
+    def _recall_one(self, row: DecisionRow) -> None:
+        """Take in a decision in whose epoch this fold may differ from the one that made it."""
+        decision = self._recalled(self.learner, row)
+        shadow = None
+        if row.mode == SHADOW and self.shadow is not None:
+            shadow = self._recalled(self.shadow, row)
+        self._decided(row, decision, shadow)
 
-    def learn(self, answered: Sequence[Answered]) -> None:
-        """Take in feedback from the log."""
-        self.learner.learn_many(
-            [self._decision(row) for _, row in answered],
-            [feedback.reward for feedback, _ in answered],
-        )
-        for feedback, row in answered:
-            self.series.rewarded(row.time, row.propensity, self._offered(row), feedback.reward)
-        self.since_snapshot += len(answered)
+    def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
+        decision = self._decision(row, row.epoch)
+        with self._standing(learner, row.key):
+            learner.recall([decision])
+        return decision._replace(epoch=learner.epoch(row.key))
 
-    def _decision(self, row: DecisionRow) -> Decision:
+    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         offered = self._all
         if row.offered is not None:
@@ -184,23 +343,90 @@ class Placement:
         context = np.empty(0)
         if self.config.policy.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
+        slots = np.array([self._slots[row.arm]])
         return Decision(
-            id=row.seq,
-            key=row.key,
-            shown=(row.arm,),
-            propensity=row.propensity,
-            epoch=row.epoch,
-            offered=offered,
-            slots=np.array([self._slots[row.arm]]),
-            context=context,
+            row.seq, row.key, (row.arm,), row.propensity, epoch, offered, slots, context
         )
 
     def _offered(self, row: DecisionRow) -> int:
         return len(self._slots) if row.offered is None else len(json.loads(row.offered))
 
+    # Snapshots -------------------------------------------------------------------------------
+
     def snapshot(self, seq: int, time: int) -> Snapshot:
         """Return what was learned from the log up to ``seq``, which is all of it."""
-        return Snapshot(self.id, seq, time, to_bytes(self.learner), self.series.to_bytes())
+        saved = _Saved(
+            self.windows.time,
+            self.mode,
+            self.decisions,
+            self.feedback,
+            dict(self.outcomes),
+            self.windows.saved(),
+        )
+        return Snapshot(
+            self.id,
+            seq,
+            time,
+            self.plan,
+            _bytes(self.learner, self._draws),
+            None if self.shadow is None else _bytes(self.shadow, self._draws),
+            self.series.to_bytes(),
+            msgspec.json.encode(saved),
+        )
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        if snapshot.plan != self.plan:
+            logger.warning(
+                "placement %s: the attribution rule, the shadow policy or the propensities were "
+                "changed; folding the whole log anew",
+                self.name,
+            )
+            return
+        try:
+            self._take(snapshot)
+        except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+            logger.warning(
+                "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
+            )
+            self._begin()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        saved = msgspec.json.decode(snapshot.windows, type=_Saved)
+        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}")
+        if snapshot.shadow is not None:
+            self.shadow = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}")
+        self.series = Series.from_bytes(snapshot.series)
+        self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
+        self.outcomes = Counter(saved.outcomes)
+        self.windows.advance(saved.time)
+        for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
+            row = DecisionRow(*row)
+            shadow = None if epochs[1] is None else self._decision(row, epochs[1])
+            decision = self._decision(row, epochs[0])
+            ids = ids and {id: tuple(content) for id, content in ids.items()}
+            self.windows.restore(
+                Open(row, decision, shadow, deadline, active, reward, examined, settled, told, ids)
+            )
+        self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+
+
+def checked_id(field: str, id: str) -> str:
+    """Return an id that a client gave.
+
+    Raises
+    ------
+    InvalidValue
+        If it is empty, too long, or holds what cannot be stored or printed.
+    """
+    if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
+        raise InvalidValue(field, id, f"give 1 to {LONGEST_ID} printable characters")
+    return id
+
+
+def _bytes(learner: Learner, draws: Draws) -> bytes:
+    # Where the generator stands is no part of what was learned.
+    draws.begin(learner.rng, "")
+    return to_bytes(learner)
 
 
 def _fits(context: Any, dim: int) -> bool:
@@ -219,7 +445,9 @@ def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
 # Opening -------------------------------------------------------------------------------------
 
 
-def opened(name: str, config: PlacementConfig, store: Store, new_seed: int) -> Placement:
+def opened(
+    name: str, config: PlacementConfig, store: Store, new_seed: int, *, snapshot: bool = True
+) -> Placement:
     """Return a placement at its latest snapshot, made in the store if it is new.
 
     Raises
@@ -240,35 +468,51 @@ def opened(name: str, config: PlacementConfig, store: Store, new_seed: int) -> P
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    return Placement(name, config, stored, store.snapshot(stored.id))
+    return Placement(name, config, stored, store.snapshot(stored.id) if snapshot else None)
 
 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:
-    """Take in, per placement, what the log holds after its snapshot."""
-    behind = [p.covered for p in placements.values() if p.covered < p.last]
-    events = store.events(min(behind)) if behind else iter(())
-    for (id, decided), run in groupby(events, key=_kind):
-        placement = placements.get(id)
-        if placement is None:
+    """Take in, per placement, what the log holds after its snapshot; then let time go by to its
+    end."""
+    if not placements:
+        return
+    end = store.end()
+    behind = min(placement.covered for placement in placements.values())
+    for kind, run in groupby(store.events(behind), key=_kind):
+        for rows in _chunks(run):
+            _take_in(placements, kind, rows)
+    for placement in placements.values():
+        placement.advance(end.time)
+
+
+def _take_in(
+    placements: Mapping[int, Placement], kind: tuple[Any, ...], rows: Sequence[Any]
+) -> None:
+    _, id, time = kind[:3]
+    if id is None:
+        concerned = list(placements.values())
+    else:
+        concerned = [placements[id]] if id in placements else []
+    for placement in concerned:
+        fresh = [row for row in rows if row.seq > placement.covered]
+        if not fresh:
             continue
-        for rows in _chunks(run, placement.covered):
-            if decided:
-                placement.recall(rows)
-            else:
-                placement.learn(rows)
+        placement.advance(time)
+        if isinstance(fresh[0], DecisionRow):
+            placement.recall(fresh)
+        else:
+            for row in fresh:
+                if isinstance(row, FeedbackRow):
+                    placement.told(row)
+                else:
+                    placement.marked(row)
 
 
-def _kind(event: DecisionRow | Answered) -> tuple[int, bool]:
-    if isinstance(event, DecisionRow):
-        return event.placement, True
-    return event.decision.placement, False
+def _kind(event: Event) -> tuple[Any, ...]:
+    mode = event.mode if isinstance(event, DecisionRow) else None
+    return type(event), event.placement, event.time, mode
 
 
-def _chunks(run: Iterable[DecisionRow | Answered], covered: int) -> Iterator[list[Any]]:
-    fresh = (event for event in run if _seq(event) > covered)
-    while rows := list(islice(fresh, FOLD_ROWS)):
+def _chunks(run: Iterable[Event]) -> Iterator[list[Any]]:
+    while rows := list(islice(run, FOLD_ROWS)):
         yield rows
-
-
-def _seq(event: DecisionRow | Answered) -> int:
-    return event.seq if isinstance(event, DecisionRow) else event.feedback.seq

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
-from tacit.service.errors import RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
 from tacit.service.validation import complaint
 from tacit.service.wire import Problem
 
@@ -17,7 +17,8 @@ TITLES = {
     "unknown-decision": "There is no such decision",
     "unknown-path": "There is nothing at this path",
     "method-not-allowed": "This path takes another method",
-    "repeated-feedback": "The decision has its feedback already",
+    "repeated-feedback": "The decision has had too much feedback",
+    "conflict": "The id stands for something else",
     "unavailable": "Nothing can be made durable at present",
 }
 STATUSES = {
@@ -27,6 +28,7 @@ STATUSES = {
     "unknown-path": 404,
     "method-not-allowed": 405,
     "repeated-feedback": 409,
+    "conflict": 409,
     "body-too-large": 413,
     "invalid-value": 422,
     "unavailable": 503,
@@ -62,6 +64,8 @@ def _kind(error: TacitError, field: str) -> str:
             return "unknown-decision"
         case RepeatedFeedback():
             return "repeated-feedback"
+        case Conflict():
+            return "conflict"
         case UnknownName() if field == "placement":
             return "unknown-placement"
         case Unavailable():

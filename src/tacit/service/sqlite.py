@@ -10,18 +10,23 @@ import contextlib
 import hashlib
 import heapq
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import apsw
 import filelock
 
+from tacit import __version__
 from tacit.service.errors import StoreError
 from tacit.service.store import (
-    Answered,
     DecisionRow,
+    End,
+    Event,
     FeedbackRow,
-    Progress,
+    Found,
+    MarkRow,
+    Rows,
     Snapshot,
     StoredPlacement,
 )
@@ -78,11 +83,83 @@ MIGRATIONS = (
         series BLOB NOT NULL
     ) STRICT;
     """,
+    """
+    ALTER TABLE policies ADD COLUMN version TEXT;
+    ALTER TABLE placements DROP COLUMN generator;
+    ALTER TABLE placements DROP COLUMN decisions;
+    ALTER TABLE placements DROP COLUMN feedback;
+    ALTER TABLE placements DROP COLUMN seq;
+    ALTER TABLE decisions ADD COLUMN mode TEXT NOT NULL DEFAULT 'online';
+    ALTER TABLE decisions ADD COLUMN would ANY;
+    ALTER TABLE decisions ADD COLUMN would_propensity REAL;
+    ALTER TABLE decisions ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX decision_ids;
+    CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
+    ALTER TABLE feedback RENAME TO old_feedback;
+    DROP INDEX feedback_once;
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        id TEXT,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        reward REAL CHECK (reward BETWEEN 0 AND 1)
+    ) STRICT;
+    INSERT INTO feedback
+        SELECT f.seq, d.placement, f.decision, NULL, f.time, 'reward', f.reward
+        FROM old_feedback f JOIN decisions d ON d.seq = f.decision ORDER BY f.seq;
+    DROP TABLE old_feedback;
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    CREATE TABLE marks (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER REFERENCES placements,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL
+    ) STRICT;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        learner BLOB NOT NULL,
+        shadow BLOB,
+        series BLOB NOT NULL,
+        windows BLOB NOT NULL
+    ) STRICT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
-DECISION = ", ".join(f"d.{field}" for field in DecisionRow._fields)
-FEEDBACK = ", ".join(f"f.{field}" for field in FeedbackRow._fields)
+TABLES: tuple[tuple[str, Any], ...] = (
+    ("decisions", DecisionRow),
+    ("feedback", FeedbackRow),
+    ("marks", MarkRow),
+)
+
+
+def _columns(kind: Any) -> str:
+    return ", ".join(kind._fields)
+
+
+def _marks(kind: Any) -> str:
+    return ", ".join("?" * len(kind._fields))
+
+
+# Every name in these is a constant.
+# ruff: noqa: S608
+INSERTS = [f"INSERT INTO {t} ({_columns(k)}) VALUES ({_marks(k)})" for t, k in TABLES]
+EVENTS = [(k, f"SELECT {_columns(k)} FROM {t} WHERE seq > ? ORDER BY seq") for t, k in TABLES]
+LASTS = [f"SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1" for t, _ in TABLES]
+DECISION_BY_ID = f"SELECT {_columns(DecisionRow)} FROM decisions WHERE id = ? AND placement = ?"
+FEEDBACK_OF = f"SELECT {_columns(FeedbackRow)} FROM feedback WHERE decision = ? ORDER BY seq"
+PLACEMENT = (
+    "SELECT p.name, p.id, p.policy, spec, seed "
+    "FROM placements p JOIN policies ON policies.id = p.policy"
+)
 
 
 class SqliteStore:
@@ -174,44 +251,28 @@ class SqliteStore:
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self._transaction():
             self._writer.execute(
-                "INSERT INTO policies (hash, spec) SELECT ?, ? WHERE NOT EXISTS "
+                "INSERT INTO policies (hash, spec, version) SELECT ?, ?, ? WHERE NOT EXISTS "
                 "(SELECT 1 FROM placements WHERE name = ?) ON CONFLICT DO NOTHING",
-                (digest, spec, name),
+                (digest, spec, __version__, name),
             )
             self._writer.execute(
                 "INSERT INTO placements (name, policy, seed) "
                 "SELECT ?, id, ? FROM policies WHERE hash = ? ON CONFLICT DO NOTHING",
                 (name, seed, digest),
             )
-            row = self._writer.execute(
-                "SELECT p.id, p.policy, spec, seed, generator, decisions, feedback, seq "
-                "FROM placements p JOIN policies ON policies.id = p.policy WHERE name = ?",
-                (name,),
-            ).get
-        return StoredPlacement(*row)
+            row = self._writer.execute(f"{PLACEMENT} WHERE p.name = ?", (name,)).get
+        return StoredPlacement(*row[1:])
 
-    def append(
-        self,
-        decisions: Sequence[DecisionRow],
-        feedback: Sequence[FeedbackRow],
-        progress: Sequence[Progress],
-    ) -> None:
+    def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
         with self._transaction():
-            self._writer.executemany(
-                "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", decisions
-            )
-            self._writer.executemany("INSERT INTO feedback VALUES (?, ?, ?, ?, ?)", feedback)
-            self._writer.executemany(
-                "UPDATE placements SET generator = ?, decisions = ?, feedback = ?, seq = ? "
-                "WHERE id = ?",
-                progress,
-            )
+            for insert, part in zip(INSERTS, rows, strict=True):
+                self._writer.executemany(insert, part)  # type: ignore[arg-type]
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
         with self._transaction():
-            self._writer.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", snapshot)
+            self._writer.execute(f"REPLACE INTO snapshots VALUES ({_marks(Snapshot)})", snapshot)
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
@@ -220,48 +281,41 @@ class SqliteStore:
 
     # Read ------------------------------------------------------------------------------------
 
-    def decision(self, id: str) -> tuple[DecisionRow, bool] | None:
-        """Find a decision, and say whether it has its feedback."""
-        row = self._one(
-            f"SELECT {DECISION}, f.seq IS NOT NULL FROM decisions d "  # noqa: S608 (constant)
-            "LEFT JOIN feedback f ON f.decision = d.seq WHERE d.id = ?",
-            id,
-        )
-        return None if row is None else (DecisionRow(*row[:-1]), bool(row[-1]))
-
-    def events(self, after: int) -> Iterator[DecisionRow | Answered]:
-        """Give the log after a sequence number, in order."""
-        decisions = f"SELECT {DECISION} FROM decisions d WHERE d.seq > ? ORDER BY d.seq"  # noqa: S608
-        feedback = (
-            f"SELECT {FEEDBACK}, {DECISION} FROM feedback f "  # noqa: S608
-            "JOIN decisions d ON d.seq = f.decision WHERE f.seq > ? ORDER BY f.seq"
-        )
-        split = len(FeedbackRow._fields)
+    def placements(self) -> dict[str, StoredPlacement]:
+        """Return all placements by their names."""
         with self._named_errors():
-            for row in heapq.merge(
-                self._reader.execute(decisions, (after,)),
-                self._reader.execute(feedback, (after,)),
-                key=lambda row: row[0],
-            ):
-                if len(row) == len(DecisionRow._fields):
-                    yield DecisionRow(*row)
-                else:
-                    yield Answered(FeedbackRow(*row[:split]), DecisionRow(*row[split:]))
+            return {name: StoredPlacement(*row) for name, *row in self._reader.execute(PLACEMENT)}
 
-    def last_seq(self) -> int:
-        """Return the log's last sequence number; 0 if it is empty."""
-        row = self._one("SELECT coalesce(max(seq), 0) FROM placements")
-        assert row is not None
-        return int(row[0])
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+        """Return those decisions that exist, from their placements and ids."""
+        found = {}
+        with self._named_errors():
+            for placement, id in wanted:
+                row = self._reader.execute(DECISION_BY_ID, (id, placement)).fetchone()
+                if row is not None:
+                    told = self._reader.execute(FEEDBACK_OF, (row[0],))
+                    found[placement, id] = Found(DecisionRow(*row), [FeedbackRow(*f) for f in told])
+        return found
+
+    def events(self, after: int) -> Iterator[Event]:
+        """Give the log after a sequence number, in order."""
+        with self._named_errors():
+            rows = (map(kind._make, self._reader.execute(q, (after,))) for kind, q in EVENTS)
+            yield from heapq.merge(*rows, key=attrgetter("seq"))  # type: ignore[type-var]
+
+    def end(self) -> End:
+        """Return where the log ends."""
+        with self._named_errors():
+            lasts = [self._reader.execute(query).fetchone() for query in LASTS]
+        return max((End(*row) for row in lasts if row is not None), default=End(0, 0))
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
-        row = self._one("SELECT * FROM snapshots WHERE placement = ?", placement)
-        return None if row is None else Snapshot(*row)
-
-    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         with self._named_errors():
-            return self._reader.execute(query, values).fetchone()
+            row = self._reader.execute(
+                "SELECT * FROM snapshots WHERE placement = ?", (placement,)
+            ).fetchone()
+        return None if row is None else Snapshot(*row)
 
     def size(self) -> int:
         """Return the bytes that the store takes."""

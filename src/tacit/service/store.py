@@ -1,18 +1,21 @@
 """What the engine asks of a store, and the rows that pass between them.
 
-The log is the truth. A store keeps decisions and feedback under one ascending sequence number,
-appends a group of them whole or not at all, and gives them back in that order.
+The log is the truth. A store keeps decisions, feedback and marks under one ascending sequence
+number, appends a group of them whole or not at all, and gives them back in that order. Rows are
+kept as they came: what they teach is worked out from them, by :mod:`tacit.service.attribution`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
 
-LEARNED = "learned"
-LATE = "late-epoch"
+REWARD, EXAMINED, ACTIVATE = "reward", "examined", "activate"
+TICK, MODE = "tick", "mode"
+
+ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
 
 class DecisionRow(NamedTuple):
@@ -21,22 +24,32 @@ class DecisionRow(NamedTuple):
     Attributes
     ----------
     seq : int
-        Place in the log, from 1; shared with feedback.
+        Place in the log, from 1; shared with feedback and marks.
     id : str
-        Unique among all decisions.
+        Unique among the decisions of its placement; every draw behind the decision comes from it
+        and from the placement's seed.
     placement, policy : int
         The store's numbers for them.
     time : int
-        Microseconds since 1970.
+        Microseconds since 1970; never less than that of the row before.
     key : str
     offered : str or None
-        JSON list of the arms that were on offer; None for all of them.
+        JSON list of the arms that were on offer; None for all of them. The first one is the
+        baseline.
     arm : int or str
+        What was shown.
     propensity : float or None
         None where the policy is deterministic.
     epoch : int
     context : str or None
         JSON list of numbers.
+    mode : str
+        The placement's mode at the time.
+    would : int, str or None
+        What the policy would have shown (mode ``apprentice``), or the second one (``shadow``).
+    would_propensity : float or None
+    deferred : int
+        1 where it counts only once it is activated.
     """
 
     seq: int
@@ -50,72 +63,146 @@ class DecisionRow(NamedTuple):
     propensity: float | None
     epoch: int
     context: str | None
+    mode: str = ONLINE
+    would: Arm | None = None
+    would_propensity: float | None = None
+    deferred: int = 0
 
 
 class FeedbackRow(NamedTuple):
-    """Feedback in the log.
+    """Feedback in the log: something that happened to what was shown.
 
     Attributes
     ----------
     seq : int
+    placement : int
     decision : int
         ``seq`` of the decision.
+    id : str or None
+        Given by the client, unique for the decision: sent again, it is the same feedback.
     time : int
         Microseconds since 1970.
-    reward : float
-        In [0, 1].
-    outcome : str
-        ``learned``, or ``late-epoch`` where the key had restarted since the decision.
+    kind : str
+        ``reward``, ``examined`` or ``activate``.
+    reward : float or None
+        In [0, 1]; None unless the kind is ``reward``.
     """
 
     seq: int
-    decision: int
-    time: int
-    reward: float
-    outcome: str
-
-
-class Answered(NamedTuple):
-    """Feedback beside the decision that it is for."""
-
-    feedback: FeedbackRow
-    decision: DecisionRow
-
-
-class Progress(NamedTuple):
-    """How far a placement has come with a group: its generator, its counters, the log's end."""
-
-    generator: str
-    decisions: int
-    feedback: int
-    seq: int
     placement: int
+    decision: int
+    id: str | None
+    time: int
+    kind: str
+    reward: float | None
+
+
+class MarkRow(NamedTuple):
+    """What else happened: time went by (``tick``), a placement's mode changed (``mode``).
+
+    Attributes
+    ----------
+    seq : int
+    placement : int or None
+        None for all.
+    time : int
+        Microseconds since 1970.
+    kind : str
+    value : str
+        The new mode.
+    """
+
+    seq: int
+    placement: int | None
+    time: int
+    kind: str
+    value: str
+
+
+Event = DecisionRow | FeedbackRow | MarkRow
+
+
+class Rows(NamedTuple):
+    """A stretch of the log, each kind in ascending order."""
+
+    decisions: list[DecisionRow]
+    feedback: list[FeedbackRow]
+    marks: list[MarkRow]
+
+    @classmethod
+    def none(cls) -> Rows:
+        """Return an empty stretch."""
+        return cls([], [], [])
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.decisions) + len(self.feedback) + len(self.marks)
+
+    def all(self) -> Iterator[DecisionRow | FeedbackRow | MarkRow]:
+        """Give every row, kind by kind."""
+        yield from self.decisions
+        yield from self.feedback
+        yield from self.marks
+
+    def those(self, wanted: Callable[[Any], bool]) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(list(filter(wanted, rows)) for rows in self))  # type: ignore[arg-type]
+
+    def and_then(self, more: Rows) -> Rows:
+        """Return these rows and those after them."""
+        return Rows(
+            self.decisions + more.decisions, self.feedback + more.feedback, self.marks + more.marks
+        )
+
+
+class Found(NamedTuple):
+    """A decision, and what came back for it so far."""
+
+    decision: DecisionRow
+    feedback: list[FeedbackRow]
 
 
 class StoredPlacement(NamedTuple):
-    """A placement as the store has it; ``generator`` is None until its first decision.
-
-    None of its events comes after ``seq``.
-    """
+    """A placement as the store has it."""
 
     id: int
     policy: int
     spec: str
     seed: int
-    generator: str | None
-    decisions: int
-    feedback: int
+
+
+class End(NamedTuple):
+    """The last row's sequence number and time; zeros where there is none."""
+
     seq: int
+    time: int
 
 
 class Snapshot(NamedTuple):
-    """What a placement had learned from the log up to ``seq``."""
+    """What a placement had learned from the log up to ``seq``.
+
+    Attributes
+    ----------
+    placement, seq, time : int
+    plan : str
+        How the log was folded; another plan needs the whole fold anew.
+    learner : bytes
+    shadow : bytes or None
+        The second policy's learner.
+    series : bytes
+    windows : bytes
+        Decisions whose windows are open, the mode, the counts.
+    """
 
     placement: int
     seq: int
     time: int
+    plan: str
     learner: bytes
+    shadow: bytes | None
     series: bytes
+    windows: bytes
 
 
 class Store(Protocol):
@@ -128,22 +215,20 @@ class Store(Protocol):
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
 
-    def append(
-        self,
-        decisions: Sequence[DecisionRow],
-        feedback: Sequence[FeedbackRow],
-        progress: Sequence[Progress],
-    ) -> None:
+    def placements(self) -> dict[str, StoredPlacement]:
+        """Return all placements by their names."""
+
+    def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 
-    def decision(self, id: str) -> tuple[DecisionRow, bool] | None:
-        """Find a decision, and say whether it has its feedback."""
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+        """Return those decisions that exist, from their placements and ids."""
 
-    def events(self, after: int) -> Iterator[DecisionRow | Answered]:
+    def events(self, after: int) -> Iterator[Event]:
         """Give the log after a sequence number, in order."""
 
-    def last_seq(self) -> int:
-        """Return the log's last sequence number; 0 if it is empty."""
+    def end(self) -> End:
+        """Return where the log ends."""
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+
+from tacit.service.attribution import OUTCOMES
 
 Key = Annotated[
     str,
@@ -24,6 +26,29 @@ DecisionId = Annotated[
 ]
 
 
+FeedbackId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="Names this feedback: sent again with the same name, it counts once.",
+    ),
+]
+NewDecisionId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="Names the decision, and is where its draws come from: the same request with "
+        "the same name gets the same answer. Left out, the service makes one.",
+    ),
+]
+Durability = Annotated[
+    Literal["committed", "buffered"],
+    Meta(description="Whether it is durable by now, or in memory until the next commit."),
+]
+
+
 class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer and signals about the key."""
 
@@ -37,10 +62,22 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
+    decision_id: NewDecisionId | None = None
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
+        False
+    )
 
 
-class DecideAnswer(msgspec.Struct):
-    """What to show, durably logged."""
+class Would(msgspec.Struct):
+    """What another one would have shown: the policy itself in mode ``apprentice``, the second
+    policy in mode ``shadow``."""
+
+    arm: Arm
+    propensity: float | None
+
+
+class DecideAnswer(msgspec.Struct, omit_defaults=True):
+    """What to show, logged."""
 
     decision_id: DecisionId
     arm: Arm
@@ -49,6 +86,20 @@ class DecideAnswer(msgspec.Struct):
         Meta(description="Probability with which the policy chose it; null if deterministic."),
     ]
     epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    durability: Durability
+    would: Would | None = None
+
+
+class DecideManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Many impressions: all are decided in one commit, or none."""
+
+    decisions: Annotated[list[DecideRequest], Meta(min_length=1, max_length=1000)]
+
+
+class DecideManyAnswer(msgspec.Struct):
+    """What to show, in the order of the request."""
+
+    decisions: list[DecideAnswer]
 
 
 class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,28 +109,74 @@ class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
     reward: Annotated[
         float, Meta(ge=0.0, le=1.0, description="A click (1), none (0), or a reward between.")
     ]
+    feedback_id: FeedbackId | None = None
+
+
+class EventRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Something that happened to a decision: it was examined, or activated."""
+
+    decision_id: DecisionId
+    feedback_id: FeedbackId | None = None
 
 
 class FeedbackAnswer(msgspec.Struct):
-    """The feedback is durably logged."""
+    """The feedback is logged."""
 
     decision_id: DecisionId
-    learned: Annotated[
-        bool,
-        Meta(description="False if the key has restarted since: recorded, but it taught nothing."),
+    learned: Annotated[bool, Meta(description="Whether it has taught the policy by now.")]
+    outcome: Annotated[
+        str,
+        Meta(
+            description="What became of it. "
+            + " ".join(f"``{outcome}``: {text}." for outcome, text in OUTCOMES.items())
+        ),
     ]
+    durability: Durability
+
+
+class FeedbackManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Much feedback, in one commit."""
+
+    feedback: Annotated[list[FeedbackRequest], Meta(min_length=1, max_length=1000)]
+
+
+class FeedbackManyAnswer(msgspec.Struct):
+    """What became of each, in the order of the request.
+
+    The outcome of feedback that could not be recorded is the kind of its problem:
+    ``unknown-decision``, ``conflict`` or ``repeated-feedback``.
+    """
+
+    feedback: list[FeedbackAnswer]
+
+
+class ModeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The mode that a placement shall have."""
+
+    mode: Literal["online", "apprentice", "frozen", "shadow"]
+
+
+class ModeAnswer(msgspec.Struct):
+    """The mode that a placement has, logged."""
+
+    mode: str
 
 
 class PlacementSummary(msgspec.Struct):
     """A placement and how far it has come."""
 
     name: str
+    mode: str
+    durability: str
     policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
     arms: list[int | str]
     keys: int
     decisions: int
     feedback: int
     rewards: Annotated[float, Meta(description="Sum of all rewards.")]
+    pending: Annotated[int, Meta(description="Decisions whose windows are open.")]
+    outcomes: Annotated[dict[str, int], Meta(description="How often feedback came to what.")]
+    seed: Annotated[int, Meta(description="Where, with its id, a decision's draws come from.")]
 
 
 class Placements(msgspec.Struct):

@@ -1,0 +1,285 @@
+"""Arms known by features, clicked where they are seen and relevant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
+from tacit.dispatch import kernel
+from tacit.environments.base import Environment
+from tacit.environments.shifting import NO_EVENT
+from tacit.errors import InvalidValue
+from tacit.policies.base import Impression
+from tacit.policies.features import MAX_DIM, place_of
+from tacit.policies.gaussian import dot, sigmoid
+
+BALLS = ("blocks", "joint")
+
+
+def uniform_in_ball(rng: Generator, rows: int, dim: int) -> Floats:
+    """Return points drawn uniformly in the unit ball, a row each."""
+    points = rng.standard_normal((rows, dim))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return points * rng.random((rows, 1)) ** (1.0 / dim)
+
+
+@kernel
+def offer_arms(world: Any, rng: Generator) -> None:
+    """Put arms drawn without replacement, and their features, into the impression."""
+    impression, order = world.impression, world.order
+    pool, offered = len(order), len(impression.arms)
+    for i in range(offered):
+        if offered < pool:
+            j = i + int(rng.random() * (pool - i))
+            order[i], order[j] = order[j], order[i]
+        for j in range(impression.relevance.shape[1]):
+            impression.relevance[i, j] = world.relevance[order[i], j]
+        for j in range(impression.examination.shape[1]):
+            impression.examination[i, j] = world.examination[order[i], j]
+
+
+@dataclass(frozen=True)
+class ExaminationArms(Environment):
+    """One key; an arm is clicked with probability σ(x_C·θ_C)·σ(x_E·θ_E) of its features.
+
+    Features of a pool of arms and parameters are drawn once a run, uniformly in the unit ball,
+    the parameters times ``scale``; each round some arms of the pool are on offer. In the
+    paper's setting (the default) there are 100 arms, 10 on offer, d_C = d_E = 5.
+
+    With ``positions`` an arm is an item at a position: its relevance features are its item's,
+    and its examination features say the position, one number each. With ``devices`` the
+    position's effect is another one for each device, of which one is drawn every round.
+
+    Parameters
+    ----------
+    relevance_dim, examination_dim : int, default 5
+        Numbers of relevance and of examination features; at least 1. With positions there are
+        positions·devices examination features.
+    pool : int, default 100
+        How many arms there are.
+    offered : int, default 10
+        How many of them are on offer in a round; at most ``pool``.
+    scale : float, default 1
+        Factor on the parameters; above 0.
+    ball : str, default "blocks"
+        ``blocks``: each block of features, and of parameters, is uniform in a ball of its own.
+        ``joint``: both blocks side by side are.
+    redraws : sequence of int, default ()
+        Rounds, from 2, in increasing order, at which the parameters are drawn anew.
+    positions : int, default 0
+        How many positions there are; ``pool`` is a multiple of it. 0 for none.
+    devices : int, default 1
+        How many devices change the positions' effects; above 1 only with positions.
+    identified : bool, default False
+        Whether arms keep their slots in the pool, as policies need that learn about each arm or
+        position; policies that know arms by features only get the places among those on offer.
+    announced : bool, default False
+        Whether the context tells the truth: 1 in a round of ``redraws``, else 0.
+    arms, parameters : sequence, optional
+        Features of each arm, shape (pool, relevance_dim + examination_dim), and the parameters,
+        in place of drawn ones.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Qi, Wu, Wang, Tang, Sun (2018), "Bandit learning with implicit feedback", section 6.2 and
+    appendix F.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policies = [tacit.LaplaceEC(5, 5), tacit.UniformRandom(10)]
+    >>> result = tacit.simulate(policies, tacit.ExaminationArms(), 2000, runs=5, seed=1)
+    >>> result.compare(0, 1).difference < 0
+    True
+    """
+
+    class Params(NamedTuple):
+        identified: int
+        devices: int
+        positions: int
+
+    class World(NamedTuple):
+        impression: Impression
+        relevance: Floats  # (pool, relevance_dim)
+        examination: Floats  # (pool, examination_dim)
+        theta_c: Floats  # (segments, relevance_dim)
+        theta_e: Floats  # (segments, examination_dim)
+        starts: Ints  # (segments + 1,) first round of each
+        segment: Ints  # (1,) the present one
+        order: Ints  # (pool,) the first ones are on offer
+        chances: Floats  # (offered,)
+        round: Floats  # (2,) the best chance, and the uniform number behind the click
+
+    relevance_dim: int = 5
+    examination_dim: int = 5
+    pool: int = 100
+    offered: int = 10
+    scale: float = 1.0
+    ball: str = "blocks"
+    redraws: Any = ()
+    positions: int = 0
+    devices: int = 1
+    identified: bool = False
+    announced: bool = False
+    arms: Any = None
+    parameters: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("positions", checks.integer("positions", self.positions, 0, 1000))
+        self._set("devices", checks.integer("devices", self.devices, 1, 1000))
+        if self.positions:
+            self._set("examination_dim", self.positions * self.devices)
+        elif self.devices > 1:
+            raise InvalidValue("devices", self.devices, "give positions too")
+        for field in ("relevance_dim", "examination_dim"):
+            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
+        if self.arms is not None:
+            self._set("arms", self._table("arms", self.arms))
+            self._set("pool", len(self.arms))
+        self._set("pool", checks.integer("pool", self.pool, 1, 2**20))
+        self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
+        self._set("scale", checks.positive("scale", self.scale))
+        if self.positions and self.pool % self.positions:
+            raise InvalidValue("pool", self.pool, f"give a multiple of {self.positions} positions")
+        if self.ball not in BALLS:
+            raise InvalidValue("ball", self.ball, f"give one of {', '.join(BALLS)}")
+        redraws = tuple(checks.integer("redraws", round, 2) for round in self.redraws)
+        if sorted(set(redraws)) != list(redraws):
+            raise InvalidValue("redraws", self.redraws, "give rounds in increasing order")
+        self._set("redraws", redraws)
+        if self.parameters is not None:
+            if redraws:
+                raise InvalidValue("redraws", redraws, "leave them out where parameters are given")
+            self._set("parameters", self._table("parameters", [self.parameters])[0])
+
+    def _table(self, field: str, given: Any) -> Any:
+        """Return rows of features as nested tuples."""
+        width = self.relevance_dim + self.examination_dim
+        try:
+            rows = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            rows = np.empty(0)
+        if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
+            raise InvalidValue(field, given, f"give {width} finite numbers each")
+        return tuple(map(tuple, rows.tolist()))
+
+    @classmethod
+    def crossed(cls) -> Self:
+        """Return four arms whose order no score that is linear in the features can tell.
+
+        θ = (1, 2) and arms on one line, with click probabilities .509, .117, .509, .117 in the
+        order of the line: a score that is linear in the features rises or falls along it, and
+        so ends on one of the two ends, of which one is among the worst. These replace the
+        arms of the paper's appendix F, whose printed order no product of two logistic functions
+        can have.
+        """
+        arms = ((-2.0, 2.0), (0.5, 0.75), (1.5, 0.25), (4.0, -1.0))
+        return cls(1, 1, offered=4, arms=arms, parameters=(1.0, 2.0))
+
+    @property
+    def arm_count(self) -> int:
+        return self.pool if self.identified else self.offered
+
+    @property
+    def context_dim(self) -> int:
+        return int(self.announced)
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.relevance_dim, self.examination_dim
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        features = self._features(rng)
+        segments = [self._draw(rng, 1)[0] for _ in range(1 + len(self.redraws))]
+        theta = self.scale * np.array(segments)
+        if self.parameters is not None:
+            theta = np.array([self.parameters])
+        split = self.relevance_dim
+        return self.World(
+            impression=Impression(
+                np.arange(self.offered),
+                np.zeros(self.context_dim),
+                np.zeros((self.offered, split)),
+                np.zeros((self.offered, self.examination_dim)),
+            ),
+            relevance=np.ascontiguousarray(features[:, :split]),
+            examination=np.ascontiguousarray(features[:, split:]),
+            theta_c=np.ascontiguousarray(theta[:, :split]),
+            theta_e=np.ascontiguousarray(theta[:, split:]),
+            starts=np.array([1, *self.redraws, NO_EVENT], np.int64),
+            segment=np.zeros(1, np.int64),
+            order=np.arange(self.pool),
+            chances=np.zeros(self.offered),
+            round=np.zeros(2),
+        )
+
+    def _features(self, rng: Generator) -> Floats:
+        if self.arms is not None:
+            return np.array(self.arms)
+        if not self.positions:
+            return self._draw(rng, self.pool)
+        items = uniform_in_ball(rng, self.pool // self.positions, self.relevance_dim)
+        features = np.zeros((self.pool, self.relevance_dim + self.examination_dim))
+        features[:, : self.relevance_dim] = np.repeat(items, self.positions, axis=0)
+        slots = np.arange(self.pool)
+        features[slots, self.relevance_dim + slots % self.positions] = 1.0
+        return features
+
+    def _draw(self, rng: Generator, rows: int) -> Floats:
+        """Return points in the unit ball, or in one for each block."""
+        if self.ball == "joint":
+            return uniform_in_ball(rng, rows, self.relevance_dim + self.examination_dim)
+        relevance = uniform_in_ball(rng, rows, self.relevance_dim)
+        return np.hstack([relevance, uniform_in_ball(rng, rows, self.examination_dim)])
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        impression = world.impression
+        redrawn = round + 1 == world.starts[world.segment[0] + 1]
+        if redrawn:
+            world.segment[0] += 1
+        if len(impression.context) > 0:
+            impression.context[0] = 1.0 if redrawn else 0.0
+        offer_arms(world, rng)
+        device = int(rng.random() * params.devices) if params.devices > 1 else 0
+        theta_c = world.theta_c[world.segment[0]]
+        theta_e = world.theta_e[world.segment[0]]
+        best = 0.0
+        for i in range(len(impression.arms)):
+            impression.arms[i] = world.order[i] if params.identified else i
+            if device > 0:
+                position = world.order[i] % params.positions
+                impression.examination[i, position] = 0.0
+                impression.examination[i, device * params.positions + position] = 1.0
+            chance = sigmoid(dot(impression.relevance[i], theta_c))
+            chance *= sigmoid(dot(impression.examination[i], theta_e))
+            world.chances[i] = chance
+            best = max(best, chance)
+        world.round[0] = best
+        world.round[1] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+        place = place_of(world.impression.arms, arm)
+        return 1.0 if world.round[1] < world.chances[place] else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+        return float(world.chances[place_of(world.impression.arms, arm)])
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        return float(world.round[0])

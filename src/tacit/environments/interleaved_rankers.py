@@ -1,0 +1,451 @@
+"""Rankers that duel through interleaved lists and the clicks of simulated users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats, Generator, Ints
+from tacit.clicks import ClickModel
+from tacit.clicks.base import NOTHING
+from tacit.dispatch import kernel
+from tacit.environments.duel import DuelEnvironment
+from tacit.errors import InvalidValue
+from tacit.interleaving import (
+    Balanced,
+    InterleavingMethod,
+    Optimized,
+    Probabilistic,
+    TeamDraft,
+)
+from tacit.interleaving.base import TIE, Item, fair_depth, ranking
+from tacit.interleaving.weights import outcome_weights
+from tacit.policies.base import Impression
+
+LONGEST = 14
+"""Sums over all clicks take time 2^length."""
+
+
+@dataclass(frozen=True)
+class InterleavedRankers(DuelEnvironment):
+    """Duels of rankers: a query comes, two rankings are interleaved, a user clicks.
+
+    Given the query and the pair, outcomes are independent draws, so they are drawn from a table
+    of their probabilities, which is made once. It is *exact*: a sum over all lists that the
+    method can show and all ways in which the user can click. Probabilistic interleaving can show
+    too many lists; there ``samples`` of them are drawn for each query and pair, each still summed
+    over all clicks, and ``precision`` says how far the table may be off.
+
+    The regret of a duel is half the sum of what both rankers fall short of the best one, as the
+    probability, beyond 1/2, that the best one beats them. The best is the Condorcet winner; where
+    there is none, the one that beats most, and of those the one with the highest mean; then a
+    regret can be negative.
+
+    Parameters
+    ----------
+    rankings : sequence, shape (queries, rankers, items)
+        Per query, each ranker's ranking of items: the places of the items in ``grades``.
+    grades : sequence, shape (queries, items)
+        Per query, the kind of each item, as the user knows it: its grade of relevance.
+    user : ClickModel
+    method : InterleavingMethod, default TeamDraft()
+        One for two rankings, with a length of at most 14.
+    traffic : sequence of float, optional
+        How often each query comes, relatively; by default all equally.
+    ties : {"coin", "keep"}, default "coin"
+        What becomes of a tie, such as a list without clicks: a fair coin, or an outcome of 0.5.
+    samples : int, default 500
+        Lists drawn for each query and pair, under probabilistic interleaving.
+    names : sequence of str, optional
+        The rankers' names.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Yue, Joachims (2011), "Beat the mean bandit", sections 1 and 2.
+
+    Examples
+    --------
+    >>> from tacit.clicks import perfect
+    >>> from tacit.interleaving import TeamDraft
+    >>> rankings = [[[0, 1, 2], [2, 1, 0]]]  # one query, two rankers
+    >>> environment = InterleavedRankers(
+    ...     rankings, grades=[[1, 0, 0]], user=perfect(2), method=TeamDraft(length=2)
+    ... )
+    >>> environment.preferences[0, 1]  # item 0 is always shown, in the team of ranker 0
+    np.float64(1.0)
+    """
+
+    class Params(NamedTuple):
+        keeps_ties: bool
+
+    class World(NamedTuple):
+        impression: Impression
+        wins: Floats  # (queries, rankers, rankers)
+        ties: Floats  # (queries, rankers, rankers)
+        traffic: Floats  # (queries,) cumulative probability
+        shortfall: Floats  # (rankers,)
+        query: Any  # (1,)
+        uniform: Floats  # (1,)
+
+    rankings: Any
+    grades: Any
+    user: ClickModel
+    method: InterleavingMethod = TeamDraft()  # noqa: RUF009 - it is frozen
+    traffic: Any = None
+    ties: str = "coin"
+    samples: int = 500
+    names: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.user, ClickModel):
+            raise InvalidValue("user", self.user, "give a click model")
+        if not isinstance(self.method, (Balanced, Optimized, Probabilistic, TeamDraft)):
+            raise InvalidValue("method", self.method, "give one for two rankings")
+        checks.integer("method.length", self.method.length, 1, LONGEST)
+        self._set("grades", tuple(self._checked_grades(grades) for grades in self.grades))
+        self._set("rankings", self._checked_rankings())
+        traffic = [1.0] * len(self.grades) if self.traffic is None else self.traffic
+        self._set("traffic", tuple(checks.number("traffic", x, 0.0, 1e300) for x in traffic))
+        if len(self.traffic) != len(self.grades) or sum(self.traffic) <= 0.0:
+            raise InvalidValue("traffic", traffic, "give a number for each query, some above 0")
+        if self.ties not in ("coin", "keep"):
+            raise InvalidValue("ties", self.ties, "give coin or keep")
+        self._set("samples", checks.integer("samples", self.samples, 2, 10**7))
+        if self.names is not None:
+            self._set("names", checks.arms(self.names))
+            if self.names != tuple(self.names) or len(self.names) != self.arm_count:
+                raise InvalidValue("names", self.names, f"give {self.arm_count} names")
+
+    def _checked_grades(self, grades: Any) -> tuple[int, ...]:
+        most = self.user.kinds - 1
+        return tuple(checks.integer("grades", grade, 0, most) for grade in grades)
+
+    def _checked_rankings(self) -> Any:
+        if len(self.rankings) != len(self.grades) or len(self.rankings) == 0:
+            raise InvalidValue("rankings", self.rankings, "give as many queries as in grades")
+        rankings = tuple(
+            tuple(ranking("rankings", items) for items in query) for query in self.rankings
+        )
+        for query, grades in zip(rankings, self.grades, strict=True):
+            if len(query) != len(rankings[0]) or len(query) < 2:
+                raise InvalidValue("rankings", len(query), "give the same rankers for each query")
+            for items in query:
+                if not set(items) <= set(range(len(grades))):
+                    raise InvalidValue("rankings", items, f"items go from 0 to {len(grades) - 1}")
+        return rankings
+
+    @property
+    def arm_count(self) -> int:
+        return len(self.rankings[0])
+
+    @property
+    def keeps_ties(self) -> bool:
+        """Whether a tie is an outcome, for kernels."""
+        return self.ties == "keep"
+
+    @cached_property
+    def tables(self) -> tuple[Floats, Floats, float]:
+        """The chances, per query and pair, that the left ranker wins, and of a tie; precision."""
+        count, rankers = len(self.rankings), self.arm_count
+        wins, ties = np.zeros((count, rankers, rankers)), np.zeros((count, rankers, rankers))
+        ties[:, range(rankers), range(rankers)] = 1.0
+        variance = np.zeros((rankers, rankers))
+        for query, share in enumerate(np.array(self.traffic) / sum(self.traffic)):
+            for left, right in combinations(range(rankers), 2):
+                chances, found = self._outcomes(query, left, right)
+                wins[query, left, right], tie, wins[query, right, left] = chances @ found
+                ties[query, left, right] = ties[query, right, left] = tie
+                if isinstance(self.method, Probabilistic):
+                    spread = np.var(found[:, 0] + found[:, 1] / 2, ddof=1) / self.samples
+                    variance[left, right] += share**2 * spread
+        return wins, ties, float(np.sqrt(variance.max()))
+
+    def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
+        """Return lists' chances, and the chances that left wins, ties and loses on each."""
+        from tacit.compiled import compiled
+
+        pair = self.rankings[query][left], self.rankings[query][right]
+        if isinstance(self.method, (TeamDraft, Probabilistic)):
+            items, weights = self._drafts(pair, len(self.grades[query]), [query, left, right])
+            chances = np.full(len(items), 1.0 / len(items))
+        else:
+            listed = list(self.method.lists(pair))
+            chances = np.array([chance for chance, _ in listed])
+            items = np.array([shown.items for _, shown in listed], np.int64)
+            weights = np.array([outcome_weights(shown) for _, shown in listed])
+        chain = self.user.chain(np.array(self.grades[query])[items])
+        found = np.zeros((len(items), 3))
+        scratch = np.zeros((2, 2 ** items.shape[1]))
+        compiled(chances_of_lists)(*chain, weights, found, scratch)
+        return chances, found
+
+    def _drafts(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
+        """Return all lists of a team draft, or a sample of probabilistic ones, and weights."""
+        from tacit.compiled import compiled
+
+        depth = fair_depth(pair, self.method.length)
+        ranked = np.full((2, max(map(len, pair))), NOTHING)
+        for row, given in zip(ranked, pair, strict=True):
+            row[: len(given)] = given
+        if isinstance(self.method, Probabilistic):
+            # In law, marginalised credit that is settled is that of the rankers drawn. A ranker's
+            # draws are its items in the order of exponential times with rates 1/rank^decay.
+            rng = np.random.default_rng(seed)
+            rates = np.arange(1.0, ranked.shape[1] + 1) ** -self.method.decay
+            times = rng.exponential(1.0, (self.samples, *ranked.shape)) / rates
+            order = np.argsort(np.where(ranked == NOTHING, np.inf, times), axis=2)
+            orders = np.take_along_axis(ranked[None], order, axis=2)
+            turns = rng.integers(0, 2, (self.samples, depth))
+        else:
+            orders = ranked[None]
+            first = np.array(list(product([0, 1], repeat=(depth + 1) // 2)), np.int64)
+            turns = np.repeat(first, 2, axis=1)
+            turns[:, 1::2] ^= 1
+            turns = np.ascontiguousarray(turns[:, :depth])
+        length = min(self.method.length, len(set(pair[0]) | set(pair[1])))
+        lists = np.zeros((len(turns), length), np.int64)
+        weights = np.zeros((len(turns), length, length))
+        shown = np.full(items, -1)
+        compiled(draft_lists)(orders, ranked, turns, lists, weights, shown)
+        return lists, weights
+
+    @property
+    def precision(self) -> float:
+        """The largest standard error of a preference; 0 where all are exact."""
+        return self.tables[2]
+
+    @cached_property
+    def preferences(self) -> Floats:
+        """The probability that the left ranker beats the right one, a tie counted half.
+
+        An array of shape (rankers, rankers) whose entry and mirror image sum to 1.
+        """
+        wins, ties, _ = self.tables
+        weights = np.array(self.traffic) / sum(self.traffic)
+        return np.asarray(np.tensordot(weights, wins + ties / 2, axes=1))
+
+    @property
+    def best(self) -> int:
+        """The ranker against which regret is counted."""
+        beaten = (self.preferences > 0.5 + TIE).sum(axis=1)
+        mean = self.preferences.mean(axis=1)
+        return int(np.lexsort((mean, beaten))[-1])
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        wins, ties, _ = self.tables
+        rankers = self.arm_count
+        return self.World(
+            impression=Impression(np.arange(rankers), np.zeros(0)),
+            wins=wins,
+            ties=ties,
+            traffic=np.cumsum(self.traffic) / sum(self.traffic),
+            shortfall=self.preferences[self.best] - 0.5,
+            query=np.zeros(1, np.int64),
+            uniform=np.zeros(1),
+        )
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        place = np.searchsorted(world.traffic, rng.random(), "right")
+        world.query[0] = min(place, len(world.traffic) - 1)
+        world.uniform[0] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, pair: Any) -> float:
+        win = world.wins[world.query[0], pair[0], pair[1]]
+        tie = world.ties[world.query[0], pair[0], pair[1]]
+        if params.keeps_ties:
+            outcome = 1.0 if world.uniform[0] < win else 0.0
+            return 0.5 if win <= world.uniform[0] < win + tie else outcome
+        return 1.0 if world.uniform[0] < win + 0.5 * tie else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, pair: Any) -> float:
+        return float(0.5 - 0.5 * (world.shortfall[pair[0]] + world.shortfall[pair[1]]))
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        return 0.5
+
+
+def draft_lists(
+    orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, shown: Ints
+) -> None:
+    """Fill ``lists`` with what rankers give in their turns, and ``weights`` with their teams.
+
+    Parameters
+    ----------
+    orders : array of int64, shape (1 or lists, 2, items)
+        In which order each ranker gives its items.
+    ranked : array of int64, shape (2, items)
+        The rankings, to fill lists up.
+    turns : array of int64, shape (lists, drafted positions)
+    lists : array of int64, shape (lists, positions)
+    weights : array of float64, shape (lists, positions, positions)
+    shown : array of int64, shape (items,)
+        Room to remember which list an item was last put on; −1 at first.
+    """
+    for i in range(len(lists)):
+        order = orders[i % len(orders)]
+        size = 0
+        for turn in range(turns.shape[1]):
+            team = turns[i, turn]
+            place = 0
+            while shown[order[team, place]] == i:
+                place += 1
+            lists[i, size] = order[team, place]
+            shown[order[team, place]] = i
+            weights[i, :, size] = 1.0 - 2.0 * team
+            size += 1
+        for place in range(ranked.shape[1]):
+            for ranker in range(2):
+                item = ranked[ranker, place]
+                if size < lists.shape[1] and item >= 0 and shown[item] != i:
+                    lists[i, size] = item
+                    shown[item] = i
+                    size += 1
+
+
+def chances_of_lists(
+    click: Floats,
+    after_click: Floats,
+    after_skip: Floats,
+    weights: Floats,
+    found: Floats,
+    scratch: Floats,
+) -> None:
+    """Fill ``found`` with the chances that left wins, ties, loses, for each list.
+
+    Parameters
+    ----------
+    click, after_click, after_skip : array of float64, shape (lists, positions)
+    weights : array of float64, shape (lists, positions, positions)
+    found : array of float64, shape (lists, 3)
+    scratch : array of float64, shape (2, 2^positions)
+    """
+    for i in range(len(found)):
+        sum_over_clicks(
+            click[i], after_click[i], after_skip[i], weights[i], found[i], scratch[0], scratch[1]
+        )
+
+
+@kernel
+def sum_over_clicks(
+    click: Floats,
+    after_click: Floats,
+    after_skip: Floats,
+    weights: Floats,
+    found: Floats,
+    reach: Floats,
+    lead: Floats,
+) -> None:
+    """Sum over all sets of clicks on one list, by their lowest click."""
+    positions = len(click)
+    found[:] = 0.0
+    reach[0] = 1.0  # the chance of the clicks so far, and of reading on
+    nothing = 1.0  # the chance of no click, and of reading on
+    for last in range(positions):
+        # The chance of no further click.
+        quiet = 1.0
+        for below in range(positions - 1, last, -1):
+            skip = 1.0 - click[below]
+            quiet = skip * (1.0 - after_skip[below] + after_skip[below] * quiet)
+        end = click[last] * (1.0 - after_click[last] + after_click[last] * quiet)
+        lead[0] = weights[last, last]
+        for above in range(last):
+            for clicks in range(1 << above):
+                lead[clicks + (1 << above)] = lead[clicks] + weights[last, above]
+        for clicks in range(1 << last):
+            if lead[clicks] > TIE:
+                found[0] += reach[clicks] * end
+            elif lead[clicks] >= -TIE:
+                found[1] += reach[clicks] * end
+            else:
+                found[2] += reach[clicks] * end
+        found[1] += nothing * (1.0 - click[last]) * (1.0 - after_skip[last])
+        nothing *= (1.0 - click[last]) * after_skip[last]
+        for clicks in range(1 << last):
+            reach[clicks + (1 << last)] = reach[clicks] * click[last] * after_click[last]
+            reach[clicks] *= (1.0 - click[last]) * after_skip[last]
+    found[1] += nothing
+
+
+def from_rankers(
+    rankings: Mapping[str, Mapping[str, Sequence[Item]]],
+    judgments: Mapping[str, Mapping[Item, int]],
+    user: ClickModel,
+    method: InterleavingMethod | None = None,
+    *,
+    traffic: Mapping[str, float] | None = None,
+    ties: str = "coin",
+    samples: int = 500,
+) -> InterleavedRankers:
+    """Return the duels of rankers, from their rankings and judgments of relevance.
+
+    Parameters
+    ----------
+    rankings : dict
+        From queries to rankers to rankings, lists of ids; the same rankers for each query.
+    judgments : dict
+        From queries to ids to grades of relevance, from 0; what is not judged has grade 0.
+    user : ClickModel
+    method : InterleavingMethod, optional
+        By default :class:`~tacit.interleaving.TeamDraft`.
+    traffic : dict, optional
+        From queries to how often they come, relatively; by default all equally.
+    ties, samples
+        As for :class:`InterleavedRankers`.
+
+    Raises
+    ------
+    InvalidValue
+        If a query lacks a ranker or an option is wrong.
+
+    Examples
+    --------
+    >>> from tacit.clicks import navigational
+    >>> environment = from_rankers(
+    ...     {"jaguar": {"old": ["cat", "car"], "new": ["car", "cat"]}},
+    ...     {"jaguar": {"car": 1}},
+    ...     navigational(2),
+    ... )
+    >>> environment.names, environment.preferences[1, 0].round(3)
+    (('old', 'new'), np.float64(0.958))
+    """
+    if not isinstance(rankings, Mapping) or not rankings:
+        raise InvalidValue("rankings", rankings, "give rankings by query and ranker")
+    names = list(next(iter(rankings.values())))
+    places, grades = [], []
+    for query, given in rankings.items():
+        if set(given) != set(names):
+            raise InvalidValue(f"rankings[{query!r}]", list(given), f"give {', '.join(names)}")
+        checked = [ranking(f"rankings[{query!r}]", given[name]) for name in names]
+        items = {item: i for i, item in enumerate(dict.fromkeys(sum(checked, ())))}
+        judged = judgments.get(query, {})
+        places.append([[items[item] for item in one] for one in checked])
+        grades.append([judged.get(item, 0) for item in items])
+    return InterleavedRankers(
+        places,
+        grades,
+        user,
+        TeamDraft() if method is None else method,
+        None if traffic is None else [traffic.get(query, 0.0) for query in rankings],
+        ties,
+        samples,
+        names,
+    )

@@ -1,0 +1,645 @@
+"""Who wins: preferences estimated from a log of duels, and when it is safe to stop."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats
+from tacit.errors import InvalidValue, LogError
+from tacit.interleaving import Interleaved, credited
+from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.reader import BATCH_ROWS, reading
+from tacit.logs.rows import MALFORMED, Example, LogReport, converted
+
+COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")
+FAR = 10**12
+
+Duel = tuple[str, str, float, int | None]
+"""Left, right, outcome and, where it is known, the number of clicks."""
+
+
+def wilson(score: float, plays: float, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval for a mean of outcomes in [0, 1].
+
+    For outcomes other than 0 and 1 (ties) it is too wide, never too narrow, as their variance is
+    less than that of a coin of the same mean.
+
+    Parameters
+    ----------
+    score : float
+        Sum of the outcomes.
+    plays : float
+        How many there are.
+    confidence : float
+        In (0, 1).
+
+    References
+    ----------
+    Wilson (1927), "Probable inference, the law of succession, and statistical inference".
+
+    Examples
+    --------
+    >>> low, high = wilson(8, 10, confidence=0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.49, 0.943)
+    """
+    if plays == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    mean, slack = score / plays, z * z / plays
+    centre = (mean + slack / 2) / (1 + slack)
+    half = math.sqrt(slack * mean * (1 - mean) + slack * slack / 4) / (1 + slack)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def log_evidence(score: float, plays: float, mean: float) -> float:
+    """Return the logarithm of the evidence that outcomes in [0, 1] have another mean.
+
+    It is the likelihood under a Beta(1/2, 1/2) mixture of means over that under ``mean``: a
+    supermartingale if ``mean`` is true, so that it ever exceeds log(1/α) with probability at most
+    α, however long one goes on and whenever one looks.
+
+    Parameters
+    ----------
+    score : float
+        Sum of the outcomes.
+    plays : float
+        How many there are.
+    mean : float
+        In [0, 1].
+
+    References
+    ----------
+    Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Ville's
+    inequality.
+
+    Examples
+    --------
+    >>> round(log_evidence(8, 10, mean=0.5), 4)
+    0.5163
+    """
+    mixture = math.lgamma(0.5 + score) + math.lgamma(0.5 + plays - score)
+    mixture -= math.lgamma(1.0 + plays) + math.log(math.pi)
+    for amount, chance in ((score, mean), (plays - score, 1.0 - mean)):
+        if amount > 0.0:
+            if chance <= 0.0:
+                return math.inf
+            mixture -= amount * math.log(chance)
+    return mixture
+
+
+def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, float]:
+    """Return all means against which there never was enough evidence, at any time so far.
+
+    Parameters
+    ----------
+    score : float
+        Sum of outcomes in [0, 1].
+    plays : float
+        How many there are.
+    alpha : float
+        The probability, at most, that the interval ever excludes the true mean.
+
+    Examples
+    --------
+    >>> low, high = safe_interval(80, 100, alpha=0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.648, 0.909)
+    """
+    if plays == 0:
+        return 0.0, 1.0
+    bound = math.log(1.0 / alpha)
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = score / plays, end
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            if log_evidence(score, plays, middle) < bound:
+                inside = middle
+            else:
+                outside = middle
+        ends.append(outside)
+    return ends[0], ends[1]
+
+
+class Pair(NamedTuple):
+    """What duels of two rankers say, from the first one's side.
+
+    Attributes
+    ----------
+    first, second : str
+    plays : int
+    estimate : float
+        The probability that the first beats the second, ties counted half; NaN without duels.
+    low, high : float
+        Wilson's interval: for this pair alone, if the number of duels was fixed beforehand.
+    safe_low, safe_high : float
+        Holds for all pairs at once and at all times: to be looked at whenever one likes.
+    """
+
+    first: str
+    second: str
+    plays: int
+    estimate: float
+    low: float
+    high: float
+    safe_low: float
+    safe_high: float
+
+
+@dataclass(frozen=True)
+class DuelReport:
+    """Estimated preferences between rankers, who is out, and whether it is safe to stop.
+
+    Outcomes of a pair must be independent with a constant mean; which pair is shown next may
+    depend on all that came before, and so may the time to look at the report. Everything that it
+    decides rests on evidence that is valid at all times and for all pairs at once: with
+    probability ``confidence`` nothing that it ever says is wrong.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The rankers' names.
+    plays : array, shape (rankers, rankers)
+        How many duels each pair had; symmetric.
+    scores : array, shape (rankers, rankers)
+        The sum of the outcomes of the first ranker against the second: 1 a win, 0.5 a tie.
+    confidence : float, default 0.95
+        In (0, 1).
+    ties, unclicked : int
+        How many duels were ties, and how many lists had no click, where the log tells.
+
+    Raises
+    ------
+    InvalidValue
+        If the counts do not fit together.
+
+    Examples
+    --------
+    >>> report = DuelReport(["new", "old"], [[0, 200], [200, 0]], [[0, 140], [60, 0]])
+    >>> report.winner, report.out
+    ('new', ('old',))
+    """
+
+    names: Any
+    plays: Any
+    scores: Any
+    confidence: float = 0.95
+    ties: int = 0
+    unclicked: int = 0
+
+    def __post_init__(self) -> None:
+        names = checks.arms(list(self.names)) if len(self.names) else ()
+        plays = np.asarray(self.plays, np.float64)
+        scores = np.asarray(self.scores, np.float64)
+        shape = (len(self.names), len(self.names))
+        if isinstance(names, int) or len(names) < 2:
+            raise InvalidValue("names", self.names, "give two or more")
+        if plays.shape != shape or scores.shape != shape:
+            raise InvalidValue("plays", self.plays, "give a number for each pair of two or more")
+        if not (plays == plays.T).all() or (plays < 0).any() or plays.diagonal().any():
+            raise InvalidValue(
+                "plays",
+                self.plays,
+                "give counts that do not depend on the order, 0 on the diagonal",
+            )
+        off = ~np.eye(len(plays), dtype=bool)
+        if (scores < 0).any() or not np.allclose((scores + scores.T)[off], plays[off]):
+            raise InvalidValue("scores", self.scores, "of each pair they must sum to its plays")
+        confidence = checks.number("confidence", self.confidence, 0.0, 1.0, open_low=True)
+        if confidence == 1.0:
+            raise InvalidValue("confidence", confidence, "give a number in (0, 1)")
+        for field, value in (("names", names), ("plays", plays), ("scores", scores)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def alpha(self) -> float:
+        """The error probability that each pair may have, so that all together are safe."""
+        pairs = len(self.names) * (len(self.names) - 1) // 2
+        return (1.0 - self.confidence) / pairs
+
+    def pair(self, first: int, second: int) -> Pair:
+        """Return what duels of two rankers, by their places in ``names``, say."""
+        plays, score = float(self.plays[first, second]), float(self.scores[first, second])
+        return Pair(
+            self.names[first],
+            self.names[second],
+            int(plays),
+            score / plays if plays else math.nan,
+            *wilson(score, plays, self.confidence),
+            *safe_interval(score, plays, self.alpha),
+        )
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """The estimated probability that the first beats the second: 1/2 against itself."""
+        estimates = np.divide(
+            self.scores, self.plays, out=np.full(self.plays.shape, np.nan), where=self.plays > 0
+        )
+        np.fill_diagonal(estimates, 0.5)
+        return np.asarray(estimates)
+
+    @cached_property
+    def beats(self) -> Any:
+        """Whether the first certainly beats the second; an array of bool."""
+        count = len(self.names)
+        found = np.zeros((count, count), np.bool_)
+        for first in range(count):
+            for second in range(count):
+                score, plays = float(self.scores[first, second]), float(self.plays[first, second])
+                if first != second and 2 * score > plays:
+                    found[first, second] = log_evidence(score, plays, 0.5) >= -math.log(self.alpha)
+        return found
+
+    @property
+    def out(self) -> tuple[str, ...]:
+        """The rankers that certainly lose to some other one, and so cannot be the best."""
+        lost = self.beats.any(axis=0)
+        return tuple(name for name, beaten in zip(self.names, lost, strict=True) if beaten)
+
+    @property
+    def winner(self) -> str | None:
+        """The ranker that certainly beats every other one (the Condorcet winner), or None."""
+        wins = self.beats.sum(axis=1)
+        best = int(wins.argmax())
+        return self.names[best] if wins[best] == len(self.names) - 1 else None
+
+    @property
+    def leader(self) -> int:
+        """The place of the ranker that looks best now: beats most, with the highest mean."""
+        known = np.where(np.isnan(self.estimates), 0.5, self.estimates)
+        return int(np.lexsort((known.mean(axis=1), (known > 0.5).sum(axis=1)))[-1])
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The rankers that are not out."""
+        return tuple(name for name in self.names if name not in self.out)
+
+    @property
+    def safe_to_stop(self) -> bool:
+        """Whether the best ranker is known, provided that there is one that beats all others."""
+        return self.winner is not None or len(self.left) == 1
+
+    def still_needed(self, second: int) -> int | None:
+        """Return how many more duels of the leader with a ranker would decide, at this estimate.
+
+        Parameters
+        ----------
+        second : int
+            The other ranker's place in ``names``.
+
+        Returns
+        -------
+        int or None
+            0 if it is decided; None if there is no estimate, or no difference to find.
+        """
+        first = self.leader
+        if self.beats[first, second] or self.beats[second, first]:
+            return 0
+        estimate, plays = self.estimates[first, second], float(self.plays[first, second])
+        if math.isnan(estimate) or estimate == 0.5:
+            return None
+        low, high = plays, max(2.0 * plays, 16.0)
+        while log_evidence(estimate * high, high, 0.5) < -math.log(self.alpha):
+            low, high = high, 2.0 * high
+            if high > FAR:
+                return None
+        while high - low > 1.0:
+            middle = (low + high) // 2
+            if log_evidence(estimate * middle, middle, 0.5) < -math.log(self.alpha):
+                low = middle
+            else:
+                high = middle
+        return math.ceil(high - plays)
+
+    @property
+    def verdict(self) -> str:
+        """Who wins, or what is missing, as a sentence."""
+        sure = f"with confidence {self.confidence:g}"
+        if self.winner is not None:
+            return f"Safe to stop: {self.winner} beats every other ranker, {sure}."
+        if len(self.left) == 1:
+            return (
+                f"Safe to stop: all but {self.left[0]} lose to another ranker, {sure}; it is the "
+                "best if any ranker beats all others."
+            )
+        if not self.left:
+            return f"Every ranker loses to another one, {sure}: none beats all others."
+        others = [i for i, name in enumerate(self.names) if i != self.leader and name in self.left]
+        needed = [self.still_needed(i) for i in others]
+        if None in needed:
+            rest = "at present estimates it cannot be said how many duels are missing"
+        else:
+            rest = f"some {sum(filter(None, needed)):,} more duels of it with the others left"
+            rest += " would decide, at present estimates"
+        return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {rest}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON data; NaN becomes null."""
+        count = range(len(self.names))
+        table = [[self.pair(i, j) for j in count] for i in count]
+        matrices = {
+            field: [[_plain(getattr(cell, field)) for cell in row] for row in table]
+            for field in ("estimate", "low", "high", "safe_low", "safe_high", "plays")
+        }
+        for i in count:
+            for field in ("estimate", "low", "high", "safe_low", "safe_high"):
+                matrices[field][i][i] = 0.5
+        return {
+            "rankers": list(self.names),
+            "confidence": self.confidence,
+            **matrices,
+            "ties": self.ties,
+            "unclicked": self.unclicked,
+            "out": list(self.out),
+            "left": list(self.left),
+            "leader": self.names[self.leader],
+            "winner": self.winner,
+            "safe_to_stop": self.safe_to_stop,
+            "still_needed": {
+                self.names[i]: self.still_needed(i) for i in count if i != self.leader
+            },
+            "verdict": self.verdict,
+        }
+
+    def summary(self) -> str:
+        """Return standings, the leader's duels and the verdict as text."""
+        from tacit.text import aligned
+
+        order = np.argsort(-np.nan_to_num(self.estimates, nan=0.5).mean(axis=1), kind="stable")
+        lost, won = self.beats.sum(axis=0), self.beats.sum(axis=1)
+        standings: list[tuple[str, ...]] = [
+            ("ranker", "duels", "mean", "beats", "loses to", "standing")
+        ]
+        for i in order:
+            mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
+            name = self.names[i]
+            standing = "wins" if name == self.winner else "out" if lost[i] else "left"
+            row = (
+                f"{int(self.plays[i].sum()):,}",
+                f"{mean:.3f}",
+                str(won[i]),
+                str(lost[i]),
+                standing,
+            )
+            standings.append((name, *row))
+        against: list[tuple[str, ...]] = [
+            (f"{self.names[self.leader]} against", "duels", "wins", "Wilson", "safe", "missing")
+        ]
+        for i in order:
+            if i != self.leader:
+                pair, needed = self.pair(self.leader, int(i)), self.still_needed(int(i))
+                against.append(
+                    (
+                        pair.second,
+                        f"{pair.plays:,}",
+                        f"{pair.estimate:.3f}",
+                        f"{pair.low:.3f}–{pair.high:.3f}",
+                        f"{pair.safe_low:.3f}–{pair.safe_high:.3f}",
+                        "?" if needed is None else f"{needed:,}",
+                    )
+                )
+        total = int(np.triu(self.plays).sum())
+        counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
+        return "\n\n".join([counts, aligned(standings), aligned(against), self.verdict])
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the leader's duels with both intervals; the suffix gives the format.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from tacit.plots import COLOURS, figure, save
+
+        others = [i for i in range(len(self.names)) if i != self.leader]
+        pairs = sorted((self.pair(self.leader, i) for i in others), key=lambda pair: pair.low)
+        drawing, ax = figure(height=1.5 + 0.28 * len(pairs))
+        for y, pair in enumerate(pairs):
+            ax.plot([pair.safe_low, pair.safe_high], [y, y], color=COLOURS[4], lw=1.5)
+            ax.plot([pair.low, pair.high], [y, y], color=COLOURS[0], lw=4, solid_capstyle="butt")
+            ax.plot(pair.estimate, y, "o", color=COLOURS[1], ms=4)
+        ax.axvline(0.5, color="0.4", lw=0.8, ls="--")
+        ax.set_yticks(range(len(pairs)), [pair.second for pair in pairs])
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(-0.6, len(pairs) - 0.4)
+        ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
+        ax.set_title(
+            f"thick: Wilson, {self.confidence:.0%} for each pair; "
+            "thin: safe for all pairs at all times",
+            size=9,
+        )
+        return save(drawing, Path(path))
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def read_duels(
+    log: str | Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    strict: bool = False,
+    confidence: float = 0.95,
+) -> tuple[DuelReport, LogReport]:
+    """Estimate preferences from a log of interleaved impressions, one row each.
+
+    Parameters
+    ----------
+    log : path
+        Parquet, CSV or JSON lines with the columns ``left`` and ``right`` (the rankers' names) and
+        either ``outcome`` (1 the left one won, 0 the right one, 0.5 a tie, or between) or
+        ``interleaved`` (JSON of :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of
+        positions from 0); a row that has an outcome needs nothing else. Others are ignored.
+    format : {"parquet", "csv", "json"}, optional
+        By default the suffix says it.
+    columns : dict, optional
+        From these columns to the names that the file has for them.
+    strict : bool, default False
+        Whether to stop at the first row that is wrong, instead of counting it.
+    confidence : float, default 0.95
+        Of the report, in (0, 1).
+
+    Returns
+    -------
+    report : DuelReport
+    rows : LogReport
+        What became of the rows.
+
+    Raises
+    ------
+    LogError
+        If the file cannot be read, a column is missing or no duel of two rankers is in it.
+    InvalidValue
+        If an option is wrong.
+    """
+    path, renamed = Path(log), dict(columns or {})
+    for name in renamed:
+        if name not in COLUMNS:
+            raise InvalidValue("columns", name, f"a log of duels has {', '.join(COLUMNS)}")
+    rows = LogReport()
+    duels = _duels(path, format_of(path, format), renamed, rows, strict)
+    try:
+        return _counted(duels, confidence), rows
+    except InvalidValue as error:
+        if error.field != "names":
+            raise
+        raise LogError(f"{path}: there is no duel of two rankers in it; {rows.summary()}") from None
+
+
+def _counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
+    """Count duels; those of a ranker with itself tell nothing.
+
+    Raises
+    ------
+    InvalidValue
+        If there are fewer than two rankers.
+    """
+    outcomes: dict[tuple[str, str], list[float]] = {}
+    ties = unclicked = 0
+    for left, right, outcome, clicks in duels:
+        count = outcomes.setdefault((left, right), [0.0, 0.0])
+        count[0] += 1.0
+        count[1] += outcome
+        if left != right:
+            ties += outcome == 0.5
+            unclicked += clicks == 0
+    names = sorted({name for pair in outcomes for name in pair})
+    places = {name: i for i, name in enumerate(names)}
+    plays, scores = np.zeros((2, len(names), len(names)))
+    for (left, right), (count_of_pair, score) in outcomes.items():
+        if left != right:
+            first, second = places[left], places[right]
+            plays[first, second] += count_of_pair
+            plays[second, first] += count_of_pair
+            scores[first, second] += score
+            scores[second, first] += count_of_pair - score
+    return DuelReport(names, plays, scores, confidence, ties, unclicked)
+
+
+def _duels(
+    path: Path, format: str, renamed: Mapping[str, str], rows: LogReport, strict: bool
+) -> Iterator[Duel]:
+    """Give left, right, outcome and, where known, the number of clicks of each valid row."""
+    import pyarrow as pa
+
+    form = FORMATS[format]
+    with reading(path, format):
+        present = form.names(path)
+    theirs = {name: renamed.get(name, name) for name in COLUMNS}
+    for name, their in theirs.items():
+        if their not in present and (name in renamed or name in ("left", "right")):
+            raise LogError(
+                f"{path}: {name}: there is no column {their!r}; say which one to take with "
+                f"columns={{{name!r}: ...}}"
+            )
+    used = {name: their for name, their in theirs.items() if their in present}
+    if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
+        raise LogError(f"{path}: there is neither a column outcome nor interleaved and clicks")
+    with reading(path, format):
+        for raw in form.read(path, list(dict.fromkeys(used.values())), BATCH_ROWS):
+            for row, text in raw.malformed:
+                rows.read += 1
+                _reject(rows, MALFORMED, Example(str(path), row, "row", text), strict)
+            given = {
+                name: raw.columns[their]
+                if isinstance(raw.columns[their], list)
+                else converted(raw.columns[their], pa.string()).to_pylist()
+                for name, their in used.items()
+            }
+            for place, row in enumerate(raw.rows):
+                cells = {name: values[place] for name, values in given.items()}
+                rows.read += 1
+                try:
+                    duel = _duel(cells)
+                except InvalidValue as error:
+                    column = error.field.partition(".")[0]
+                    example = Example(str(path), int(row), column, error.value)
+                    _reject(rows, f"wrong-{column}", example, strict)
+                else:
+                    rows.kept += 1
+                    yield duel
+
+
+def _reject(rows: LogReport, reason: str, example: Example, strict: bool) -> None:
+    if strict:
+        raise LogError(
+            f"{example.source}: row {example.row}: {example.column}: {example.value!r} is not "
+            f"allowed ({reason})"
+        )
+    rows.reject(reason, 1, example)
+
+
+def _duel(cells: Mapping[str, Any]) -> Duel:
+    """Return a row's rankers, outcome and number of clicks.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no duel; names the column.
+    """
+    left, right = checks.name("left", cells["left"]), checks.name("right", cells["right"])
+    clicks = cells.get("clicks")
+    clicks = _parsed("clicks", clicks) if clicks is not None else None
+    if clicks is not None and not isinstance(clicks, list):
+        raise InvalidValue("clicks", clicks, "give a list of positions")
+    outcome = cells.get("outcome")
+    if outcome is None:
+        if clicks is None:
+            raise InvalidValue("outcome", None, "give it, or interleaved and clicks")
+        shown = Interleaved.from_dict(_parsed("interleaved", cells.get("interleaved")))
+        found = credited(shown, clicks)
+        if shown.rankers != 2:
+            raise InvalidValue("interleaved.rankers", shown.rankers, "give a list of two rankers")
+        return left, right, found.chance, found.clicks
+    outcome = _parsed("outcome", outcome)
+    known = None if clicks is None else len(clicks)
+    return left, right, checks.number("outcome", outcome, 0.0, 1.0), known
+
+
+def _parsed(column: str, value: Any) -> Any:
+    """Return JSON text as its value; what is a value already, as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise InvalidValue(column, value, "give JSON") from None
+
+
+def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95) -> DuelReport:
+    """Estimate preferences from duels in memory.
+
+    Parameters
+    ----------
+    log : sequence of (left, right, outcome)
+        Names of the rankers, and 1 for the left one, 0 for the right one, 0.5 for a tie.
+    confidence : float, default 0.95
+
+    Raises
+    ------
+    InvalidValue
+        If a duel is not of that form, or there are fewer than two rankers.
+
+    Examples
+    --------
+    >>> preferences([("a", "b", 1.0)] * 30 + [("b", "a", 0.5)] * 2).winner
+    'a'
+    """
+    return _counted(
+        (_duel({"left": left, "right": right, "outcome": won}) for left, right, won in log),
+        confidence,
+    )

@@ -1,0 +1,249 @@
+"""Intervals for the value of a policy, all computed from sums.
+
+Three kinds, from little work and an approximation to a guarantee:
+
+- ``normal``: the central limit theorem with the delta method for ratios; right in the limit;
+- ``bootstrap``: percentiles over resampled groups of units (Efron 1979; Field and Welsh 2007 for
+  clusters); right in the limit, follows the skewness that heavy weights bring;
+- ``anytime``: a confidence sequence, valid for every number of units, at all of them at once, and
+  without a bound on the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats
+from tacit.evaluate.sums import Sums
+
+CONFIDENCE = 0.95
+REPLICATES = 1000
+BETS = 0.5 * 2.0 ** -np.arange(24)
+"""Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
+deviations over √n from about 1 down to 10⁻⁷."""
+
+Bounds = tuple[float, float]
+
+
+def estimate_of(sums: Sums, ratio: bool) -> float:
+    """Return Σy/n, or Σy/Σw if ``ratio``; NaN where that has no denominator."""
+    below = sums.w if ratio else float(sums.n)
+    return sums.y / below if below > 0 else math.nan
+
+
+def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float:
+    """Return the standard error of :func:`estimate_of`.
+
+    Parameters
+    ----------
+    sums : Sums
+    ratio : bool
+        Whether the estimate is Σy/Σw.
+    clustered : bool, default False
+        Whether units of a cluster depend on one another; the variance is then that between the
+        groups of clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> standard_error(summed(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])), False)
+    0.28867513459481287
+    """
+    value = estimate_of(sums, ratio)
+    if clustered:
+        count, weights, values = sums.groups[:, sums.groups[0] > 0]
+        below = weights if ratio else count
+        squares = float(np.sum((values - value * below) ** 2))
+        units = len(count)
+    else:
+        # Σ(y − θx)² with x = w or x = 1.
+        xx, xy, x = (sums.ww, sums.wy, sums.w) if ratio else (sums.n, sums.y, sums.n)
+        squares = max(0.0, sums.yy - 2 * value * xy + value**2 * xx)
+        units, below = sums.n, x
+    total = float(np.sum(below))
+    if units < 2 or total <= 0:
+        return math.nan
+    return math.sqrt(squares * units / (units - 1)) / total
+
+
+def normal(
+    sums: Sums, ratio: bool = False, confidence: float = CONFIDENCE, *, clustered: bool = False
+) -> Bounds:
+    """Return the interval of the central limit theorem; NaN for fewer than two units.
+
+    For a ratio, the standard error is that of the delta method: Σ(y − θw)²/(Σw)².
+
+    References
+    ----------
+    Owen (2013), "Monte Carlo theory, methods and examples", section 9.2 (self-normalised
+    importance sampling).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> low, high = normal(summed(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])))
+    >>> round(low, 4), round(high, 4)
+    (-0.0658, 1.0658)
+    """
+    quantile = NormalDist().inv_cdf((1 + _checked(confidence)) / 2)
+    value = estimate_of(sums, ratio)
+    radius = quantile * standard_error(sums, ratio, clustered=clustered)
+    return value - radius, value + radius
+
+
+def bootstrap(
+    sums: Sums,
+    ratio: bool = False,
+    confidence: float = CONFIDENCE,
+    *,
+    seed: int = 0,
+    replicates: int = REPLICATES,
+) -> Bounds:
+    """Return percentiles of the estimate over resampled groups.
+
+    Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap.
+    With more units each group is a sum of many: the first three cumulants of the resampled total
+    are kept in expectation, whatever the number of units, in the memory of the groups alone.
+
+    References
+    ----------
+    Efron (1979), "Bootstrap methods: another look at the jackknife"; Field, Welsh (2007),
+    "Bootstrapping clustered data", on resampling clusters.
+    """
+    groups = sums.groups[:, sums.groups[0] > 0]
+    size = groups.shape[1]
+    if size < 2:
+        return math.nan, math.nan
+    times = _times(size, replicates, seed)
+    count, weights, values = (np.einsum("rg,g->r", times, told) for told in groups)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        estimates = values / (weights if ratio else count)
+    tail = (1 - _checked(confidence)) / 2
+    low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
+    return float(low), float(high)
+
+
+@lru_cache(maxsize=2)
+def _times(size: int, replicates: int, seed: int) -> Floats:
+    """Return how often each replicate draws each group; estimators of one log share it."""
+    draws = np.random.default_rng(np.random.SeedSequence(seed))
+    drawn = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=replicates * size)
+    return counts.reshape(replicates, size).astype(np.float64)
+
+
+def anytime(
+    sums: Sums,
+    confidence: float = CONFIDENCE,
+    *,
+    slots: float = 1.0,
+    weight_bound: float | None = None,
+) -> Bounds:
+    """Return an interval that covers the value at all times at once, from importance weights.
+
+    For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1)
+    ∏(1 + λ(yᵢ − θ)) is a martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ),
+    V = Σ(y − θ)² and ψ(λ) = −log(1 − λ) − λ. A mixture over fixed λ exceeds 2/α at any time
+    with probability at most α/2, so every θ at which it does is excluded from below. The same
+    for w·(1 − r), whose mean is 1 − θ, gives the upper bound. Neither asks how large a weight
+    can be. Weights clipped from above only lower both means, so the interval stays valid for
+    the value itself.
+
+    It needs no independence: it is enough that each unit's mean given all earlier ones is θ.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of weights w and values w·r with r in [0, 1]; for slates, sums over their slots.
+    confidence : float, default 0.95
+    slots : float, default 1
+        The slots of a unit; w and y of a unit are sums over so many, and θ is within [0, slots].
+    weight_bound : float, optional
+        What no weight can exceed, known beforehand. Where clicks are rare it gives a tighter
+        upper bound, from the range [0, weight_bound] of w·r; weights must then not be clipped.
+
+    References
+    ----------
+    Karampatziakis, Mineiro, Ramdas (2021), "Off-policy confidence sequences" (betting on w·r and
+    w·(1 − r)); Fan, Grama, Liu (2015), "Exponential inequalities for martingales with
+    applications", lemma 4.1 (log(1 + λx) ≥ λx − ψ(λ)x² for x ≥ −1); Waudby-Smith, Wu, Ramdas,
+    Karampatziakis, Mineiro (2024), "Anytime-valid off-policy inference for contextual bandits"
+    (without a bound on the weights).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> weights, clicks = np.ones(1000), np.arange(1000) % 2.0
+    >>> low, high = anytime(summed(weights, weights * clicks))
+    >>> round(low, 3), round(high, 3)
+    (0.436, 0.564)
+    """
+    threshold = math.log(2 / (1 - _checked(confidence)))
+    y, yy = sums.y / slots, sums.yy / slots**2
+    low = _lower(sums.n, y, yy, threshold)
+    if weight_bound is not None:
+        return slots * low, bounded(sums, 0.0, slots * weight_bound, confidence)[1]
+    missed = sums.w / slots - y
+    missed2 = (sums.ww - 2 * sums.wy + sums.yy) / slots**2
+    return slots * low, slots * (1.0 - _lower(sums.n, missed, missed2, threshold))
+
+
+def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
+    """Return an interval that covers the mean of values in [low, high] at all times at once.
+
+    The values may come from anywhere (the doubly robust estimator's can be negative); the price
+    is that their range must be known beforehand.
+
+    References
+    ----------
+    As for :func:`anytime`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> values = np.arange(1000) % 2.0
+    >>> bounds = bounded(summed(values, values), 0.0, 1.0)
+    >>> round(bounds[0], 3), round(bounds[1], 3)
+    (0.436, 0.564)
+    """
+    threshold = math.log(2 / (1 - _checked(confidence)))
+    n, span = sums.n, high - low
+    square = sums.yy - 2 * low * sums.y + n * low**2
+    mirror = sums.yy - 2 * high * sums.y + n * high**2
+    below = _lower(n, (sums.y - n * low) / span, square / span**2, threshold)
+    above = _lower(n, (n * high - sums.y) / span, mirror / span**2, threshold)
+    return low + span * below, high - span * above
+
+
+def _lower(n: int, y: float, yy: float, threshold: float) -> float:
+    """Return the largest m in [0, 1] below which the mean of values ≥ 0 is refuted."""
+    low, high = 0.0, min(1.0, y / n) if n else 0.0
+    if _evidence(n, y, yy, np.zeros(1))[0] < threshold:
+        return 0.0
+    # The evidence against m falls as m grows towards the mean: look ever closer where it passes.
+    for _ in range(8):
+        grid = np.linspace(low, high, 33)
+        refuted = int(np.flatnonzero(_evidence(n, y, yy, grid) >= threshold)[-1])
+        low, high = float(grid[refuted]), float(grid[min(refuted + 1, 32)])
+    return low
+
+
+def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
+    """Return, for each mean, the logarithm of the mixture of exp(λS − ψ(λ)V) over the bets."""
+    first, second = y - n * means, yy - 2 * means * y + n * means**2
+    exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
+    top = exponents.max(axis=0)
+    return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))
+
+
+def _checked(confidence: float) -> float:
+    return checks.number("confidence", confidence, 0.5, 1 - 1e-12)

@@ -1,0 +1,165 @@
+"""Models of the expected reward of each arm: what the direct method and its kin lean on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Floats, Ints
+from tacit.errors import InvalidValue
+from tacit.evaluate.rows import RowReader, Rows
+from tacit.evaluate.targets import PER, PerArm, Probabilities, numbers_of, placed
+
+
+class RewardModel(Protocol):
+    """Expected rewards of arms.
+
+    Attributes
+    ----------
+    columns : frozenset of str
+        The columns of the log that it looks at.
+    """
+
+    columns: frozenset[str]
+
+    def begin(self, every: bool = False) -> Self:
+        """Return it as it is before the first row of a log."""
+
+    def shown(self, rows: Rows) -> Floats:
+        """Return the expected reward of the arm that was shown, per row."""
+
+    def every(self, rows: Rows) -> Floats:
+        """Return the expected reward of each arm, shape (rows, arms)."""
+
+
+class Rewards(PerArm):
+    """Fixed expected rewards of arms, 0 for those that are not named.
+
+    Parameters
+    ----------
+    rewards : dict
+        From arms to expected rewards; with ``per``, from the values of that column to such
+        dicts.
+    per : {None, "key", "placement", "position", "policy"}
+        What has rewards of its own.
+
+    Examples
+    --------
+    >>> Rewards({"film": 0.1, "holiday": 0.4}).per is None
+    True
+    """
+
+
+class RewardFunction(Probabilities):
+    """The expected rewards that a function gives for each batch of rows.
+
+    Parameters
+    ----------
+    function, arms, columns
+        As for :class:`~tacit.evaluate.Probabilities`; the numbers need not add to anything.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        arms: Sequence[str],
+        columns: Sequence[str] = ("context",),
+    ) -> None:
+        super().__init__(function, arms, columns, "rewards")
+
+    def _evaluated(self, rows: Rows) -> Floats:
+        given = numbers_of(self.function(rows.chunk.batch), len(rows.reward), len(self.arms))
+        return placed(given, self.arms, rows, strict=False)
+
+
+class ArmMeans:
+    """Mean rewards per arm, cross-fitted: a row is judged by means to which it did not add.
+
+    Rows are dealt out to folds in turn; the model of a fold is made of the other folds. A mean
+    of few rows is drawn towards the mean of all: (sum + strength × mean)/(rows + strength).
+
+    Parameters
+    ----------
+    per : {None, "key", "placement", "position", "policy"}
+        What has means of its own.
+    folds : int, default 5
+    strength : float, default 10
+        How many rows the mean of all counts for.
+
+    References
+    ----------
+    Chernozhukov et al. (2018), "Double/debiased machine learning for treatment and structural
+    parameters" (cross-fitting).
+    """
+
+    def __init__(self, per: str | None = None, *, folds: int = 5, strength: float = 10.0) -> None:
+        if per not in PER:
+            raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
+        self.per = per
+        self.folds = checks.integer("folds", folds, 2, 1000)
+        self.strength = checks.positive("strength", strength)
+        self.columns = frozenset({per} if per else ())
+        self._means: Floats | None = None
+        self._names: tuple[list[str], list[str]] = ([], [])
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has seen a log."""
+        return self._means is not None
+
+    def fit(self, log: Any, missing_reward: float | None = 0.0) -> ArmMeans:
+        """Return the model of a log, read in one pass: counts and sums per fold, value and arm."""
+        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        shape = (self.folds, 0, 0)
+        count, total = np.zeros(shape), np.zeros(shape)
+        names: tuple[list[str], list[str]] = ([], [])
+        for rows in reader.read(log):
+            per, arm = rows.coded(self.per), rows.arm
+            names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
+            shape = (self.folds, len(names[0]), len(names[1]))
+            count, total = _grown(count, shape), _grown(total, shape)
+            places = np.ravel_multi_index((self._fold(rows), per.codes, arm.codes), shape)
+            size = count.size
+            count += np.bincount(places, minlength=size).reshape(shape)
+            total += np.bincount(places, rows.reward, size).reshape(shape)
+        fresh = copy.copy(self)
+        others, sums = count.sum(axis=0) - count, total.sum(axis=0) - total
+        overall = (sums.sum(axis=(1, 2)) / np.maximum(others.sum(axis=(1, 2)), 1.0))[:, None, None]
+        fresh._means = (sums + self.strength * overall) / (others + self.strength)
+        fresh._names = (list(names[0]), list(names[1]))
+        return fresh
+
+    def _fold(self, rows: Rows) -> Ints:
+        return (rows.first + np.arange(len(rows.reward))) % self.folds
+
+    def begin(self, every: bool = False) -> Self:
+        return self
+
+    def shown(self, rows: Rows) -> Floats:
+        means, places = self._places(rows)
+        return means[self._fold(rows), places, rows.arm.codes]
+
+    def every(self, rows: Rows) -> Floats:
+        means, places = self._places(rows)
+        return means[self._fold(rows), places, : len(rows.arm.names)]
+
+    def _places(self, rows: Rows) -> tuple[Floats, Ints]:
+        """Return the means and which row of them each row has; names are numbered as in fit."""
+        if self._means is None:
+            raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
+        per = rows.coded(self.per)
+        if self._names[1][: len(rows.arm.names)] != rows.arm.names:
+            raise InvalidValue("model", "ArmMeans()", "fit it to the log that is evaluated")
+        return self._means, per.codes
+
+
+def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
+    if array.shape == shape:
+        return array
+    found = np.zeros(shape)
+    found[tuple(map(slice, array.shape))] = array
+    return found

@@ -1,0 +1,230 @@
+"""Logged rows as columns of numbers: what estimators and target policies look at."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.arrays import Floats, Ints
+from tacit.errors import UnfitLog
+from tacit.logs.rows import Chunk, representatives
+from tacit.logs.selection import list_codes, selected
+
+NAMES = ("placement", "key", "policy")
+"""Columns of text, besides ``arm``, that can say what a row is about."""
+
+
+class Coded(NamedTuple):
+    """A column of names.
+
+    Attributes
+    ----------
+    codes : array of int64, shape (rows,)
+    names : list of str
+        What the codes stand for; it grows from batch to batch, and nothing in it changes.
+    """
+
+    codes: Ints
+    names: list[str]
+
+
+class Rows(NamedTuple):
+    """Some rows of a log.
+
+    Attributes
+    ----------
+    chunk : Chunk
+        The rows as they were read, with at least the columns that were asked for.
+    first : int
+        How many rows came before.
+    arm : Coded
+        The arm that was shown.
+    offer : array of int64, shape (rows,)
+        Which of ``offers`` was on offer.
+    offers : list of array of int64
+        Lists of codes of arms; it grows, and nothing in it changes.
+    propensity, reward : array of float64, shape (rows,)
+    names : dict
+        The other columns of names that were asked for.
+    """
+
+    chunk: Chunk
+    first: int
+    arm: Coded
+    offer: Ints
+    offers: list[Ints]
+    propensity: Floats
+    reward: Floats
+    names: dict[str, Coded]
+
+    def where(self, row: int) -> str:
+        """Say where a row stands, for an error."""
+        return f"{self.chunk.source}: row {self.chunk.rows[row]}"
+
+    def coded(self, per: str | None) -> Coded:
+        """Return the column that tables are kept per: one of names, ``position``, or nothing."""
+        if per is None:
+            return Coded(np.zeros(len(self.reward), np.int64), [""])
+        if per == "position":
+            return self._positions()
+        return self.names[per]
+
+    def _positions(self) -> Coded:
+        places = positions(self)
+        return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
+
+
+def positions(rows: Rows) -> Ints:
+    """Return each row's position.
+
+    Raises
+    ------
+    UnfitLog
+        If a row has none.
+    """
+    column = rows.chunk.batch["position"]
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise UnfitLog(f"{rows.where(row)}: position: there is none; log the place of each arm")
+    return np.asarray(column.to_numpy(), np.int64)
+
+
+class RowReader:
+    """Reads a log as :class:`Rows`, in one pass and in bounded memory.
+
+    Parameters
+    ----------
+    columns : collection of str
+        What is needed besides the arm, the arms on offer, the propensity and the reward.
+    missing_reward : float or None
+        The reward of a row without feedback; None leaves such rows out.
+    need_propensity : bool, default True
+        Whether a row without a propensity is an error.
+
+    Attributes
+    ----------
+    rows, unanswered, reward
+        Rows given so far, those read without feedback, and the sum of all rewards.
+    """
+
+    def __init__(
+        self,
+        columns: Collection[str],
+        missing_reward: float | None = 0.0,
+        *,
+        need_propensity: bool = True,
+    ) -> None:
+        self._columns = {*columns, "propensity", "reward"}
+        self._missing = missing_reward
+        self._need_propensity = need_propensity
+        self._vocabularies = {name: _Vocabulary() for name in ("arm", *NAMES)}
+        self._offers: list[Ints] = []
+        self._places: dict[tuple[str, ...], int] = {}
+        self.rows = 0
+        self.unanswered = 0
+        self.reward = 0.0
+
+    @property
+    def arms(self) -> list[str]:
+        """The arms met so far."""
+        return self._vocabularies["arm"].names
+
+    def read(self, log: Any) -> Iterator[Rows]:
+        """Give all rows of a log."""
+        for chunk in selected(log, self._columns):
+            found = self._answered(chunk)
+            if len(found.rows):
+                rows = self._rows(found)
+                self.rows += len(found.rows)
+                self.reward += float(rows.reward.sum())
+                yield rows
+
+    def _answered(self, chunk: Chunk) -> Chunk:
+        answered = chunk.batch["reward"].is_valid()
+        self.unanswered += len(answered) - answered.true_count
+        if self._missing is not None or answered.true_count == len(answered):
+            return chunk
+        rows = chunk.rows[answered.to_numpy(zero_copy_only=False)]
+        return Chunk(chunk.batch.filter(answered), chunk.source, rows)
+
+    def _rows(self, chunk: Chunk) -> Rows:
+        batch = chunk.batch
+        offer = self._offer(batch)
+        rows = Rows(
+            chunk,
+            self.rows,
+            self._vocabularies["arm"].coded(batch["arm"]),
+            offer,
+            self._offers,
+            batch["propensity"].fill_null(np.nan).to_numpy(),
+            batch["reward"].fill_null(self._missing or 0.0).to_numpy(),
+            {
+                name: self._vocabularies[name].coded(batch[name])
+                for name in NAMES
+                if name in self._columns
+            },
+        )
+        if self._need_propensity and np.isnan(rows.propensity).any():
+            self._refuse(rows, int(np.argmax(np.isnan(rows.propensity))))
+        return rows
+
+    def _refuse(self, rows: Rows, row: int) -> None:
+        shown = rows.arm.names[rows.arm.codes[row]]
+        others = [self.arms[arm] for arm in rows.offers[rows.offer[row]] if self.arms[arm] != shown]
+        never = f"{others[0]!r} could" if others else "other arms could"
+        raise UnfitLog(
+            f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in "
+            f"place of {shown!r}, the log may never have shown what {never} have earned; log with "
+            "a policy that randomizes, such as ExplorationFloor, and keep its propensities"
+        )
+
+    def _offer(self, batch: Any) -> Ints:
+        arms = batch["arms"]
+        if list_codes(arms) is not None:
+            return np.full(len(arms), self._place(arms[0].as_py()))
+        if pa.types.is_dictionary(arms.type.value_type):
+            arms = arms.cast(pa.list_(pa.string()))
+        first, which = np.unique(representatives(arms), return_inverse=True)
+        places = np.array([self._place(arms[row].as_py()) for row in first.tolist()], np.int64)
+        return places[which]
+
+    def _place(self, names: list[str]) -> int:
+        offer = tuple(names)
+        if offer not in self._places:
+            self._places[offer] = len(self._offers)
+            codes = map(self._vocabularies["arm"].code, offer)
+            self._offers.append(np.array(list(codes), np.int64))
+        return self._places[offer]
+
+
+class _Vocabulary:
+    """Names, numbered in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._codes: dict[Any, int] = {}
+
+    def code(self, name: Any) -> int:
+        found = self._codes.setdefault(name, len(self.names))
+        if found == len(self.names):
+            self.names.append("" if name is None else name)
+        return found
+
+    def coded(self, column: Any) -> Coded:
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        if column.null_count:
+            column = column.cast(pa.string()).dictionary_encode(null_encoding="encode")
+        mapping = np.array([self.code(name) for name in column.dictionary.to_pylist()], np.int64)
+        return Coded(mapping[column.indices.to_numpy()], self.names)
+
+
+def clusters(column: Any, groups: int) -> Ints:
+    """Return a group for each row by a hash of a column of text: the same on every machine."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    found = [zlib.crc32((name or "").encode()) % groups for name in encoded.dictionary.to_pylist()]
+    return np.asarray(np.array(found, np.int64)[encoded.indices.fill_null(0).to_numpy()])

@@ -1,0 +1,367 @@
+"""Target policies: whose value is to be estimated, as probabilities of arms row by row.
+
+Anything with the methods of :class:`Target` is one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from tacit import checks
+from tacit.arrays import Booleans, Floats, Ints
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.rows import Rows
+
+TOLERANCE = 1e-9
+PER = (None, "key", "placement", "position", "policy")
+
+
+class Target(Protocol):
+    """A policy to evaluate.
+
+    Attributes
+    ----------
+    label : str
+        How results call it.
+    columns : frozenset of str
+        The columns of the log that it looks at.
+    """
+
+    label: str
+    columns: frozenset[str]
+
+    def begin(self, every: bool = False) -> Self:
+        """Return it as it is before the first row of a log; say whether ``every`` is needed."""
+
+    def shown(self, rows: Rows) -> Floats:
+        """Return the probability of the arm that was shown, per row; called once per batch."""
+
+    def every(self, rows: Rows) -> Floats:
+        """Return the probability of each arm, shape (rows, arms), in the order of
+        ``rows.arm.names``; called after :meth:`shown` of the same batch."""
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        """Return those of some arms that it may have shown in the rows so far, if it knows."""
+
+
+class Uniform:
+    """Every arm on offer with the same probability."""
+
+    label = "uniform"
+    columns: frozenset[str] = frozenset()
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        return list(arms)
+
+    def begin(self, every: bool = False) -> Self:
+        return self
+
+    def shown(self, rows: Rows) -> Floats:
+        sizes = np.array([len(offer) for offer in rows.offers], np.float64)
+        return (1.0 / sizes)[rows.offer]
+
+    def every(self, rows: Rows) -> Floats:
+        on_offer = offered(rows)
+        return np.asarray((on_offer / on_offer.sum(axis=1, keepdims=True))[rows.offer], np.float64)
+
+
+def offered(rows: Rows) -> Booleans:
+    """Return whether each arm is on each list of offers, shape (offers, arms)."""
+    found = np.zeros((len(rows.offers), len(rows.arm.names)), np.bool_)
+    for offer, arms in enumerate(rows.offers):
+        found[offer, arms] = True
+    return found
+
+
+class PerArm:
+    """Numbers per arm, perhaps different ones for each key, placement or position.
+
+    Parameters
+    ----------
+    numbers : dict
+        From arms to numbers; with ``per``, from the values of that column to such dicts.
+    per : {None, "key", "placement", "position", "policy"}
+        What has numbers of its own.
+    default : float or None
+        The number of arms that are not told; None makes an untold value of ``per`` an error.
+
+    Raises
+    ------
+    InvalidValue
+        If a number is none.
+    """
+
+    def __init__(
+        self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0
+    ) -> None:
+        if per not in PER:
+            raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
+        if not isinstance(numbers, Mapping) or not numbers:
+            raise InvalidValue("numbers", numbers, "give a dict from arms to numbers")
+        tables = numbers if per else {"": numbers}
+        self.per = per
+        self.columns = frozenset({per} if per else ())
+        self._default = default
+        self.tables = {str(value): _table(str(value), table) for value, table in tables.items()}
+        self._matrix = np.zeros((0, 0))
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._matrix = np.zeros((0, 0))
+        return fresh
+
+    def rows(self, rows: Rows) -> tuple[Floats, Ints]:
+        """Return one row of numbers per value of ``per``, and which of them each row has."""
+        per = rows.coded(self.per)
+        arms = rows.arm.names
+        if self._matrix.shape[1] < len(arms):
+            self._matrix = np.zeros((0, len(arms)))
+        known = len(self._matrix)
+        if known < len(per.names):
+            new = [self._numbers(value, arms) for value in per.names[known:]]
+            self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
+        self._check(rows, per.codes, per.names)
+        return self._matrix, per.codes
+
+    def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
+        table = self.tables.get(value, {})
+        return [table.get(arm, self._default) for arm in arms]
+
+    def _check(self, rows: Rows, codes: Ints, names: list[str]) -> None:
+        """Refuse rows that the numbers do not fit; here, none."""
+
+    def shown(self, rows: Rows) -> Floats:
+        matrix, codes = self.rows(rows)
+        return matrix[codes, rows.arm.codes]
+
+    def every(self, rows: Rows) -> Floats:
+        matrix, codes = self.rows(rows)
+        return matrix[codes]
+
+
+def _table(value: str, table: Any) -> dict[str, float]:
+    if not isinstance(table, Mapping):
+        raise InvalidValue(f"numbers[{value}]", table, "give a dict from arms to numbers")
+    return {
+        str(arm): checks.number(f"numbers[{arm}]", number, -1e300, 1e300)
+        for arm, number in table.items()
+    }
+
+
+class Table(PerArm):
+    """Fixed probabilities of arms.
+
+    Parameters
+    ----------
+    probabilities : dict
+        From arms to probabilities that add to 1; with ``per``, from the values of that column
+        to such dicts. Arms that are not named have probability 0.
+    per : {None, "key", "placement", "position", "policy"}
+        What has probabilities of its own.
+
+    Raises
+    ------
+    InvalidValue
+        If they are no probabilities.
+
+    Examples
+    --------
+    >>> Table({"film": 0.7, "holiday": 0.3}).label
+    'table'
+    >>> Table({"independence day": {"holiday": 1.0}}, per="key").per
+    'key'
+    """
+
+    label = "table"
+
+    def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
+        super().__init__(probabilities, per)
+        for value, table in self.tables.items():
+            field = f"probabilities[{value}]" if per else "probabilities"
+            for arm, probability in table.items():
+                checks.number(f"{field}[{arm}]", probability, 0.0, 1.0)
+            if abs(sum(table.values()) - 1.0) > TOLERANCE:
+                raise InvalidValue(field, table, "give probabilities that add to 1")
+        self._fitting: set[tuple[str, int]] = set()
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = super().begin(every)
+        fresh._fitting = set()
+        return fresh
+
+    def _check(self, rows: Rows, codes: Ints, names: list[str]) -> None:
+        """Refuse a row that does not offer an arm which the target would show there."""
+        pairs = codes * len(rows.offers) + rows.offer
+        if len(names) * len(rows.offers) > len(pairs):
+            distinct = np.unique(pairs)
+        else:
+            distinct = np.flatnonzero(np.bincount(pairs))
+        for pair in distinct.tolist():
+            value, offer = names[pair // len(rows.offers)], pair % len(rows.offers)
+            if (value, offer) not in self._fitting:
+                self._check_offer(rows, value, offer, int(np.argmax(pairs == pair)))
+                self._fitting.add((value, offer))
+
+    def _check_offer(self, rows: Rows, value: str, offer: int, row: int) -> None:
+        if value not in self.tables:
+            raise UnfitLog(
+                f"{rows.where(row)}: {self.per}: the target policy has no probabilities for "
+                f"{value!r}; it has them for {', '.join(map(repr, list(self.tables)[:10]))}"
+            )
+        on_offer = {rows.arm.names[arm] for arm in rows.offers[offer]}
+        for arm, probability in self.tables[value].items():
+            if probability > 0 and arm not in on_offer:
+                raise UnfitLog(impossible(rows, row, arm, probability))
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        met = [self.tables[value] for value in {value for value, _ in self._fitting}]
+        return [arm for arm in arms if any(table.get(arm, 0.0) > 0 for table in met)]
+
+
+def impossible(rows: Rows, row: int, arm: str, probability: float) -> str:
+    """Say that a row could not have shown what the target would show there."""
+    return (
+        f"{rows.where(row)}: arms: the target policy shows {arm!r} with probability "
+        f"{probability:g}, but it was not on offer, so the log could never have shown it; leave "
+        "it out of the target policy, or take a log that offers it"
+    )
+
+
+class Probabilities:
+    """The probabilities that a function gives for each batch of rows.
+
+    Parameters
+    ----------
+    function : callable
+        From a ``pyarrow.RecordBatch`` with the named columns to an array (rows, arms) of
+        probabilities that add to 1 in each row.
+    arms : sequence of str
+        The arms, in the order of the array's columns.
+    columns : collection of str
+        The columns of the log that the function looks at.
+    label : str
+
+    Raises
+    ------
+    InvalidValue
+        If the function gives something else.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        arms: Sequence[str],
+        columns: Sequence[str] = ("context",),
+        label: str = "function",
+    ) -> None:
+        if not callable(function):
+            raise InvalidValue("function", function, "give a function of a batch")
+        names = checks.arms(arms)
+        if isinstance(names, int):
+            raise InvalidValue("arms", arms, "give the arms' names")
+        self.function, self.arms, self.label = function, names, label
+        self.columns = frozenset(columns)
+        self._latest: tuple[Rows | None, Floats] = None, np.zeros((0, 0))
+        self._reached: set[str] = set()
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._latest = None, np.zeros((0, 0))
+        fresh._reached = set()
+        return fresh
+
+    def shown(self, rows: Rows) -> Floats:
+        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+
+    def every(self, rows: Rows) -> Floats:
+        if self._latest[0] is not rows:
+            self._latest = rows, self._evaluated(rows)
+            positive = np.flatnonzero((self._latest[1] > 0).any(axis=0)).tolist()
+            self._reached.update(rows.arm.names[arm] for arm in positive)
+        return self._latest[1]
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        return [arm for arm in arms if arm in self._reached]
+
+    def _evaluated(self, rows: Rows) -> Floats:
+        given = numbers_of(self.function(rows.chunk.batch), len(rows.reward), len(self.arms))
+        if (given < 0).any() or (np.abs(given.sum(axis=1) - 1.0) > 1e-6).any():
+            raise InvalidValue("function", given, "give probabilities that add to 1 in each row")
+        return placed(given, self.arms, rows, strict=True)
+
+
+def numbers_of(given: Any, rows: int, arms: int) -> Floats:
+    """Return what a function gave as an array (rows, arms)."""
+    array = np.asarray(given, np.float64)
+    if array.shape != (rows, arms) or not np.isfinite(array).all():
+        raise InvalidValue("function", given, f"give finite numbers of shape ({rows}, {arms})")
+    return array
+
+
+def placed(given: Floats, arms: Sequence[str], rows: Rows, *, strict: bool) -> Floats:
+    """Return columns in the order of the log's arms; under ``strict`` all must be on offer."""
+    place = {arm: column for column, arm in enumerate(arms)}
+    found = np.zeros((len(given), len(rows.arm.names)))
+    for code, name in enumerate(rows.arm.names):
+        if name in place:
+            found[:, code] = given[:, place[name]]
+    if strict:
+        outside = np.where(offered(rows)[rows.offer], 0.0, found)
+        absent = [column for arm, column in place.items() if arm not in set(rows.arm.names)]
+        if (outside > 0).any():
+            row, code = np.argwhere(outside > 0)[0].tolist()
+            raise UnfitLog(impossible(rows, row, rows.arm.names[code], float(outside[row, code])))
+        if absent and (given[:, absent] > 0).any():
+            row, column = np.argwhere(given[:, absent] > 0)[0].tolist()
+            arm = absent[column]
+            raise UnfitLog(impossible(rows, row, arms[arm], float(given[row, arm])))
+    return found
+
+
+class Model(Probabilities):
+    """What a classifier in scikit-learn's manner would show, given the contexts.
+
+    Parameters
+    ----------
+    model : object
+        With ``predict_proba(contexts)`` and ``classes_``, the arms' names.
+    label : str, optional
+
+    Raises
+    ------
+    InvalidValue
+        If it is no such model.
+    """
+
+    def __init__(self, model: Any, label: str | None = None) -> None:
+        if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
+            raise InvalidValue("model", model, "give a fitted model with predict_proba")
+        names = [str(name) for name in model.classes_]
+        super().__init__(
+            lambda batch: model.predict_proba(contexts(batch)),
+            names,
+            ("context",),
+            label or type(model).__name__,
+        )
+
+
+def contexts(batch: Any) -> Floats:
+    """Return the contexts of a batch as an array (rows, dim).
+
+    Raises
+    ------
+    UnfitLog
+        If rows have none, or contexts of different lengths.
+    """
+    column = batch["context"]
+    values = np.asarray(column.flatten().to_numpy(), np.float64)
+    if column.null_count or not len(column) or len(values) % len(column):
+        raise UnfitLog("context: the model needs as many numbers in each row")
+    lengths = np.diff(column.offsets.to_numpy())
+    if (lengths != lengths[0]).any():
+        raise UnfitLog("context: the model needs as many numbers in each row")
+    return values.reshape(len(column), -1)

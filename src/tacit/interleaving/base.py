@@ -1,0 +1,343 @@
+"""What every interleaving method is: rankings in, one list out; clicks in, credit out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from tacit import checks
+from tacit.arrays import Generator
+from tacit.errors import InvalidValue
+
+Item = str | int
+"""What is ranked, by its id."""
+Rankings = Sequence[Sequence[Item]]
+
+LONGEST = 100
+MANY = 10_000
+
+
+class Credit(NamedTuple):
+    """What clicks say about rankers.
+
+    Attributes
+    ----------
+    credits : tuple of float
+        Per ranker, in the order of its ranking; what the numbers count is the method's affair.
+    clicks : int
+        How many different positions were clicked; 0 tells a tie for want of clicks from others.
+    chance : float
+        Of a duel, the probability in [0, 1] that the left ranker won: 1, 0, or 0.5 for a tie, and
+        between where the method weighs several explanations of the clicks. NaN if there are more
+        than two rankers; see :meth:`duel`.
+
+    Examples
+    --------
+    >>> credit = Credit((2.0, 1.0, 1.0), clicks=4)
+    >>> credit.duel(0, 1), credit.duel(1, 2), credit.duel(2, 0)
+    (1.0, 0.5, 0.0)
+    """
+
+    credits: tuple[float, ...]
+    clicks: int
+    chance: float = float("nan")
+
+    @property
+    def outcome(self) -> float:
+        """Return who is more likely to have won a duel: 1 the left one, 0 the right one, 0.5 none.
+
+        Where ``chance`` is neither 0, 0.5 nor 1, this rounds it, and what is rounded can favour a
+        ranker even under random clicks. Policies should learn from :meth:`settled`.
+        """
+        return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
+
+    def settled(self, rng: Generator, ties: str = "coin") -> float | None:
+        """Return a duel's outcome to learn from.
+
+        Parameters
+        ----------
+        rng : Generator
+        ties : {"coin", "keep", "again"}
+            What becomes of a tie. ``coin``: a fair coin decides, which leaves outcomes binary and
+            shrinks every preference by the share of ties. ``keep``: 0.5. ``again``: None, for no
+            duel, so that the pair is shown again; this costs impressions, distorts preferences
+            where pairs tie unequally often, and never ends for identical rankings.
+
+        Raises
+        ------
+        InvalidValue
+            If ``ties`` is something else.
+        """
+        if ties not in TIES:
+            raise InvalidValue("ties", ties, f"give one of {', '.join(TIES)}")
+        if ties != "coin" and self.outcome == 0.5:
+            return 0.5 if ties == "keep" else None
+        return float(rng.random() < self.chance)
+
+    def duel(self, left: int, right: int) -> float:
+        """Compare the credits of two rankers: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
+        return compared(self.credits[left] - self.credits[right])
+
+
+TIE = 1e-9
+TIES = ("coin", "keep", "again")
+
+
+def compared(difference: float) -> float:
+    """Return 1, 0 or 0.5 for a difference of credits above, below or equal to zero."""
+    return 0.5 if abs(difference) < TIE else float(difference > 0)
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """A list to show, and what must be remembered until its clicks are in.
+
+    Attributes
+    ----------
+    items : tuple of str or int
+        The list to show, from the top.
+    rankers : int
+        How many rankings went into it.
+    method : str
+        The method's name.
+    memory : dict
+        What the method needs for credit: plain JSON, each method says which.
+    probability : float or None
+        With which the method shows exactly these items in this order, given the rankings; None
+        where it is too costly to know.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.interleaving import TeamDraft
+    >>> shown = TeamDraft(length=2).interleave([["a", "b"], ["c", "a"]], np.random.default_rng(1))
+    >>> Interleaved.from_dict(shown.as_dict()) == shown
+    True
+    """
+
+    items: tuple[Item, ...]
+    rankers: int
+    method: str
+    memory: Mapping[str, Any]
+    probability: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return {
+            "items": list(self.items),
+            "rankers": self.rankers,
+            "method": self.method,
+            "memory": dict(self.memory),
+            "probability": self.probability,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Interleaved:
+        """Return what :meth:`as_dict` wrote.
+
+        Raises
+        ------
+        InvalidValue
+            If it is not of that form.
+        """
+        names = ("items", "rankers", "method", "memory")
+        if not isinstance(data, Mapping) or not set(names) <= set(data):
+            raise InvalidValue("interleaved", data, f"give an object with {', '.join(names)}")
+        items = ranking("interleaved.items", data["items"])
+        rankers = checks.integer("interleaved.rankers", data["rankers"], 1, MANY)
+        method = checks.name("interleaved.method", data["method"])
+        memory = {}
+        if not isinstance(data["memory"], Mapping):
+            raise InvalidValue("interleaved.memory", data["memory"], "give an object")
+        for name, rows in data["memory"].items():
+            memory[name] = _remembered(name, rows, len(items), rankers)
+        probability = data.get("probability")
+        if probability is not None:
+            probability = checks.number("interleaved.probability", probability, 0.0, 1.0)
+        return cls(items, rankers, method, memory, probability)
+
+
+def _remembered(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
+    """Return a row of cells per position, or such a row per ranker, as the method wrote it."""
+    field = f"interleaved.memory.{name}"
+    if name not in CELLS:
+        raise InvalidValue("interleaved.memory", name, f"there can be {', '.join(CELLS)}")
+    rows = [value] if name == "teams" else value
+    count = 1 if name == "teams" else rankers
+    fits = isinstance(rows, list) and len(rows) == count
+    for row in rows if fits else ():
+        fits = fits and isinstance(row, list) and len(row) == positions
+        fits = fits and all(CELLS[name](cell, rankers) for cell in row)
+    if not fits:
+        raise InvalidValue(field, value, f"give {positions} cells a row, as they were remembered")
+    return list(value)
+
+
+CELLS: dict[str, Callable[[Any, int], bool]] = {
+    "teams": lambda cell, rankers: cell is None or (type(cell) is int and 0 <= cell < rankers),
+    "ranks": lambda cell, _: cell is None or (type(cell) is int and cell >= 0),
+    "shares": lambda cell, _: cell is None or (type(cell) in (int, float) and 0 <= cell <= 1),
+    "credits": lambda cell, _: type(cell) in (int, float) and 0 <= cell < math.inf,
+}
+
+
+@dataclass(frozen=True)
+class InterleavingMethod:
+    """Base of all methods.
+
+    A subclass is a frozen dataclass with ``_interleave``, ``_lists`` and ``_credits``.
+
+    Parameters
+    ----------
+    length : int, default 10
+        Most items in the list that is shown, 1 to 100. Rankings may be longer or shorter.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+    """
+
+    duels: ClassVar[bool] = True
+    """Whether it takes exactly two rankings."""
+
+    length: int = 10
+
+    def __post_init__(self) -> None:
+        self._set("length", checks.integer("length", self.length, 1, LONGEST))
+
+    def _set(self, field: str, value: Any) -> None:
+        """Store the canonical form of a field while the object is being made."""
+        object.__setattr__(self, field, value)
+
+    def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
+        """Return the list to show.
+
+        Parameters
+        ----------
+        rankings : sequence of sequences of str or int
+            One per ranker, best item first, each item once; of a duel, the left ranker's first.
+        rng : Generator
+            Where the draws come from.
+
+        Raises
+        ------
+        InvalidValue
+            If the rankings are not of this form.
+        """
+        return self._interleave(self._checked(rankings), rng)
+
+    def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
+        """Give all that :meth:`interleave` may return, with probabilities that sum to 1.
+
+        The same items may come more than once, with different memories. There can be very many:
+        this is for small cases, tests and exact preferences.
+
+        Parameters
+        ----------
+        rankings : sequence of sequences of str or int
+
+        Raises
+        ------
+        InvalidValue
+            If the rankings are not of this form.
+        """
+        return self._lists(self._checked(rankings))
+
+    def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
+        """Turn clicks into credit.
+
+        Parameters
+        ----------
+        interleaved : Interleaved
+            What was shown, as remembered.
+        clicks : sequence of int
+            The clicked positions, from 0, in any order; a position counts once.
+
+        Raises
+        ------
+        InvalidValue
+            If the list is another method's or a position is not in it.
+        """
+        name = type(self).__name__
+        if interleaved.method != name:
+            raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
+        if set(interleaved.memory) != {self._remembers}:
+            raise InvalidValue(
+                "interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}"
+            )
+        last = len(interleaved.items) - 1
+        positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
+        return self._credits(interleaved, positions)
+
+    @property
+    def _remembers(self) -> str:
+        """The one name in the memory of this method."""
+        raise NotImplementedError
+
+    def _checked(self, rankings: Rankings) -> tuple[tuple[Item, ...], ...]:
+        if isinstance(rankings, str) or not isinstance(rankings, Sequence):
+            raise InvalidValue("rankings", rankings, "give a list of rankings")
+        if self.duels and len(rankings) != 2:
+            raise InvalidValue("rankings", rankings, "give two rankings")
+        checks.integer("the number of rankings", len(rankings), 2, MANY)
+        return tuple(ranking("rankings", items) for items in rankings)
+
+    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+        raise NotImplementedError
+
+    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+        raise NotImplementedError
+
+    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        raise NotImplementedError
+
+    def _interleaved(
+        self, items: Sequence[Item], rankers: int, memory: Any, probability: float | None
+    ) -> Interleaved:
+        return Interleaved(
+            tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability
+        )
+
+
+def ranking(field: str, items: Any) -> tuple[Item, ...]:
+    """Return ``items`` as a ranking: at least one id, each once.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+    """
+    if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
+        raise InvalidValue(field, items, "give a list of at least one id")
+    found = tuple(
+        checks.name(field, item) if isinstance(item, str) else checks.integer(field, item, -(2**62))
+        for item in items
+    )
+    if len(set(found)) < len(found):
+        raise InvalidValue(field, items, "give each item once")
+    return found
+
+
+def fair_depth(rankings: Rankings, length: int) -> int:
+    """Return how many places every ranker can fill, whatever the others give.
+
+    Beyond them a ranker may have nothing left, and who has would depend on earlier draws: credit
+    there would favour somebody.
+    """
+    return min(length, *map(len, rankings))
+
+
+def filled(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
+    """Return ``items`` followed by what the rankings have left, best ranks first."""
+    depth = max(map(len, rankings))
+    by_rank = [given[rank] for rank in range(depth) for given in rankings if rank < len(given)]
+    return list(dict.fromkeys([*items, *by_rank]))[:length]
+
+
+def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
+    """Return, per ranker, the rank (from 0) that it gives each item; None where it gives none."""
+    tables = [{item: rank for rank, item in enumerate(given)} for given in rankings]
+    return [[table.get(item) for item in items] for table in tables]

@@ -1,0 +1,219 @@
+"""Some columns of a click log: what is not asked for is neither read nor checked.
+
+Estimators need a handful of columns of logs that can be long. Of a Parquet file only those are
+read, texts stay dictionaries, and a batch whose rows are all sound is found so without a look
+at single rows. Any other batch goes through the checks that every row goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from tacit.checks import MAX_NAME_BYTES
+from tacit.logs.reader import LogReader, as_chunks, read_log, reading
+from tacit.logs.rows import Chunk, LogReport, Raw, checked
+from tacit.logs.schema import SCHEMA
+
+TEXTS = ("placement", "key", "arm", "policy", "version")
+FILLERS = {
+    "timestamp": pa.scalar(0, pa.timestamp("us", "UTC")),
+    "decision_id": pa.scalar(""),
+    "placement": pa.scalar(""),
+    "key": pa.scalar(""),
+}
+
+
+def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
+    """Give the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
+
+    Columns of text may come dictionary-encoded. Of a Parquet file, rows are valid if what is
+    read of them is.
+
+    Parameters
+    ----------
+    log : LogReader, path, pyarrow.Table, pyarrow.RecordBatch or iterable of pyarrow.RecordBatch
+    names : collection of str
+        Columns of the schema.
+
+    Raises
+    ------
+    LogError, InvalidValue
+        As when reading the whole log.
+    """
+    if isinstance(log, (str, Path)):
+        log = read_log(log)
+    if not (isinstance(log, LogReader) and all(file.format == "parquet" for file in log.files)):
+        return as_chunks(log)
+    return _parquet(log, {*names, "arm", "arms"})
+
+
+def _parquet(log: LogReader, wanted: set[str]) -> Iterator[Chunk]:
+    log.report = LogReport()
+    for file in log.files:
+        columns = {name: column for name, column in file.columns.items() if name in wanted}
+        fixed = {name: log.constants[name] for name in wanted & set(log.constants)}
+        with reading(file.path, "parquet"):
+            yield from _file(log, file.path, columns, fixed)
+
+
+def _file(
+    log: LogReader, path: Path, columns: dict[str, str], fixed: dict[str, Any]
+) -> Iterator[Chunk]:
+    texts = [columns[name] for name in TEXTS if name in columns]
+    first = 1
+    with pyarrow.parquet.ParquetFile(path) as file:
+        nested = [leaf for leaf in _leaves(file) if leaf.startswith(f"{columns.get('arms')}.")]
+        groups = file.metadata.num_row_groups
+    for group in range(groups):
+        for batch in _batches(path, group, log.batch_rows, list(columns.values()), texts + nested):
+            arrays = {name: batch.column(column) for name, column in columns.items()}
+            rows = np.arange(first, first + len(batch))
+            first += len(batch)
+            if _sound(arrays, fixed):
+                log.report.read += len(batch)
+                log.report.kept += len(batch)
+                full = arrays | {name: _repeated(x, len(batch)) for name, x in fixed.items()}
+                yield Chunk(pa.RecordBatch.from_pydict(full), str(path), rows)
+            else:
+                raw = Raw(_filled(arrays, fixed, len(batch)), rows, [])
+                yield checked(raw, str(path), log.report, strict=log.strict)
+
+
+def _leaves(file: Any) -> list[str]:
+    return [file.schema.column(leaf).path for leaf in range(len(file.schema))]
+
+
+def _batches(
+    path: Path, group: int, size: int, columns: list[str], encoded: list[str]
+) -> Iterator[Any]:
+    """Read a row group; without dictionaries where arrow cannot keep them."""
+    done = 0
+    for texts in (encoded, []):
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
+            try:
+                skip = done
+                for batch in file.iter_batches(size, row_groups=[group], columns=columns):
+                    rest = batch.slice(min(skip, len(batch)))
+                    skip -= len(batch) - len(rest)
+                    if len(rest):
+                        done += len(rest)
+                        yield rest
+                return
+            except pa.ArrowNotImplementedError:
+                if not texts:
+                    raise
+
+
+def _repeated(value: Any, rows: int) -> Any:
+    if pa.types.is_string(value.type):
+        return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
+    if pa.types.is_list(value.type):
+        # All rows look at the one list.
+        sizes = np.full(rows, len(value), np.int32)
+        return pa.ListViewArray.from_arrays(np.zeros(rows, np.int32), sizes, value.values)
+    return pa.repeat(value, rows)
+
+
+def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Return all columns of the schema, with something harmless where nothing was read."""
+    full = {}
+    for field in SCHEMA:
+        if field.name in arrays:
+            full[field.name] = _plain(arrays[field.name])
+        else:
+            filler = fixed.get(field.name, FILLERS.get(field.name))
+            full[field.name] = (
+                pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
+            )
+    return full
+
+
+def _plain(array: Any) -> Any:
+    if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
+        return array.cast(pa.list_(pa.string()))
+    return array
+
+
+def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
+    """Say whether every row passes every check; may say no where some might pass."""
+    for name, array in arrays.items():
+        kind = SCHEMA.field(name).type
+        if name in TEXTS:
+            texts = array.dictionary if pa.types.is_dictionary(array.type) else None
+            if texts is None or texts.type != kind or texts.null_count:
+                return False
+            longest = pc.max(pc.binary_length(texts)).as_py() or 0
+            if name == "key" and longest > MAX_NAME_BYTES:
+                return False
+        elif name != "arms" and array.type != kind:
+            return False
+        if array.null_count and not SCHEMA.field(name).nullable:
+            return False
+    return all(
+        array is None or _within(array, low, strict)
+        for array, low, strict in (
+            (arrays.get("propensity"), 0.0, True),
+            (arrays.get("reward"), 0.0, False),
+        )
+    ) and _sound_rest(arrays, fixed)
+
+
+def _within(array: Any, low: float, strict: bool) -> bool:
+    values = array.drop_null().to_numpy(zero_copy_only=False)
+    if not len(values):
+        return True
+    least, most = values.min(), values.max()
+    # A comparison with NaN is false.
+    return bool((least > low if strict else least >= low) and most <= 1.0)
+
+
+def _sound_rest(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
+    if "context" in arrays:
+        values = arrays["context"].flatten()
+        if values.null_count or not np.isfinite(values.to_numpy()).all():
+            return False
+    if "position" in arrays and (pc.min(arrays["position"]).as_py() or 0) < 0:
+        return False
+    offer = _one_offer(arrays["arms"]) if "arms" in arrays else fixed["arms"].as_py()
+    if not offer or None in offer or len(set(offer)) < len(offer):
+        return False
+    arm = arrays.get("arm")
+    if arm is None:
+        return fixed["arm"].as_py() in offer
+    shown = np.bincount(arm.indices.to_numpy(), minlength=len(arm.dictionary)) > 0
+    on_offer = pc.is_in(arm.dictionary, value_set=pa.array(offer)).to_numpy(zero_copy_only=False)
+    return bool(on_offer[shown].all())
+
+
+def _one_offer(arms: Any) -> list[Any] | None:
+    """Return the list that every row has; None where they differ, or that is not easily seen."""
+    codes = list_codes(arms)
+    return None if codes is None else arms[0].as_py()
+
+
+def list_codes(arms: Any) -> Any:
+    """Return the codes of the one list that all rows have, as an array; None if they differ."""
+    if pa.types.is_list_view(arms.type):
+        return np.arange(len(arms[0])) if len(arms) else None
+    if not len(arms) or arms.null_count or not pa.types.is_list(arms.type):
+        return None
+    offsets = arms.offsets.to_numpy()
+    size = int(offsets[1] - offsets[0])
+    values = arms.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    if not size or len(values) != size * len(arms) or values.null_count:
+        return None
+    if pa.types.is_dictionary(values.type):
+        codes = values.indices.to_numpy()
+    else:
+        codes = values.dictionary_encode().indices.to_numpy()
+    if (np.diff(offsets) != size).any():
+        return None
+    table = codes.reshape(-1, size)
+    return table[0] if (table == table[0]).all() else None

@@ -1,0 +1,261 @@
+"""Which reward a decision earned: a pure function of the log.
+
+The log holds what happened: decisions, rewards, examinations, activations, each with its time. A
+rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
+or after its end, so folding the same rows gives the same state, whatever the clock said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tacit.decisions import Decision
+from tacit.service.store import ACTIVATE, EXAMINED, DecisionRow, FeedbackRow
+
+Aggregation = Literal["first", "last", "sum", "max"]
+
+LEARNED = "learned"
+PENDING = "pending"
+REPEATED = "repeated"
+LATE = "late"
+LATE_EPOCH = "late-epoch"
+CORRECTED = "corrected"
+INACTIVE = "inactive"
+FROZEN = "frozen"
+NOTED = "noted"
+DUPLICATE = "duplicate"
+
+OUTCOMES = {
+    LEARNED: "it taught the policy",
+    PENDING: "it counts, and is learned when the decision's window closes",
+    REPEATED: "the decision had its reward already: recorded only",
+    LATE: "it came after the decision's window: recorded only",
+    CORRECTED: "it came after the window, and took the place of the default",
+    LATE_EPOCH: "the key has restarted since the decision: recorded only",
+    INACTIVE: "the decision was deferred and not activated: recorded only",
+    FROZEN: "the placement does not learn at present: recorded only",
+    NOTED: "an examination or activation, taken in",
+    DUPLICATE: "this very feedback was recorded before: nothing was done",
+}
+"""What became of feedback."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """How rewards are attributed to decisions.
+
+    Attributes
+    ----------
+    window : int
+        Microseconds from a decision (from its activation, if it was deferred) in which feedback
+        counts.
+    default : float
+        Reward in [0, 1] of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum``
+        (at most 1), or the ``max``.
+    seen : str
+        Which decisions without a reward earn the default: all that were ``decided``, or only those
+        ``examined``; the others teach nothing.
+    late : str
+        What a reward after the window does: ``record``, or ``correct`` the default.
+    activation : int
+        Microseconds in which a deferred decision must be activated; else it never counts.
+    name : str
+    version : int
+        Of the meaning of all this.
+    """
+
+    window: int = 30_000_000
+    default: float = 0.0
+    aggregation: Aggregation = "first"
+    seen: Literal["decided", "examined"] = "decided"
+    late: Literal["record", "correct"] = "record"
+    activation: int = 3_600_000_000
+    name: str = "window"
+    version: int = 1
+
+
+class Open(msgspec.Struct, eq=False):
+    """A decision whose window is open.
+
+    Attributes
+    ----------
+    row : DecisionRow
+    decision : Decision
+        The same for the learner.
+    shadow : Decision or None
+        The same for the second policy's learner.
+    deadline : int
+    active : bool
+    reward : float or None
+    examined : bool
+    settled : bool
+        It was learned, and nothing can change that.
+    told : int
+        How much feedback came.
+    ids : dict of str to (kind, reward)
+        What came with an id.
+    """
+
+    row: DecisionRow
+    decision: Any
+    shadow: Any
+    deadline: int
+    active: bool
+    reward: float | None = None
+    examined: bool = False
+    settled: bool = False
+    told: int = 0
+    ids: dict[str, tuple[str, float | None]] | None = None
+
+
+class Lesson(NamedTuple):
+    """A decision and the reward that it earned."""
+
+    open: Open
+    reward: float
+
+
+class Attribution:
+    """The open windows of one placement.
+
+    Parameters
+    ----------
+    rule : Rule
+
+    Examples
+    --------
+    >>> attribution = Attribution(Rule(window=30))
+    >>> row = DecisionRow(1, "a", 1, 1, 100, "tomato", None, 0, 0.5, 0, None)
+    >>> attribution.advance(row.time)
+    []
+    >>> _ = attribution.decided(row, decision=None)
+    >>> attribution.advance(129), attribution.advance(130)[0].reward
+    ([], 0.0)
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.time = 0
+        self._by_seq: dict[int, Open] = {}
+        self._by_id: dict[str, Open] = {}
+        self._windows: deque[Open] = deque()
+        self._deferred: deque[Open] = deque()
+
+    def __len__(self) -> int:
+        return len(self._by_seq)
+
+    @property
+    def due(self) -> int | None:
+        """When the next window closes, or the next deferred decision is given up."""
+        firsts = [opens[0].deadline for opens in (self._windows, self._deferred) if opens]
+        return min(firsts, default=None)
+
+    def find(self, id: str) -> Open | None:
+        """Return an open decision by its id."""
+        return self._by_id.get(id)
+
+    def of(self, seq: int) -> Open | None:
+        """Return an open decision by its place in the log."""
+        return self._by_seq.get(seq)
+
+    def advance(self, time: int) -> list[Lesson]:
+        """Close the windows that end at or before ``time``; return what they teach."""
+        self.time = time = max(self.time, time)
+        lessons = []
+        windows, deferred = self._windows, self._deferred
+        while windows and windows[0].deadline <= time:
+            open = windows.popleft()
+            self._forget(open)
+            if not open.settled and (reward := self._earned(open)) is not None:
+                lessons.append(Lesson(open, reward))
+        while deferred and (deferred[0].active or deferred[0].deadline <= time):
+            open = deferred.popleft()
+            if not open.active:
+                self._forget(open)
+        return lessons
+
+    def _forget(self, open: Open) -> None:
+        del self._by_seq[open.row.seq]
+        # An id is unique in a placement, so whatever it names is this decision.
+        del self._by_id[open.row.id]
+
+    def _earned(self, open: Open) -> float | None:
+        if open.reward is not None:
+            return open.reward
+        if self.rule.seen == "decided" or open.examined:
+            return self.rule.default
+        return None
+
+    def decided(
+        self, row: DecisionRow, decision: Decision | None, shadow: Decision | None = None
+    ) -> Open:
+        """Open the window of a decision."""
+        length = self.rule.activation if row.deferred else self.rule.window
+        open = Open(row, decision, shadow, self.time + length, not row.deferred)
+        self._keep(open)
+        return open
+
+    def _keep(self, open: Open) -> None:
+        self._by_seq[open.row.seq] = open
+        self._by_id[open.row.id] = open
+        (self._windows if open.active else self._deferred).append(open)
+
+    def told(self, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
+        """Take in feedback; return what became of it, and what is to be learned at once.
+
+        A lesson is given as soon as no later feedback could change it.
+        """
+        open = self._by_seq.get(feedback.decision)
+        if open is None:
+            return LATE, None
+        open.told += 1
+        if feedback.id is not None:
+            open.ids = open.ids or {}
+            open.ids[feedback.id] = feedback.kind, feedback.reward
+        if feedback.kind == ACTIVATE:
+            return self._activated(open), None
+        if not open.active:
+            return INACTIVE, None
+        open.examined = True
+        if feedback.kind == EXAMINED:
+            return NOTED, None
+        return self._rewarded(open, feedback.reward or 0.0)
+
+    def _activated(self, open: Open) -> str:
+        if open.active:
+            return REPEATED
+        open.active = True
+        open.deadline = self.time + self.rule.window
+        self._windows.append(open)
+        return NOTED
+
+    def _rewarded(self, open: Open, reward: float) -> tuple[str, Lesson | None]:
+        if open.settled:
+            return REPEATED, None
+        before, aggregation = open.reward or 0.0, self.rule.aggregation
+        if aggregation == "sum":
+            reward = min(before + reward, 1.0)
+        elif aggregation == "max":
+            reward = max(before, reward)
+        open.reward = reward
+        open.settled = aggregation == "first" or (aggregation != "last" and reward == 1.0)
+        return (LEARNED, Lesson(open, reward)) if open.settled else (PENDING, None)
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def saved(self) -> list[Any]:
+        """Return the open decisions as what JSON can hold, in the order of their windows."""
+        kept = [*self._windows, *(open for open in self._deferred if not open.active)]
+        return [
+            (o.row, o.deadline, o.active, o.reward, o.examined, o.settled, o.told, o.ids,
+             o.decision.epoch, o.shadow and o.shadow.epoch)
+            for o in kept
+        ]  # fmt: skip
+
+    def restore(self, open: Open) -> None:
+        """Take over an open decision of a snapshot, in the order of :meth:`saved`."""
+        self._keep(open)

@@ -1,0 +1,517 @@
+"""Offline evaluation with propensities: by hand, against another package, against the truth."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.errors import InvalidValue, TacitError, UnfitLog
+from tacit.evaluate import (
+    IPS,
+    SNIPS,
+    ArmMeans,
+    CascadeIPS,
+    DirectMethod,
+    DoublyRobust,
+    IndependentIPS,
+    Learning,
+    Model,
+    PositionBasedIPS,
+    Probabilities,
+    RewardFunction,
+    Rewards,
+    SlateIPS,
+    SwitchDR,
+    Table,
+    Uniform,
+    conclude,
+    off_policy,
+)
+from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error
+from tacit.evaluate.sums import summed
+
+DATA = ROOT.parent / "shared" / "data" / "open_bandit"
+REFERENCE = ROOT / "tests" / "reference"
+
+
+def log_of(arms, shown, propensity, reward, **columns):
+    """Return a click log; ``arms`` are on offer in every row unless they are one list a row."""
+    rows = len(shown)
+    offers = arms if isinstance(arms[0], list) else [arms] * rows
+    return pa.table(
+        {
+            "timestamp": ["2017-07-04T12:00:00Z"] * rows,
+            "decision_id": [str(row) for row in range(rows)],
+            "placement": ["home"] * rows,
+            "key": ["query"] * rows,
+            "arms": offers,
+            "arm": list(shown),
+            "propensity": pa.array(propensity, pa.float64()),
+            "reward": pa.array(reward, pa.float64()),
+        }
+        | columns
+    )
+
+
+def simulated(rows, seed, *, logged=(0.7, 0.2, 0.1), truth=(0.1, 0.3, 0.5)):
+    """Return a log of three arms with the given propensities and chances of a click."""
+    rng = np.random.default_rng(seed)
+    arm = rng.choice(3, size=rows, p=logged)
+    reward = (rng.random(rows) < np.array(truth)[arm]).astype(float)
+    names = np.array(["a", "b", "c"])
+    return log_of(["a", "b", "c"], names[arm].tolist(), np.array(logged)[arm], reward)
+
+
+# By hand ------------------------------------------------------------------------------------
+
+FOUR = log_of(["a", "b"], ["a", "b", "a", "b"], [0.5, 0.25, 0.8, 0.5], [1.0, 1.0, 0.0, None])
+# π = (0.4, 0.6): weights 0.8, 2.4, 0.5, 1.2; weight × reward 0.8, 2.4, 0, 0.
+TARGET = Table({"a": 0.4, "b": 0.6})
+MODEL = Rewards({"a": 0.5, "b": 0.25})
+
+
+@pytest.mark.parametrize(
+    ("estimator", "value"),
+    [
+        (IPS(), 3.2 / 4),
+        (SNIPS(), 3.2 / 4.9),
+        (IPS(clip=1.0), 1.8 / 4),
+        (SNIPS(clip=1.0), 1.8 / 3.3),
+        (DirectMethod(MODEL), 0.35),
+        # Corrections: 0.8·0.5, 2.4·0.75, 0.5·(−0.5), 1.2·(−0.25).
+        (DoublyRobust(MODEL), 0.35 + (0.4 + 1.8 - 0.25 - 0.3) / 4),
+        (DoublyRobust(MODEL, clip=1.0), 0.35 + (0.4 + 0.75 - 0.25 - 0.25) / 4),
+        (SwitchDR(MODEL, threshold=1.0), 0.35 + (0.4 - 0.25) / 4),
+    ],
+)
+def test_estimates_worked_by_hand(estimator, value):
+    result = off_policy(TARGET, FOUR, [estimator])
+    assert result.estimates[0].value == pytest.approx(value, abs=1e-15)
+    assert (result.rows, result.unanswered, result.logged) == (4, 1, 0.5)
+
+
+def test_diagnostics_worked_by_hand():
+    (estimate,) = off_policy(TARGET, FOUR, [IPS()]).estimates
+    assert estimate.mean_weight == pytest.approx(4.9 / 4)
+    squares = 0.64 + 5.76 + 0.25 + 1.44
+    assert estimate.effective_sample_size == pytest.approx(4.9**2 / squares)
+    assert estimate.largest_weights == pytest.approx((2.4, 1.2, 0.8, 0.5))
+    # Values 0.8, 2.4, 0, 0 with mean 0.8: deviations 0, 1.6, −0.8, −0.8.
+    assert estimate.standard_error == pytest.approx(math.sqrt((2.56 + 0.64 + 0.64) / 3 / 4))
+
+
+def test_rows_without_feedback_can_be_left_out():
+    result = off_policy(TARGET, FOUR, [IPS()], missing_reward=None)
+    assert result.estimates[0].value == pytest.approx(3.2 / 3)
+    assert (result.rows, result.unanswered) == (3, 1)
+
+
+def test_tables_per_key_and_per_position():
+    log = log_of(["a", "b"], ["a", "b"], [0.5, 0.5], [1.0, 1.0], key=["x", "y"], position=[0, 3])
+    per_key = Table({"x": {"a": 1.0}, "y": {"a": 0.75, "b": 0.25}}, per="key")
+    assert off_policy(per_key, log).estimates[0].value == pytest.approx((2 + 0.5) / 2)
+    per_position = Table({"0": {"a": 0.1, "b": 0.9}, "3": {"b": 1.0}}, per="position")
+    assert off_policy(per_position, log).estimates[0].value == pytest.approx((0.2 + 2) / 2)
+
+
+def test_models_and_functions_are_targets_too():
+    class Classifier:
+        classes_ = ("b", "a")
+
+        def predict_proba(self, contexts):
+            return np.column_stack([contexts[:, 0], 1 - contexts[:, 0]])
+
+    log = log_of(["a", "b"], ["a", "b"], [0.5, 0.5], [1.0, 1.0], context=[[0.2], [0.3]])
+    for target in (
+        Model(Classifier()),
+        Probabilities(lambda batch: np.array([[0.8, 0.2], [0.7, 0.3]]), ["a", "b"]),
+    ):
+        assert off_policy(target, log).estimates[0].value == pytest.approx((1.6 + 0.6) / 2)
+    model = RewardFunction(lambda batch: np.full((2, 2), 0.5), ["a", "b"], ())
+    estimate = off_policy(Uniform(), log, [DoublyRobust(model)]).estimates[0]
+    assert estimate.value == pytest.approx(0.5 + 0.5)
+
+
+def test_cross_fitted_means_judge_no_row_by_itself():
+    # Two folds: rows 0 and 2 are judged by rows 1 and 3, and the other way round.
+    log = log_of(["a"], ["a"] * 4, [1.0] * 4, [1.0, 0.0, 1.0, 0.0])
+    model = ArmMeans(folds=2, strength=1e-9).fit(log)
+    estimate = off_policy(Table({"a": 1.0}), log, [DirectMethod(model)]).estimates[0]
+    assert estimate.value == pytest.approx(0.5)
+    assert estimate.sums.groups[2, :4] == pytest.approx([0.0, 1.0, 0.0, 1.0])
+
+
+# Support ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "target", "named"),
+    [
+        (log_of([["a", "b"], ["a"]], ["a", "a"], [0.5, 0.9], [1, 1]), TARGET, "row 2: arms.*'b'"),
+        (log_of(["a", "b"], ["a"], [None], [1.0]), TARGET, "'b'"),
+        (log_of(["a", "b"], ["a"], [1.0], [1.0]), TARGET, "'a' was certain"),
+        (log_of(["a"], ["a"], [0.5], [1.0]), Table({"a": 0.5, "z": 0.5}), "'z'"),
+        (
+            log_of([["a", "b"], ["a"]], ["a", "a"], [0.5, 0.9], [1, 1]),
+            Probabilities(lambda batch: np.full((2, 2), 0.5), ["a", "b"], ()),
+            "row 2: arms.*'b'",
+        ),
+    ],
+)
+def test_what_the_log_could_never_have_shown_is_an_error_that_names_it(log, target, named):
+    with pytest.raises(UnfitLog, match=named):
+        off_policy(target, log)
+
+
+def test_a_known_logging_policy_is_held_against_the_target():
+    log = log_of(["a", "b"], ["a", "a"], [0.9, 0.9], [1.0, 0.0])
+    with pytest.raises(UnfitLog, match="'b'"):
+        off_policy(TARGET, log, logging=Table({"a": 1.0}))
+    assert off_policy(TARGET, log).never_shown == ("b",)
+    assert off_policy(Table({"a": 1.0}), log).never_shown == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Table({"a": 0.5}),
+        lambda: Table({"a": 1.5, "b": -0.5}),
+        lambda: Table({"a": 1.0}, per="weather"),
+        lambda: IPS(clip=0),
+        lambda: DoublyRobust("means"),
+        lambda: PositionBasedIPS(2, examination=(1.0, -1.0), logging=Uniform()),
+        lambda: PositionBasedIPS(2, examination=(1.0, 0.5)),
+        lambda: Model("model"),
+        lambda: Learning("thompson"),
+        lambda: off_policy("uniform", FOUR),
+        lambda: off_policy(TARGET, FOUR, []),
+        lambda: off_policy(TARGET, FOUR, cluster="reward"),
+        lambda: off_policy(TARGET, FOUR, weight_bound=2.0),
+        lambda: off_policy(TARGET, iter(FOUR.to_batches()), [DoublyRobust()]),
+    ],
+)
+def test_wrong_values_are_refused(wrong):
+    with pytest.raises(InvalidValue):
+        wrong()
+
+
+# Sums and intervals -------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1)), min_size=1, max_size=60),
+    st.integers(0, 60),
+)
+def test_merged_sums_are_the_sums_of_all(rows, cut):
+    weights, rewards = np.array(rows).T
+    whole = summed(weights, weights * rewards, 8)
+    early = summed(weights[:cut], (weights * rewards)[:cut], 8)
+    late = summed(weights[cut:], (weights * rewards)[cut:], 8, first=early.n)
+    merged = early.merge(late)
+    for one, other in zip(merged, whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(merged.groups[0].sum(), len(rows))
+
+
+def test_clusters_stay_whole_and_widen_the_interval():
+    # Each row ten times: a tenth of the information.
+    weights = np.repeat(np.random.default_rng(2).exponential(size=300), 10)
+    cluster = np.repeat(np.arange(300), 10)
+    alone = summed(weights, weights)
+    together = summed(weights, weights, cluster=cluster)
+    ratio = standard_error(together, False, clustered=True) / standard_error(alone, False)
+    assert ratio == pytest.approx(math.sqrt(10), rel=0.01)
+
+
+def test_the_bootstrap_agrees_with_the_central_limit_and_repeats():
+    values = np.random.default_rng(3).random(20_000)
+    sums = summed(np.ones(20_000), values)
+    low, high = bootstrap(sums, seed=5, replicates=4000)
+    assert (low, high) == bootstrap(sums, seed=5, replicates=4000)
+    # Of 4000 replicates and 1024 groups, the width is uncertain by some 3 %.
+    expected = np.subtract(*normal(sums)[::-1])
+    assert high - low == pytest.approx(expected, rel=0.12)
+
+
+def test_the_confidence_sequence_covers_at_every_time():
+    # Miss rate at most 5 % over all times together; 150 runs would have more than 19 misses
+    # with probability below 2e-4 even if it were exactly 5 %.
+    missed = 0
+    rng = np.random.default_rng(4)
+    for _ in range(150):
+        heavy = rng.random(2000) < 0.05
+        weights = np.where(heavy, 10.5, 0.5)
+        values = weights * (rng.random(2000) < 0.3)
+        sums, misses = summed(weights[:0], values[:0], 4), False
+        for start, stop in pairwise([0, 20, 50, 100, 200, 400, 700, 1200, 2000]):
+            sums = sums.merge(summed(weights[start:stop], values[start:stop], 4))
+            for low, high in (
+                anytime(sums),
+                anytime(sums, weight_bound=10.5),
+                bounded(sums, 0.0, 10.5),
+            ):
+                misses |= not low <= 0.3 <= high
+        missed += misses
+    assert missed <= 19
+
+
+def test_the_confidence_sequence_narrows_to_the_value():
+    weights = np.ones(1_000_000)
+    values = np.arange(1_000_000) % 4 == 0
+    low, high = anytime(summed(weights, values.astype(float)))
+    assert 0.25 - 0.0025 < low < 0.25 < high < 0.25 + 0.0025
+
+
+# Against another package --------------------------------------------------------------------
+
+
+def reference():
+    """Return the script that made the reference numbers, without running its imports of obp."""
+    text = (REFERENCE / "obp.py").read_text(encoding="utf-8")
+    start = text.index("ITEMS, PLACES")
+    stop = text.index("def single")
+    space = {"np": np}
+    exec(text[start:stop] + text[text.index("def slate_log") : text.index("def slates")], space)
+    return space, json.loads((REFERENCE / "obp.json").read_text())
+
+
+def per_position(matrix):
+    """Return a matrix (items, positions) as tables; the data set counts positions from 1."""
+    return {
+        str(place + 1): {str(item): float(row[place]) for item, row in enumerate(matrix)}
+        for place in range(matrix.shape[1])
+    }
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the Open Bandit Dataset's small version")
+@pytest.mark.parametrize("policy", ["random", "bts"])
+def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
+    space, numbers = reference()
+    model = Rewards(per_position(space["rewards"]()), per="position")
+    estimators = {
+        "ips": IPS(),
+        "ips-clipped": IPS(clip=1.5),
+        "snips": SNIPS(),
+        "dm": DirectMethod(model),
+        "dr": DoublyRobust(model),
+        "dr-clipped": DoublyRobust(model, clip=1.5),
+        "switch-dr": SwitchDR(model, threshold=1.5),
+    }
+    target = Table(per_position(space["target"]()), per="position")
+    result = off_policy(target, DATA / policy / "men", list(estimators.values()))
+    assert result.rows == numbers[policy]["rounds"]
+    for name, estimate in zip(estimators, result.estimates, strict=True):
+        assert estimate.value == pytest.approx(numbers[policy][name], abs=1e-9), name
+
+
+def slate_rows():
+    """Return the reference log of slates, and its target."""
+    space, numbers = reference()
+    log = space["slate_log"]()
+    rows = log_of(
+        [str(arm) for arm in range(5)],
+        [str(arm) for arm in log["arm"]],
+        log["logged"],
+        log["reward"],
+        decision_id=[str(slate) for slate in log["slate_id"]],
+        position=pa.array(log["position"], pa.int32()),
+    )
+    weights = np.array([0.35, 0.25, 0.2, 0.15, 0.05])
+    target = Table(
+        {str(k): {str(a): float(weights[(a + k) % 5]) for a in range(5)} for k in range(3)},
+        per="position",
+    )
+    return rows, target, numbers["slates"]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 1200])
+def test_slate_estimates_equal_those_of_obp_wherever_batches_end(batch):
+    rows, target, numbers = slate_rows()
+    log = rows.to_batches(max_chunksize=batch)
+    result = off_policy(target, log, [SlateIPS(3), IndependentIPS(3), CascadeIPS(3)])
+    for name, estimate in zip(("sips", "iips", "rips"), result.estimates, strict=True):
+        assert estimate.value == pytest.approx(numbers[name], abs=1e-9), name
+        assert estimate.sums.n == 400
+
+
+# Against the truth --------------------------------------------------------------------------
+
+
+def test_position_based_ips_finds_the_clicks_of_its_model():
+    # Clicks are relevance × examination. The log is uniform; the target shows a, then b.
+    rng = np.random.default_rng(6)
+    slates, theta = 20_000, np.array([0.9, 0.5])
+    relevance = np.array([0.6, 0.3, 0.1])
+    order = rng.permuted(np.tile(np.arange(3), (slates, 1)), axis=1)[:, :2]
+    clicks = rng.random((slates, 2)) < relevance[order] * theta
+    log = log_of(
+        ["a", "b", "c"],
+        np.array(["a", "b", "c"])[order.ravel()].tolist(),
+        np.full(2 * slates, 1 / 3),
+        clicks.ravel().astype(float),
+        decision_id=np.repeat(np.arange(slates), 2).astype(str).tolist(),
+        position=pa.array(np.tile([0, 1], slates), pa.int32()),
+    )
+    target = Table({"0": {"a": 1.0}, "1": {"b": 1.0}}, per="position")
+    estimators = [
+        PositionBasedIPS(2, examination=(0.9, 0.5), logging=Uniform()),
+        IndependentIPS(2),
+    ]
+    based, independent = off_policy(target, log, estimators).estimates
+    truth = 0.6 * 0.9 + 0.3 * 0.5
+    # Within four standard errors each: wrong by chance with probability below 1e-4.
+    assert abs(based.value - truth) < 4 * based.standard_error
+    assert abs(independent.value - truth) < 4 * independent.standard_error
+    assert based.standard_error < 0.8 * independent.standard_error
+    assert "anytime" not in based.intervals
+    assert independent.intervals["anytime"][0] < truth < independent.intervals["anytime"][1]
+
+
+def test_estimates_meet_the_truth_and_doubly_robust_is_the_sharper():
+    log = simulated(20_000, 7)
+    target = Table({"a": 0.1, "b": 0.2, "c": 0.7})
+    truth = 0.01 + 0.06 + 0.35
+    result = off_policy(target, log, [IPS(), SNIPS(), DoublyRobust(), SwitchDR(threshold=100)])
+    for estimate in result.estimates:
+        assert abs(estimate.value - truth) < 4 * estimate.standard_error
+        assert abs(estimate.mean_weight - 1) < 0.1
+    assert result.estimates[2].standard_error < result.estimates[0].standard_error
+
+
+def test_a_learning_policy_is_weighted_by_what_it_would_do_at_each_row():
+    # An epsilon-greedy learner by plain Python, row by row.
+    log = simulated(500, 8)
+    policy = tacit.EpsilonGreedy(arms=["a", "b", "c"], epsilon=0.3)
+    learner_plays, learner_sums = np.zeros(3), np.zeros(3)
+    values = []
+    for arm, propensity, reward in zip(
+        log["arm"].to_pylist(),
+        log["propensity"].to_pylist(),
+        log["reward"].to_pylist(),
+        strict=True,
+    ):
+        slot = "abc".index(arm)
+        means = np.where(learner_plays > 0, learner_sums / np.maximum(learner_plays, 1), np.nan)
+        best = expected_greedy(means)
+        values.append((0.3 / 3 + 0.7 * best[slot]) / propensity * reward)
+        learner_plays[slot] += 1
+        learner_sums[slot] += reward
+    result = off_policy(policy, log, [IPS(), DoublyRobust()])
+    # The first plays of each arm depend on the policy's rule for unplayed arms.
+    start = 60
+    tail = off_policy(policy, log, [IPS()]).estimates[0].sums.groups[2, start:500]
+    np.testing.assert_allclose(tail, values[start:], atol=1e-12)
+    assert result.target == "EpsilonGreedy(epsilon=0.3), learning"
+    assert math.isfinite(result.estimates[1].value)
+
+
+def expected_greedy(means):
+    """Return the probability of each arm under a greedy choice, ties shared."""
+    best = np.nanmax(means) if np.isfinite(means).any() else np.nan
+    ties = means == best
+    return ties / max(ties.sum(), 1)
+
+
+def test_a_policy_that_does_not_learn_is_the_same_either_way():
+    log = simulated(300, 9)
+    learning = off_policy(tacit.UniformRandom(arms=["a", "b", "c"]), log, [IPS(), DoublyRobust()])
+    fixed = off_policy(Uniform(), log, [IPS(), DoublyRobust()])
+    for one, other in zip(learning.estimates, fixed.estimates, strict=True):
+        assert one.value == pytest.approx(other.value, abs=1e-12)
+
+
+def test_a_file_gives_what_memory_gives(tmp_path):
+    log = simulated(5000, 10)
+    for name in ("log.parquet", "log.csv"):
+        tacit.write_log(log, tmp_path / name)
+        for estimator in (IPS(), DoublyRobust()):
+            here, there = (
+                off_policy(Table({"a": 0.5, "c": 0.5}), source, [estimator]).estimates[0]
+                for source in (log, tmp_path / name)
+            )
+            assert here.value == there.value
+            assert here.intervals == there.intervals
+
+
+def test_parts_of_a_log_merge_to_the_whole():
+    log, target = simulated(3000, 16), Table({"a": 0.5, "b": 0.5})
+    (whole,) = off_policy(target, log, [SNIPS()], cluster="decision_id", seed=3).estimates
+    parts = [
+        off_policy(target, part, [SNIPS()], cluster="decision_id").estimates[0].sums
+        for part in (log.slice(2000), log.slice(0, 700), log.slice(700, 1300))
+    ]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    found = conclude(SNIPS(), merged, clustered=True, seed=3)
+    assert found.value == pytest.approx(whole.value, rel=1e-12)
+    for kind, bounds in whole.intervals.items():
+        assert found.intervals[kind] == pytest.approx(bounds, rel=1e-12), kind
+
+
+def test_arms_given_once_are_on_offer_in_every_row_of_a_file(tmp_path):
+    log = simulated(500, 15)
+    pa.parquet.write_table(log.drop_columns("arms"), tmp_path / "log.parquet")
+    reader = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b", "c"])
+    here, there = (
+        off_policy(Uniform(), source, [IPS(), DoublyRobust()]) for source in (log, reader)
+    )
+    assert [one.value for one in here.estimates] == [one.value for one in there.estimates]
+    fewer = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b"])
+    result = off_policy(Uniform(), fewer)
+    assert fewer.report.rejected == {"arm-not-offered": 500 - result.rows}
+
+
+def test_offers_that_differ_from_row_to_row(tmp_path):
+    offers = [["a", "b"], ["a"], ["b", "c", "a"]] * 20
+    log = log_of(offers, ["a"] * 60, [0.5, 1.0, 0.25] * 20, [1.0] * 60)
+    tacit.write_log(log, tmp_path / "log.parquet")
+    for source in (log, tmp_path / "log.parquet"):
+        value = off_policy(Uniform(), source).estimates[0].value
+        assert value == pytest.approx((0.5 / 0.5 + 1 + (1 / 3) / 0.25) / 3)
+
+
+def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
+    log = simulated(100, 11)
+    wrong = log.set_column(
+        log.schema.get_field_index("reward"), "reward", pa.array([7.0] + [0.5] * 99)
+    )
+    pa.parquet.write_table(wrong, tmp_path / "log.parquet")
+    reader = tacit.read_log(tmp_path / "log.parquet")
+    assert off_policy(Uniform(), reader).rows == 99
+    assert reader.report.rejected == {"reward-outside-range": 1}
+    with pytest.raises(TacitError, match="row 1"):
+        off_policy(Uniform(), tacit.read_log(tmp_path / "log.parquet", strict=True))
+
+
+def test_an_empty_log_says_nothing():
+    result = off_policy(Uniform(), FOUR.slice(0, 0))
+    assert math.isnan(result.estimates[0].value)
+    assert result.estimates[0].intervals["anytime"] == (0.0, 1.0)
+
+
+def test_the_plot_is_drawn(tmp_path):
+    assert importlib.util.find_spec("matplotlib")
+    path = off_policy(TARGET, FOUR, [IPS(), SNIPS()]).plot(tmp_path / "estimates.png")
+    assert path.stat().st_size > 5000
+
+
+def test_coverage_can_be_measured_anew(tmp_path):
+    from tacit.papers import item
+    from tacit.papers.report import Setup, write
+
+    found = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=1))
+    again = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=2))
+    assert found.cells == again.cells
+    assert {cell["runs"] for cell in found.cells} == {4}
+    paths = write("offline-coverage", found, tmp_path)
+    assert all(path.stat().st_size > 1000 for path in paths)

@@ -1,0 +1,609 @@
+"""What feedback teaches: windows, rules, modes, ids; always a pure function of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+
+import apsw
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from policies_of_ones_own import Forgetful
+
+import tacit
+from tacit.errors import InvalidValue
+from tacit.learner import Learner
+from tacit.service.attribution import (
+    DUPLICATE,
+    FROZEN,
+    INACTIVE,
+    LATE,
+    LEARNED,
+    NOTED,
+    PENDING,
+    REPEATED,
+    Attribution,
+    Rule,
+)
+from tacit.service.clock import LogClock
+from tacit.service.config import BUFFERED, Config, PlacementConfig, StoreConfig
+from tacit.service.draws import Draws
+from tacit.service.engine import Engine, Told
+from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
+from tacit.service.placement import fold, opened
+from tacit.service.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.store import (
+    ACTIVATE,
+    EXAMINED,
+    REWARD,
+    SHADOW,
+    DecisionRow,
+    FeedbackRow,
+    MarkRow,
+)
+from tacit.state import leaves
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+ARMS = ("holiday", "film", "recipe")
+
+
+# The rule, by hand ---------------------------------------------------------------------------
+
+
+def rewarded(rule, *story):
+    """Play (time, what, reward) against one decision at time 0; return what it taught, when."""
+    attribution, taught, outcomes = Attribution(rule), [], []
+
+    def advance(time):
+        taught.extend((time, lesson.reward) for lesson in attribution.advance(time))
+
+    deferred = int(any(what == ACTIVATE for _, what, _ in story))
+    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
+    attribution.decided(row, SimpleNamespace(epoch=0))
+    for seq, (time, what, reward) in enumerate(story, 2):
+        advance(time)
+        outcome, lesson = attribution.told(FeedbackRow(seq, 1, 1, None, time, what, reward))
+        outcomes.append(outcome)
+        taught.extend([] if lesson is None else [(time, lesson.reward)])
+    for time in (29, 30, 31, 60, 90):
+        advance(max(time, attribution.time))
+    assert len(attribution) == 0
+    return taught, outcomes
+
+
+CLICK, HALF, NONE = 1.0, 0.5, 0.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "story", "taught", "outcomes"),
+    [
+        # Nothing comes back: the default, at the end of the window.
+        ({}, [], [(30, 0.0)], []),
+        ({"default": 0.25}, [], [(30, 0.25)], []),
+        # The first counts at once; the others are only recorded.
+        ({}, [(5, REWARD, HALF), (6, REWARD, CLICK)], [(5, 0.5)], [LEARNED, REPEATED]),
+        ({}, [(29, REWARD, CLICK)], [(29, 1.0)], [LEARNED]),
+        # The window's end is no longer in it.
+        ({}, [(30, REWARD, CLICK)], [(30, 0.0)], [LATE]),
+        ({}, [(31, REWARD, CLICK)], [(31, 0.0)], [LATE]),
+        # The last is known only at the end.
+        (
+            {"aggregation": "last"},
+            [(5, REWARD, CLICK), (9, REWARD, HALF)],
+            [(30, 0.5)],
+            [PENDING, PENDING],
+        ),
+        # Sum and max are known once they are 1.
+        (
+            {"aggregation": "sum"},
+            [(5, REWARD, 0.25), (6, REWARD, HALF)],
+            [(30, 0.75)],
+            [PENDING, PENDING],
+        ),
+        (
+            {"aggregation": "sum"},
+            [(5, REWARD, HALF), (6, REWARD, 0.75), (7, REWARD, HALF)],
+            [(6, 1.0)],
+            [PENDING, LEARNED, REPEATED],
+        ),
+        (
+            {"aggregation": "max"},
+            [(5, REWARD, HALF), (6, REWARD, 0.25)],
+            [(30, 0.5)],
+            [PENDING, PENDING],
+        ),
+        ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], [LEARNED]),
+        # What was not looked at says nothing, what was clicked was looked at.
+        ({"seen": "examined"}, [], [], []),
+        ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], [NOTED]),
+        ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], [LEARNED]),
+        (
+            {"seen": "examined", "aggregation": "last"},
+            [(3, REWARD, NONE)],
+            [(30, 0.0)],
+            [PENDING],
+        ),
+        # A deferred decision counts from its activation, if that comes in time.
+        (
+            {},
+            [(3, REWARD, CLICK), (10, ACTIVATE, None), (39, REWARD, CLICK)],
+            [(39, 1.0)],
+            [INACTIVE, NOTED, LEARNED],
+        ),
+        ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], [NOTED, REPEATED]),
+        ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], [LATE, LATE]),
+    ],
+)
+def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
+    assert rewarded(Rule(window=30, activation=60, **rule), *story) == (taught, outcomes)
+
+
+def test_windows_close_in_the_order_in_which_they_opened():
+    attribution = Attribution(Rule(window=30, activation=60))
+    for seq, deferred in ((1, 1), (2, 0), (3, 0)):
+        row = DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred)
+        attribution.decided(row, None)
+        attribution.advance(seq)
+    attribution.told(FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None))
+    assert [lesson.open.row.seq for lesson in attribution.advance(33)] == [2, 3, 1]
+
+
+def test_the_log_s_clock_does_not_jump():
+    now = SimpleNamespace(wall=1_000_000_000, passed=5_000)
+    clock = LogClock(lambda: now.wall, lambda: now.passed)
+    assert clock() == 1_000_000
+    now.wall, now.passed = 7_000_000_000, 7_000
+    assert clock() == 1_000_002
+
+
+# The engine ----------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time that stands still until it is told."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+
+def configured(policy=None, **options):
+    return Config({"home": PlacementConfig(policy or tacit.UCB1(ARMS), seed=7, **options)})
+
+
+@contextlib.asynccontextmanager
+async def served(path, config, clock=None, wrap=lambda store: store):
+    engine = Engine(config, wrap(SqliteStore(path)), clock or Clock())
+    await engine.start()
+    try:
+        async with asyncio.timeout(60):
+            yield engine
+    finally:
+        await asyncio.wait_for(engine.stop(), 20)
+
+
+def everything(placement):
+    """Return all that a placement is, bit for bit."""
+    learners = [placement.learner, *([placement.shadow] if placement.shadow else [])]
+    arrays = [
+        array[: len(learner.keys)].tobytes()
+        for learner in learners
+        for _, array in leaves(learner.state)
+    ]
+    counts = placement.mode, placement.decisions, placement.feedback, dict(placement.outcomes)
+    keys = [learner.keys for learner in learners]
+    windows = msgspec.json.encode(placement.windows.saved())
+    return keys, arrays, counts, windows, placement.series.to_bytes()
+
+
+def folded(path, config):
+    """Return what the fold of the whole log makes of a placement."""
+    store = SqliteStore(path)
+    placement = opened("home", config.placements["home"], store, 0, snapshot=False)
+    fold({placement.id: placement}, store)
+    store.close()
+    return everything(placement)
+
+
+def plays(engine, key="k"):
+    learner = engine.placements["home"].learner
+    return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[
+        learner.lane(key)
+    ].sum()
+
+
+def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.TICK_SECONDS", 0.01)
+    path, config, clock = tmp_path / "s.db", configured(), Clock()
+
+    async def before():
+        async with served(path, config, clock) as engine:
+            await engine.decide("home", "k")
+            clock.now += 29 * SECOND
+            await engine.decide("home", "other")
+            assert plays(engine) == (0, 0)
+
+    async def after():
+        async with served(path, config, clock) as engine:
+            assert len(engine.placements["home"].windows) == 2
+            clock.now += SECOND
+            while plays(engine) == (0, 0):
+                await asyncio.sleep(0.01)
+            assert plays(engine) == (1, 0)
+            return everything(engine.placements["home"])
+
+    asyncio.run(before())
+    assert asyncio.run(after()) == folded(path, config)
+
+
+def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        async with served(path, config) as engine:
+            row = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            assert await engine.feedback("home", row.id, 1.0) == LATE
+            assert plays(engine) == (1, 0)
+            assert engine.placements["home"].outcomes[LATE] == 1
+            with pytest.raises(UnknownDecision):
+                await engine.feedback("home", "never made", 1.0)
+        (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
+        assert told.reward == 1.0
+
+    asyncio.run(session())
+
+
+def rows(path):
+    store = SqliteStore(path)
+    events = list(store.events(0))
+    store.close()
+    return events
+
+
+def test_another_rule_folds_the_log_anew(tmp_path, caplog):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, configured()) as engine:
+            row = await engine.decide("home", "k")
+            await engine.feedback("home", row.id, 0.25)
+            await engine.feedback("home", row.id, 0.5)
+            engine.clock.now += 31 * SECOND
+            await engine.feedback("home", row.id, 0.25)
+            assert plays(engine) == (1, 0.25)
+        for rule, learned in (
+            (Rule(aggregation="sum"), (0, 0)),
+            (Rule(window=32 * SECOND), (1, 0.25)),
+            (Rule(window=31 * SECOND, aggregation="sum"), (1, 0.75)),
+            (Rule(window=32 * SECOND, aggregation="sum"), (1, 1.0)),
+            (Rule(), (1, 0.25)),
+        ):
+            config = configured(rule=rule)
+            async with served(path, config) as engine:
+                # Under a sum, the reward is known when the window has closed.
+                expected = (1, 0.75) if rule == Rule(aggregation="sum") else learned
+                assert plays(engine) == expected
+        assert "folding the whole log anew" in caplog.text
+
+    asyncio.run(session())
+
+
+def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path):
+    path, config, clock = tmp_path / "s.db", configured(), Clock()
+
+    async def session(skew):
+        async with served(path, config, clock) as engine:
+            row = await engine.decide("home", "k")
+            clock.now += skew
+            outcome = await engine.feedback("home", row.id, 1.0)
+            await engine.decide("home", "k")
+            return outcome, everything(engine.placements["home"])
+
+    for skew, expected in (
+        (-86_400 * SECOND, LEARNED),
+        (365 * 86_400 * SECOND, LATE),
+        (-SECOND, LEARNED),
+    ):
+        outcome, state = asyncio.run(session(skew))
+        assert outcome == expected
+        assert state == folded(path, config)
+    times = [event.time for event in rows(path)]
+    assert times == sorted(times)
+
+
+def test_the_same_id_gets_the_same_answer_also_later(tmp_path):
+    path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS))
+
+    async def session():
+        async with served(path, config) as engine:
+            asked = {"key": "k", "arms": ["film", "recipe"], "id": "page 1"}
+            both = await asyncio.gather(*(engine.decide("home", **asked) for _ in range(2)))
+            assert both[0] == both[1]
+            for changed in ({"key": "l"}, {"arms": None}, {"deferred": True}):
+                with pytest.raises(Conflict):
+                    await engine.decide("home", **{**asked, **changed})
+            one, other = await asyncio.gather(
+                engine.decide("home", "a", id="both"), engine.decide("home", "b", id="both"),
+                return_exceptions=True,
+            )  # fmt: skip
+            assert (one.key, type(other)) == ("a", Conflict)
+            assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
+        async with served(path, config) as engine:
+            assert await engine.decide("home", **asked) == both[0]
+            engine.clock.now += 3600 * SECOND
+            assert await engine.decide("home", **asked) == both[0]
+            assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
+            both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
+            assert await asyncio.gather(*both) == [LATE, DUPLICATE]
+            with pytest.raises(Conflict):
+                await engine.feedback("home", "page 1", 0.5, id="late")
+            for id in ("", "x" * 257, "a\nb"):
+                with pytest.raises(InvalidValue, match="decision_id"):
+                    await engine.decide("home", "k", id=id)
+        kinds = [type(row) for row in rows(path) if not isinstance(row, MarkRow)]
+        assert kinds == [DecisionRow, DecisionRow, FeedbackRow, FeedbackRow]
+
+    asyncio.run(session())
+
+
+def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
+    async def session(name, order):
+        async with served(tmp_path / name, configured(tacit.UniformRandom(20))) as engine:
+            decided = {i: (await engine.decide("home", "k", id=f"id {i}")).arm for i in order}
+            assert len(set(decided.values())) > 5
+            return decided
+
+    forward = asyncio.run(session("a.db", range(30)))
+    assert asyncio.run(session("b.db", reversed(range(30)))) == forward
+    learner = Learner(tacit.UniformRandom(20), seed=0)
+    for i, arm in forward.items():
+        Draws(7).begin(learner.rng, f"id {i}")
+        assert learner.choose("k").arm == arm
+
+
+def test_modes(tmp_path):
+    path = tmp_path / "s.db"
+    config = configured(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
+
+    async def session():
+        async with served(path, config) as engine:
+            placement = engine.placements["home"]
+
+            async def decide_and_click(key="k"):
+                row = await engine.decide("home", key, ["recipe", "film"])
+                return row, await engine.feedback("home", row.id, 1.0)
+
+            def state():
+                return [a.tobytes() for _, a in leaves(placement.learner.state)]
+
+            await engine.switch("home", "apprentice")
+            row, outcome = await decide_and_click()
+            assert (row.arm, row.propensity, row.mode) == ("recipe", 1.0, "apprentice")
+            assert row.would in ("recipe", "film")
+            assert (outcome, row.would_propensity) == (LEARNED, pytest.approx(0.5))
+            assert placement.learner.state.successes[0].tolist() == [0, 0, 1]
+
+            await engine.switch("home", "frozen")
+            before = state()
+            row, outcome = await decide_and_click()
+            assert (row.mode, outcome) == ("frozen", FROZEN)
+            engine.clock.now += 40 * SECOND
+            await engine.decide("home", "k")
+            assert state() == before
+
+            await engine.switch("home", "shadow")
+            shown = [await decide_and_click() for _ in range(10)]
+            assert {outcome for _, outcome in shown} == {LEARNED}
+            # UCB1 plays what it knows nothing of, whatever is shown.
+            assert placement.shadow.state.plays[0].sum() == 10
+            assert {row.would for row, _ in shown} <= {"film", "recipe"}
+            assert placement.learner.state.successes[0].sum() == 11
+            with pytest.raises(InvalidValue, match="mode"):
+                await engine.switch("home", "asleep")
+        async with served(path, config) as engine:
+            assert engine.placements["home"].mode == "shadow"
+            return everything(engine.placements["home"])
+
+    assert asyncio.run(session()) == folded(path, config)
+
+
+def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
+    policy = tacit.BWC(
+        classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
+    )
+    config = configured(policy)
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            await engine.decide("home", "k", context=[0.5])
+            before = everything(engine.placements["home"])[1]
+            await engine.switch("home", "frozen")
+            for i in range(5):
+                await engine.decide("home", "k", context=[i / 5])
+            assert everything(engine.placements["home"])[1] == before
+            await engine.decide("home", "new", context=[0.1])
+            return everything(engine.placements["home"])
+
+    assert asyncio.run(session()) == folded(tmp_path / "s.db", config)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [tacit.Thompson(ARMS, discount=0.9), Forgetful(ARMS), tacit.EXP3(ARMS)],
+    ids=lambda policy: policy.label,
+)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 2**32),
+    rule=st.builds(
+        Rule,
+        window=st.sampled_from([1, 5 * SECOND, 20 * SECOND]),
+        default=st.sampled_from([0.0, 0.3]),
+        aggregation=st.sampled_from(["first", "last", "sum", "max"]),
+        seen=st.sampled_from(["decided", "examined"]),
+        activation=st.sampled_from([3 * SECOND, 30 * SECOND]),
+    ),
+    snapshot_every=st.sampled_from([1, 20, 50_000]),
+)
+def test_whatever_happens_the_state_is_the_fold_of_the_log(
+    tmp_path_factory, policy, seed, rule, snapshot_every
+):
+    path = tmp_path_factory.mktemp("fold") / "s.db"
+    config = configured(
+        policy, rule=rule, snapshot_every=snapshot_every, shadow=tacit.Thompson(ARMS)
+    )
+    rng = np.random.default_rng(seed)
+    clock, ids = Clock(), ["never made"]
+
+    async def session(steps):
+        async with served(path, config, clock) as engine:
+            for _ in range(steps):
+                clock.now += int(rng.integers(-2, 4)) * SECOND
+                work = [step(engine) for _ in range(rng.integers(1, 4))]
+                for result in await asyncio.gather(*work, return_exceptions=True):
+                    if isinstance(result, DecisionRow):
+                        ids.append(result.id)
+                    elif isinstance(result, Exception):
+                        assert isinstance(result, (UnknownDecision, Conflict))
+            return everything(engine.placements["home"])
+
+    def step(engine):
+        what = rng.integers(12)
+        id = ids[int(rng.integers(max(len(ids) - 12, 0), len(ids)))]
+        if what < 5:
+            new = [None, f"id {rng.integers(30)}"][what % 2]
+            key, deferred = f"k {rng.integers(2)}", bool(rng.integers(4) == 0)
+            return engine.decide("home", key, ["film", "recipe"], id=new, deferred=deferred)
+        if what < 9:
+            feedback_id = [None, "a", "b"][rng.integers(3)]
+            return engine.feedback("home", id, rng.integers(3) / 2, id=feedback_id)
+        if what == 9:
+            return engine.examined("home", id)
+        if what == 10:
+            return engine.activate("home", id)
+        return engine.switch("home", ["online", "apprentice", "frozen", SHADOW][rng.integers(4)])
+
+    for _ in range(2):
+        assert asyncio.run(session(15)) == folded(path, config)
+
+
+# Buffered ------------------------------------------------------------------------------------
+
+
+class Broken:
+    """A store that can be broken."""
+
+    def __init__(self, store):
+        self._store = store
+        self.broken = False
+
+    def __getattr__(self, name):
+        if self.broken and name in ("append", "find", "end", "probe", "placement", "events"):
+            raise StoreError("store: it is gone")
+        return getattr(self._store, name)
+
+
+def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.RETRY_SECONDS", 0.05)
+    path = tmp_path / "s.db"
+    placements = {
+        "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
+        "safe": PlacementConfig(tacit.UCB1(ARMS), 7),
+    }
+    config = Config(placements, store=StoreConfig(buffer=20))
+
+    async def session():
+        async with served(path, config, wrap=Broken) as engine:
+            first = await engine.decide("home", "k", id="first")
+            await engine.decide("safe", "k")
+            engine.store.broken = True
+            refused = 0
+            made = [first.id]
+            for _ in range(15):
+                try:
+                    row = await engine.decide("home", "k")
+                    made.append(row.id)
+                    assert await engine.feedback("home", row.id, 1.0) == LEARNED
+                except Unavailable:
+                    refused += 1
+            assert (len(made) - 1, refused) == (10, 5)
+            for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
+                with pytest.raises(Unavailable):
+                    await request
+            assert engine.health()[0] is False
+            assert engine.health().buffered == 20
+            engine.store.broken = False
+            while not engine.health().ready:
+                await asyncio.sleep(0.01)
+            assert engine.health().buffered == 0
+            await engine.decide("safe", "k")
+            return made, everything(engine.placements["home"])
+
+    made, state = asyncio.run(session())
+    logged = [e.id for e in rows(path) if isinstance(e, DecisionRow)]
+    assert [id for id in logged if id in made] == made
+    assert state == folded(path, config)
+
+
+def test_many_at_once_share_one_commit(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            check = engine.placement("home").checked
+            made = await engine.decide_many("home", [check(f"k {i}") for i in range(50)])
+            told = [Told(row.id, REWARD, 1.0) for row in made]
+            outcomes = await engine.tell_many("home", [*told, Told("never made", REWARD, 1.0)])
+            assert outcomes[:50] == [LEARNED] * 50
+            assert isinstance(outcomes[50], UnknownDecision)
+            twice = [check("k", id="twice"), check("l", id="twice")]
+            with pytest.raises(Conflict):
+                await engine.decide_many("home", twice)
+            assert engine.store.end().seq == 100
+
+    asyncio.run(session())
+
+
+# From the first version on -------------------------------------------------------------------
+
+FIRST_VERSION = """
+INSERT INTO policies VALUES (1, 'hash', '{"name": "UCB1", "arms": ["holiday", "film", "recipe"]}');
+INSERT INTO placements VALUES (1, 'home', 1, 7, '{}', 2, 1, 3);
+INSERT INTO decisions VALUES (1, 'd1', 1, 1, 1700000000000000, 'k', NULL, 'film', NULL, 0, NULL);
+INSERT INTO decisions VALUES (2, 'd2', 1, 1, 1700000001000000, 'k', '["film","recipe"]',
+    'recipe', NULL, 0, NULL);
+INSERT INTO feedback VALUES (3, 1, 1700000002000000, 1.0, 'learned');
+INSERT INTO snapshots VALUES (1, 3, 1700000002000000, x'00', x'00');
+UPDATE store SET version = 1;
+"""
+
+
+def test_a_store_of_the_first_version_is_brought_forward(tmp_path):
+    path = tmp_path / "s.db"
+    connection = apsw.Connection(str(path))
+    connection.execute(MIGRATIONS[0] + FIRST_VERSION)
+    connection.pragma("application_id", 0x7AC17)
+    connection.close()
+
+    async def session():
+        async with served(path, configured()) as engine:
+            assert plays(engine) == (1, 1.0)
+            assert len(engine.placements["home"].windows) == 2
+            engine.clock.now += 40 * SECOND
+            assert await engine.feedback("home", "d2", 1.0) == LATE
+            assert plays(engine) == (2, 1.0)
+
+    asyncio.run(session())
+    decision, other, told, late = rows(path)
+    assert (decision.id, decision.mode, decision.deferred) == ("d1", "online", 0)
+    assert other.offered == '["film","recipe"]'
+    assert told == FeedbackRow(3, 1, 1, None, 1700000002000000, REWARD, 1.0)
+    assert (late.decision, late.seq) == (2, 4)
