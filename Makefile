@@ -19,7 +19,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # A stamp per set of extras, renewed when the requirements change.
-$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt Makefile
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots]'
 	@touch $@
 
