@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test lint bench reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench reproduce docs clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
 	@echo "make lint       lint and check types only"
+	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
+	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make bench      measure speed against C and against other packages"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
@@ -57,6 +59,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/mypy
+
+chaos: $(VENV)/.dev $(VENV)/.postgres
+	$(BIN)/python tests/chaos.py --faults 200
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/fuzz.py --seconds 300
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py

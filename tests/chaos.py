@@ -1,0 +1,271 @@
+"""Faults under load: what was acknowledged must all be there once, and the state be the log's.
+
+python tests/chaos.py --faults 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import itertools
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import stores
+
+from tacit.service.config import load_config
+from tacit.service.log import verify
+from tacit.service.store import DecisionRow, FeedbackRow
+
+CLIENTS = 6
+SERVE = """
+import sys, time
+wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
+time.time_ns = lambda: wall() + skew
+from tacit.service.config import load_config
+from tacit.service.server import serve
+serve(load_config(sys.argv[1]))
+"""
+CONFIG = """
+[server]
+port = {port}
+log = "json"
+[store]
+{store}
+[placements.home]
+arms = ["a", "b", "c", "d"]
+policy = "thompson(discount=0.99)"
+seed = 11
+snapshot_every = 400
+attribution_window = 0.3
+[placements.sum]
+arms = 3
+policy = "ucb1"
+seed = 12
+attribution_window = 0.5
+aggregation = "sum"
+"""
+KILL, SKEW, STOP, FULL, CUT = "kill -9", "kill -9, clock skewed", "stop", "disk full", "cut"
+FAULTS = {"sqlite": (KILL, SKEW, STOP, FULL, FULL), "postgres": (KILL, SKEW, STOP, CUT, CUT)}
+
+
+class Clients:
+    """Threads that decide and click, resend, delay and reorder, and remember every answer."""
+
+    def __init__(self, port, seed):
+        self.decided, self.told = {}, {}
+        self.answers, self.wrong = Counter(), []
+        self._port, self._over = port, threading.Event()
+        self._threads = [
+            threading.Thread(target=self._play, args=(random.Random(f"{seed} {i}"), i))
+            for i in range(CLIENTS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self):
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _play(self, rng, number):
+        waiting, connection = [], None
+        for count in itertools.count():
+            if self._over.is_set():
+                return
+            placement = rng.choice(["home", "home", "sum"])
+            id = f"{number} {count}"
+            asked = {"key": f"key {rng.randrange(20)}", "decision_id": id}
+            requests = [(placement, "decide", asked, (placement, id))]
+            if waiting and rng.random() < 0.7:
+                # Out of order, and some of it after its window.
+                where, what, reward = waiting.pop(rng.randrange(len(waiting)))
+                told = {"decision_id": what, "reward": reward, "feedback_id": "click"}
+                requests.append((where, "feedback", told, (where, what)))
+            for where, what, body, name in requests:
+                for _ in range(1 + (rng.random() < 0.2)):
+                    connection, answer = self._sent(connection, where, what, body)
+                    if answer is None:
+                        break
+                    self._note(what, name, body, answer)
+            if rng.random() < 0.7:
+                waiting.append((placement, id, float(rng.random() < 0.3)))
+            del waiting[:-30]
+
+    def _sent(self, connection, placement, what, body):
+        """Send until it is answered: ids make that safe."""
+        while not self._over.is_set():
+            try:
+                if connection is None:
+                    connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
+                path = f"/v1/placements/{placement}/{what}"
+                headers = {"content-type": "application/json"}
+                connection.request("POST", path, json.dumps(body), headers)
+                response = connection.getresponse()
+                answer = json.loads(response.read())
+            except (OSError, http.client.HTTPException, ValueError):
+                connection = None
+                time.sleep(0.02)
+                continue
+            self.answers[response.status] += 1
+            if response.status == 200:
+                return connection, answer
+            if response.status != 503:
+                # A decision that was given up unanswered was never made.
+                if response.status != 404 or (placement, body["decision_id"]) in self.decided:
+                    self.wrong.append((what, body, answer))
+                return connection, None
+            time.sleep(0.02)
+        return connection, None
+
+    def _note(self, what, name, body, answer):
+        if what == "feedback":
+            self.told[name] = body["reward"]
+            return
+        shown = body["key"], answer["arm"], answer["propensity"]
+        if self.decided.setdefault(name, shown) != shown:
+            self.wrong.append(("another answer", name, shown))
+
+
+class Run:
+    """A server on one store, its clients, and the faults that it suffers."""
+
+    def __init__(self, kind, folder, seed):
+        self.kind, self.folder, self.rng = kind, folder, random.Random(f"{kind} {seed}")
+        self.counts, self.problems, self.checks = Counter(), [], 0
+        if kind == "postgres":
+            self.cluster = stores.cluster()
+            url, schema = self.cluster.url, stores.schema_of(folder)
+            store = f'url = "{url}"\nschema = "{schema}"'
+        else:
+            store = 'path = "s.db"'
+        import socket
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.path = folder / "tacit.toml"
+        self.path.write_text(CONFIG.format(port=self.port, store=store))
+        self.log = (folder / "server.log").open("w")
+        self.start(0.0)
+        self.clients = Clients(self.port, seed)
+
+    def start(self, skew):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(self.path), str(skew)],
+            stdout=subprocess.PIPE, stderr=self.log, text=True,
+        )  # fmt: skip
+        line = self.process.stdout.readline()
+        assert line.startswith("tacit serves at"), (self.folder / "server.log").read_text()[-2000:]
+
+    def end(self, number):
+        self.process.send_signal(number)
+        self.process.wait(60)
+        self.process.stdout.close()
+
+    def suffer(self, fault):
+        self.counts[fault] += 1
+        time.sleep(self.rng.uniform(0.1, 0.6))
+        if fault == FULL:
+            with contextlib.suppress(ProcessLookupError):
+                hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)[1]
+                resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+                time.sleep(self.rng.uniform(0.05, 0.4))
+                resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        elif fault == CUT:
+            import psycopg
+
+            with psycopg.connect(self.cluster.url, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'tacit'"
+                )
+        else:
+            self.end(signal.SIGTERM if fault == STOP else signal.SIGKILL)
+            self.check()
+            self.start(self.rng.uniform(-7200, 7200) if fault == SKEW else 0.0)
+
+    def check(self):
+        """Compare the log with what was acknowledged, and what was learned with the log."""
+        self.checks += 1
+        decided, told = dict(self.clients.decided), dict(self.clients.told)
+        config = load_config(self.path)
+        from tacit.service.store import open_store
+
+        store = open_store(config.store)
+        try:
+            names = {p.id: name for name, p in store.placements().items()}
+            decisions, rewards, ids = Counter(), Counter(), {}
+            shown, rewarded = {}, {}
+            for event in store.events(0):
+                if isinstance(event, DecisionRow):
+                    name = names[event.placement], event.id
+                    ids[event.seq] = name
+                    decisions[name] += 1
+                    shown[name] = event.key, event.arm, event.propensity
+                elif isinstance(event, FeedbackRow):
+                    rewards[ids[event.decision]] += 1
+                    rewarded[ids[event.decision]] = event.reward
+            for what, acknowledged, logged, counted in (
+                ("decision", decided, shown, decisions),
+                ("feedback", told, rewarded, rewards),
+            ):
+                lost = [name for name, v in acknowledged.items() if logged.get(name) != v]
+                twice = [name for name, count in counted.items() if count > 1]
+                self.problems += [f"{what} lost: {name}" for name in lost]
+                self.problems += [f"{what} twice: {name}" for name in twice]
+            self.problems += verify(config, store)
+            self.rows = store.end().seq
+        finally:
+            store.close()
+
+    def finish(self):
+        self.clients.stop()
+        self.end(signal.SIGTERM)
+        self.check()
+        self.log.close()
+        self.problems += [f"wrong answer: {w}" for w in self.clients.wrong]
+        return {
+            "store": self.kind,
+            "faults": dict(self.counts),
+            "checks": self.checks,
+            "rows": self.rows,
+            "acknowledged": len(self.clients.decided) + len(self.clients.told),
+            "answers": dict(self.clients.answers),
+            "problems": self.problems,
+        }
+
+
+def chaos(kind, folder, faults, seed):
+    """Let a service suffer faults; return the report."""
+    run = Run(kind, folder, seed)
+    try:
+        kinds = FAULTS[kind]
+        for i in range(faults):
+            run.suffer(kinds[i % len(kinds)])
+    finally:
+        report = run.finish()
+    return report
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    told = parser.parse_args()
+    bad = False
+    for kind in stores.KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            report = chaos(kind, Path(folder), told.faults // len(stores.KINDS), told.seed)
+        print(json.dumps(report, indent=1), flush=True)
+        bad |= bool(report["problems"])
+    sys.exit(bad)
