@@ -73,6 +73,8 @@ def test_a_key_opens_what_its_scope_says_and_no_more(locked, request_, scope, st
     "header",
     ["", "Bearer", "Bearer tacit_wrong", "Basic !!!", f"Token {KEY['admin']}", KEY["admin"],
      f"Bearer {KEY['admin']}x", f"Bearer {MADE['admin'][1]}"],
+    # Without the keys, which differ from one process of the tests to the next.
+    ids=range(8),
 )  # fmt: skip
 def test_without_a_key_that_is_known_nothing_opens(locked, header):
     for request_ in (DECIDE, FEEDBACK, MODE, LIST, METRICS):
