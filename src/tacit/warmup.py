@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.classifiers import Rectangle
-from tacit.environments import BernoulliArms, Environment, PreferenceMatrix, ShiftingArms
+from tacit.environments import (
+    BernoulliArms,
+    Environment,
+    ExaminationArms,
+    PreferenceMatrix,
+    ShiftingArms,
+)
 from tacit.learner import Learner
 from tacit.policies import (
     BWC,
@@ -15,18 +21,30 @@ from tacit.policies import (
     GLRKLUCB,
     KLUCB,
     MUCB,
+    PBMUCB,
     RMED1,
     RUCB,
     UCB1,
     BeatTheMean,
     BeatTheMeanPAC,
+    CUSUMRestart,
     DiscountedUCB,
     DoubleThompsonSampling,
+    ECBandit,
     EpsilonGreedy,
     ExplorationFloor,
+    HLinUCB,
     InterleavedFilter1,
     InterleavedFilter2,
+    LaplaceEC,
+    LaplaceECMixture,
+    LinTS,
+    LinUCB,
+    LogisticTS,
+    PBMThompson,
+    PlacedPBMUCB,
     Policy,
+    PolyaGammaTS,
     ProbationBandit,
     SelfSparring,
     SlidingWindowUCB,
@@ -70,7 +88,21 @@ def all_policies() -> list[Policy]:
         WinnerStays(2),
     ]
     floors = (ExplorationFloor(p) for p in plain if not isinstance(p, ProbationBandit))
-    return [*plain, *floors, *duels]
+    featured: list[Policy] = [
+        ECBandit(1, 1),
+        LaplaceEC(1, 1),
+        LaplaceECMixture(1, 1),
+        LogisticTS(1, 1),
+        LinTS(1, 1),
+        LinUCB(1, 1),
+        HLinUCB(2, 1, 1),
+        PolyaGammaTS(1, 1),
+        CUSUMRestart(LaplaceEC(1, 1)),
+        PlacedPBMUCB(2, positions=2),
+        PBMUCB(2, positions=2),
+        PBMThompson(2, positions=2),
+    ]
+    return [*plain, *floors, *duels, *featured]
 
 
 def all_environments() -> list[Environment]:
@@ -82,6 +114,7 @@ def all_environments() -> list[Environment]:
         ShiftingArms(arms=2, dim=1, delay=1),
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]]),
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]], delay=1),
+        ExaminationArms(1, 1, pool=2, offered=2),
     ]
 
 
@@ -96,6 +129,8 @@ def compile_all() -> tuple[int, int, Path]:
             advance(1)
             for environment in environments:
                 fits = policy.shows == environment.takes
+                if policy.feature_dims not in ((0, 0), environment.feature_dims):
+                    fits = False
                 if fits and policy.context_dim <= environment.context_dim:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
