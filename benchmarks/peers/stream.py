@@ -98,6 +98,45 @@ def bayesianbandits(features, seed):
     }
 
 
+def coba(features, seed):
+    """Its linear learners over the actions' features and a constant."""
+    from coba.learners import LinTSLearner, LinUCBLearner
+
+    rows = [tuple(row) for row in features.tolist()]
+
+    def player(learner):
+        def choose(offer):
+            chosen = learner.predict(None, [rows[arm] for arm in offer])[0]
+            return next(arm for arm in offer if rows[arm] == tuple(chosen))
+
+        return choose, lambda arm, reward: learner.learn(None, rows[arm], reward, 1.0)
+
+    return {
+        "coba, LinTSLearner": player(LinTSLearner(v=0.25, features=[1, "a"], seed=seed)),
+        "coba, LinUCBLearner": player(LinUCBLearner(alpha=0.5, features=[1, "a"], seed=seed)),
+    }
+
+
+def contextualbandits(features, seed):
+    """One linear model per arm, the context being a constant: it has no features of arms."""
+    from contextualbandits.online import LinTS
+
+    model = LinTS(nchoices=len(features), v_sq=0.0625, random_state=seed)
+    context, started = np.ones((1, 1)), []
+
+    def choose(offer):
+        if not started:
+            return offer[0]
+        values = model.decision_function(context)[0]
+        return max(offer, key=values.__getitem__)
+
+    def learn(arm, reward):
+        model.partial_fit(context, np.array([arm]), np.array([reward]))
+        started.append(arm)
+
+    return {"contextualbandits, LinTS per arm": (choose, learn)}
+
+
 def main(peer, path):
     """Play every algorithm of a peer."""
     with np.load(path, allow_pickle=False) as file:
