@@ -635,4 +635,4 @@ FIGURE_2 = Item(
     "Qi et al. (2018), figure 2: aggregate discrepancy and its bound", 100, figure_2, READINGS
 )
 APPENDIX_F = Item("Qi et al. (2018), appendix F: four crossed arms", 100, appendix_f)
-SCALE = Item("Where modelling examination pays, and what goes beyond it", 100, scale, READINGS)
+SCALE = Item("Where modelling examination pays, and what goes beyond it", 20, scale, READINGS)
