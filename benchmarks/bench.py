@@ -23,6 +23,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import c_loops
+import features
 import numpy as np
 import offline
 import peers
@@ -520,6 +521,24 @@ def off_policy_rates(effort: Effort) -> Iterator[Row]:
         yield Row(f"{what}, rows/s of one core", Spread.of([core]), goal=goal)
 
 
+# Decisions over features ---------------------------------------------------------------------
+
+
+def over_features(effort: Effort) -> Iterator[Row]:
+    """Time choose and learn in the compiled loop; the C loop does what LaplaceEC does."""
+    for (dim, offered), rounds in features.SIZES.items():
+        floor = Spread.of(features.floor(dim, offered, rounds, effort.repetitions))
+        for policy in features.policies(dim):
+            say(f"{type(policy).__name__} over {dim} features")
+            times = features.microseconds(policy, offered, rounds, effort.repetitions)
+            what = f"{type(policy).__name__}, d = {dim}, {offered} on offer, µs of one core"
+            goal, mine = Goal("≤", features.GOALS[dim, offered]), Spread.of(times)
+            if isinstance(policy, tacit.LaplaceEC):
+                yield Row(f"{what}: C -O3", mine, floor, goal=goal)
+            else:
+                yield Row(what, mine, goal=goal)
+
+
 # Memory and import ---------------------------------------------------------------------------
 
 
@@ -618,6 +637,7 @@ def main() -> None:
         *detectors_against_smpybandits(effort, notes),
         *calls(effort),
         *off_policy_rates(effort),
+        *over_features(effort),
         *memory(),
         *import_time(effort),
     ]

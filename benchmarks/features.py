@@ -1,6 +1,8 @@
 """How fast decisions over features are, beside plain C and other packages.
 
 python benchmarks/features.py                 everything
+python benchmarks/features.py --peers vowpalwabbit=PYTHON mabwiser=PYTHON
+                                              beside packages, each with its interpreter
 python benchmarks/features.py --updates N     what N updates leave of a covariance (10⁷, say)
 """
 
@@ -11,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +88,54 @@ def floor(dim: int, offered: int, rounds: int, repetitions: int) -> list[float]:
     return found
 
 
+def stream(path: Path, rounds: int, seed: int, scale: float = 4.0) -> None:
+    """Write a stream of offers in the setting of Qi et al. (2018), parameters times ``scale``."""
+    rng = np.random.default_rng(seed)
+    world = tacit.ExaminationArms(scale=scale).world(rng, rounds)
+    logits = world.relevance @ world.theta_c[0], world.examination @ world.theta_e[0]
+    np.savez(
+        path,
+        features=np.hstack([world.relevance, world.examination]),
+        chances=1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1]))),
+        offers=np.array([rng.choice(100, 10, replace=False) for _ in range(rounds)]),
+        uniforms=rng.random(rounds),
+    )
+
+
+def called(policy: tacit.ClickModel, path: Path) -> tuple[float, float]:
+    """Return µs a round of the learner's choose and learn from Python, and the regret."""
+    with np.load(path, allow_pickle=False) as file:
+        features, chances = file["features"], file["chances"]
+        offers, uniforms = file["offers"], file["uniforms"].tolist()
+    learner, split = tacit.Learner(policy, seed=1), policy.relevance_dim
+    regret, start = 0.0, time.process_time()
+    for offer, uniform in zip(offers, uniforms, strict=True):
+        rows = features[offer]
+        decision = learner.choose("one", relevance=rows[:, :split], examination=rows[:, split:])
+        arm = offer[decision.slot]
+        learner.learn(decision, 1.0 if uniform < chances[arm] else 0.0)
+        regret += chances[offer].max() - chances[arm]
+    return 1e6 * (time.process_time() - start) / len(offers), float(regret)
+
+
+def against_peers(rounds: int, runs: int, peers: dict[str, str]) -> dict[str, list[Any]]:
+    """Play tacit and peers, given with their interpreters, on the same streams."""
+    found: dict[str, list[Any]] = {}
+    script = str(Path(__file__).with_name("peers") / "stream.py")
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(runs):
+            path = Path(folder) / f"{seed}.npz"
+            stream(path, rounds, seed)
+            for policy in (tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5)):
+                found.setdefault(f"tacit, {type(policy).__name__}", []).append(called(policy, path))
+            for peer, python in peers.items():
+                command = [python, "-P", "-W", "ignore", script, peer, str(path)]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                for name, measured in json.loads(done.stdout.splitlines()[-1]).items():
+                    found.setdefault(name, []).append(measured)
+    return found
+
+
 def many_updates(mean: Any, root: Any, rows: Any, v: Any, count: int) -> None:
     """Take in rows again and again, at precision 1/4."""
     for n in range(count):
@@ -119,8 +171,16 @@ def endurance(count: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
+    # The paper's features have no constant, and its truth needs none.
+    warnings.simplefilter("ignore", tacit.IdentifiabilityWarning)
     if sys.argv[1:2] == ["--updates"]:
         print(json.dumps(endurance(int(sys.argv[2])), indent=1))
+        return
+    if sys.argv[1:2] == ["--peers"]:
+        peers = dict(pair.split("=") for pair in sys.argv[2:])
+        for name, played in against_peers(3000, 3, peers).items():
+            times, regrets = zip(*played, strict=True)
+            print(f"{name}: {spread(times)} µs a round, regret {spread(regrets)}", flush=True)
         return
     for (dim, offered), rounds in SIZES.items():
         for policy in policies(dim):
@@ -130,7 +190,7 @@ def main() -> None:
         print(f"C -O3, d = {dim}, {offered} on offer: {spread(floor(dim, offered, rounds, 9))} µs")
 
 
-def spread(times: list[float]) -> str:
+def spread(times: Sequence[float]) -> str:
     """Return the median, the least and the most."""
     return f"{np.median(times):.3g} ({min(times):.3g}–{max(times):.3g})"
 

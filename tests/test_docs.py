@@ -77,6 +77,13 @@ def test_the_page_on_lists_runs(tmp_path):
     assert run([sys.executable, "-c", code], tmp_path) == "['holiday', 'parade']\n"
 
 
+def test_the_page_on_examination_runs(tmp_path):
+    code = "\n".join(blocks("docs/examination.md", "python"))
+    shown, better = run([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
+    assert shown.endswith("(3,) (4, 4)")
+    assert better == "True"
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")

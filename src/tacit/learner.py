@@ -690,19 +690,23 @@ class Learner:
 
 def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:
     """Return the feature matrices of all rows one below the other, with their lengths."""
-    each = f"for each of {rows} impressions, {dim} finite numbers per arm on offer"
-    refusal = InvalidValue(field, given, f"give {each}")
+
+    def refusal() -> InvalidValue:
+        # Made only when needed: its message prints the features, which takes its time.
+        each = f"for each of {rows} impressions, {dim} finite numbers per arm on offer"
+        return InvalidValue(field, given, f"give {each}")
+
     try:
         matrices = [np.asarray(matrix, dtype=np.float64) for matrix in given]
     except (TypeError, ValueError):
-        raise refusal from None
+        raise refusal() from None
     sizes = np.array([len(matrix) if matrix.ndim == 2 else 0 for matrix in matrices], np.int64)
     fits = all(matrix.shape[1] == dim for matrix in matrices) if sizes.all() else False
     if len(matrices) != rows or not fits:
-        raise refusal
+        raise refusal()
     stacked = np.concatenate(matrices) if rows else np.zeros((0, dim))
     if not np.isfinite(stacked).all():
-        raise refusal
+        raise refusal()
     return stacked, sizes
 
 

@@ -9,6 +9,7 @@ from tacit.environments import (
     BernoulliArms,
     CascadeArms,
     Environment,
+    ExaminationArms,
     PreferenceMatrix,
     ShiftingArms,
 )
@@ -21,6 +22,7 @@ from tacit.policies import (
     GLRKLUCB,
     KLUCB,
     MUCB,
+    PBMUCB,
     RMED1,
     RUCB,
     UCB1,
@@ -28,13 +30,24 @@ from tacit.policies import (
     BeatTheMeanPAC,
     CascadeKLUCB,
     CascadeUCB1,
+    CUSUMRestart,
     DiscountedUCB,
     DoubleThompsonSampling,
+    ECBandit,
     EpsilonGreedy,
     ExplorationFloor,
+    HLinUCB,
     InterleavedFilter1,
     InterleavedFilter2,
+    LaplaceEC,
+    LaplaceECMixture,
+    LinTS,
+    LinUCB,
+    LogisticTS,
+    PBMThompson,
+    PlacedPBMUCB,
     Policy,
+    PolyaGammaTS,
     ProbationBandit,
     RankedBandit,
     SelfSparring,
@@ -84,7 +97,21 @@ def all_policies() -> list[Policy]:
         CascadeKLUCB(2, positions=2),
         RankedBandit(UCB1(2), positions=2),
     ]
-    return [*plain, *floors, *duels, *lists]
+    featured: list[Policy] = [
+        ECBandit(1, 1),
+        LaplaceEC(1, 1),
+        LaplaceECMixture(1, 1),
+        LogisticTS(1, 1),
+        LinTS(1, 1),
+        LinUCB(1, 1),
+        HLinUCB(2, 1, 1),
+        PolyaGammaTS(1, 1),
+        CUSUMRestart(LaplaceEC(1, 1)),
+        PlacedPBMUCB(2, positions=2),
+        PBMUCB(2, positions=2),
+        PBMThompson(2, positions=2),
+    ]
+    return [*plain, *floors, *duels, *lists, *featured]
 
 
 def all_environments() -> list[Environment]:
@@ -98,6 +125,7 @@ def all_environments() -> list[Environment]:
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]], delay=1),
         CascadeArms([0.4, 0.6], positions=2),
         CascadeArms([0.4, 0.6], positions=2, delay=1),
+        ExaminationArms(1, 1, pool=2, offered=2),
     ]
 
 
@@ -112,6 +140,8 @@ def compile_all() -> tuple[int, int, Path]:
             advance(1)
             for environment in environments:
                 fits = policy.shows == environment.takes
+                if policy.feature_dims not in ((0, 0), environment.feature_dims):
+                    fits = False
                 if fits and policy.context_dim <= environment.context_dim:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)

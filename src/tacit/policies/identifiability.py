@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 
 from tacit.arrays import Floats
+from tacit.errors import AssumptionWarning
 
 SAME_DIRECTION = 1e-6
 
 
-class IdentifiabilityWarning(UserWarning):
+class IdentifiabilityWarning(AssumptionWarning):
     """Clicks cannot tell apart what the policy is asked to learn."""
 
 
