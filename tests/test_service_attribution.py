@@ -330,6 +330,22 @@ def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
     assert times == sorted(times)
 
 
+def test_time_goes_on_although_the_clock_was_set_back_before_the_start(tmp_path, kind):
+    path, clock = tmp_path / "s.db", Clock()
+
+    async def session(passed):
+        async with served(path, configured(), clock) as engine:
+            row = await engine.decide("home", "k")
+            clock.now += passed
+            return await engine.feedback("home", row.id, 1.0)
+
+    assert asyncio.run(session(SECOND)) == LEARNED
+    clock.now -= 7200 * SECOND
+    assert asyncio.run(session(29 * SECOND)) == LEARNED
+    clock.now -= 60 * SECOND
+    assert asyncio.run(session(31 * SECOND)) == LATE
+
+
 def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
     path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS))
 
@@ -452,7 +468,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     ids=lambda policy: policy.label,
 )
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     seed=st.integers(0, 2**32),

@@ -218,6 +218,8 @@ FIRST = """
 [server]
 port = 0
 log = "json"
+[store]
+path = "s.db"
 [placements.home]
 arms = 3
 seed = 1

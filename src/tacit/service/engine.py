@@ -195,6 +195,8 @@ class Engine:
         self._recent: deque[tuple[int, int]] = deque()
         self.placements = self._opened(list(config.placements))
         self._seq, self._time = store.end()
+        # A wall that lags behind the log must not make the log's time stand still.
+        self._ahead = max(self._time - self.clock(), 0)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -502,7 +504,7 @@ class Engine:
                 await self._arrived.wait()
 
     def _now(self) -> int:
-        return max(self.clock(), self._time)
+        return max(self.clock() + self._ahead, self._time)
 
     async def _heal(self) -> None:
         """Undo what the failed group did to the learners, and see whether commits work again."""
@@ -648,6 +650,8 @@ class Engine:
         for i, request in enumerate(requests):
             if isinstance(request, _Tell):
                 results[i] = [self._tell(request.placement, t, found, now) for t in request.told]
+        for placement in self.placements.values():
+            placement.settle()
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -722,7 +726,8 @@ class Engine:
                 rows = self.placements[name].choose(list(impressions.values()), self._seq + 1, now)
                 self._seq += len(rows)
                 self._tail.decisions.extend(rows)
-                self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
+                if self._buffers(name):
+                    self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
                 chosen.update(zip(impressions, rows, strict=True))
         for i, result in results.items():
             if not isinstance(result, Exception):

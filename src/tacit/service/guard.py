@@ -33,7 +33,7 @@ SCOPE_OF = {
     "activate": FEEDBACK,
     "mode": ADMIN,
 }
-PLACEMENT_PATH = re.compile(r"/v1/placements/[^/]+/(.+)")
+PLACEMENT_PATH = re.compile(r"/v1/placements/([^/]+)/(.+)")
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 logger = logging.getLogger("tacit.requests")
@@ -85,7 +85,7 @@ class Guard:
 
         path = scope["path"]
         place = PLACEMENT_PATH.fullmatch(path)
-        action = place[1] if place else path
+        action = place[2] if place else path
         self._running += 1
         try:
             refusal = self._refusal(scope, headers, action)

@@ -22,7 +22,7 @@ from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire
 from tacit.service.attribution import LEARNED
 from tacit.service.engine import Engine, Told
-from tacit.service.guard import Guard
+from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
 from tacit.service.metrics import Metrics
 from tacit.service.page import Page
@@ -138,23 +138,20 @@ def application(engine: Engine) -> Guard:
 
     specification = _encode(openapi.document())
     metrics = Metrics(engine)
-    app = Starlette(
+    hot = {
+        path: _HotRoute(request, answer, many if path.endswith("batch") else limit)
+        for path, request, answer in (
+            ("decide", wire.DecideRequest, decide),
+            ("feedback", wire.FeedbackRequest, feedback),
+            ("examined", wire.EventRequest, examined),
+            ("activate", wire.EventRequest, activate),
+            ("decide/batch", wire.DecideManyRequest, decide_many),
+            ("feedback/batch", wire.FeedbackManyRequest, feedback_many),
+            ("mode", wire.ModeRequest, mode),
+        )
+    }
+    rest = Starlette(
         routes=[
-            *(
-                Route(
-                    f"/v1/placements/{{name}}/{path}",
-                    _HotRoute(request, answer, many if path.endswith("batch") else limit),
-                )
-                for path, request, answer in (
-                    ("decide", wire.DecideRequest, decide),
-                    ("feedback", wire.FeedbackRequest, feedback),
-                    ("examined", wire.EventRequest, examined),
-                    ("activate", wire.EventRequest, activate),
-                    ("decide/batch", wire.DecideManyRequest, decide_many),
-                    ("feedback/batch", wire.FeedbackManyRequest, feedback_many),
-                    ("mode", wire.ModeRequest, mode),
-                )
-            ),
             Route("/v1/placements", placements),
             Route("/healthz", alive),
             Route("/readyz", ready),
@@ -167,6 +164,15 @@ def application(engine: Engine) -> Guard:
         exception_handlers={HTTPException: _http_problem},
         lifespan=_lifespan(engine),
     )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        place = PLACEMENT_PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        route = hot.get(place[2]) if place else None
+        if place is None or route is None:
+            await rest(scope, receive, send)
+        else:
+            await route(place[1], scope, receive, send)
+
     return Guard(app, engine.config.server, Keys(engine.config.keys), metrics)
 
 
@@ -232,7 +238,7 @@ class _HotRoute:
         self._answer = answer
         self._limit = limit
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             refusal = problem("method-not-allowed", "method", "method: this path takes POST")
             await _send_problem(send, refusal, (b"allow", b"POST"))
@@ -246,7 +252,7 @@ class _HotRoute:
             return
         try:
             request = self._decode(body)
-            answer = await self._answer(scope["path_params"]["name"], request)
+            answer = await self._answer(name, request)
         except (TacitError, msgspec.MsgspecError) as error:
             await _send_problem(send, problem_of(error))
             return

@@ -106,9 +106,13 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
                 f"{what}: {getattr(kept, what)} after the snapshot, "
                 f"{getattr(anew, what)} by the log"
             )
-    encode = msgspec.json.encode
-    if encode(kept.windows.saved()) != encode(anew.windows.saved()):
-        return "the open windows differ"
+    after, by_log = (
+        [msgspec.json.encode(open) for open in placement.windows.saved()]
+        for placement in (kept, anew)
+    )
+    for mine, its in itertools.zip_longest(after, by_log):
+        if mine != its:
+            return f"open windows: {mine!r} after the snapshot, {its!r} by the log"
     return None
 
 

@@ -135,6 +135,7 @@ class Placement:
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
         self.covered = 0
+        self._lessons: list[Lesson] = []
 
     @property
     def plan(self) -> str:
@@ -176,8 +177,39 @@ class Placement:
     # Decide ----------------------------------------------------------------------------------
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> list[DecisionRow]:
-        """Decide; the rows get the sequence numbers from ``seq`` on."""
-        return [self._chosen(told, seq + i, time) for i, told in enumerate(impressions)]
+        """Decide; the rows get the sequence numbers from ``seq`` on.
+
+        A decision with an id of the client's draws from that. Those that the service names draw
+        one after the other from the id of the first of them, so that they can be made at once.
+        """
+        rows: list[DecisionRow] = []
+        for together, run in groupby(impressions, lambda told: told.id is None):
+            part = list(run)
+            if together and self.mode == ONLINE and len(part) > 1:
+                rows += self._chosen_many(part, seq + len(rows), time)
+            else:
+                rows += [
+                    self._chosen(told, seq + len(rows) + i, time) for i, told in enumerate(part)
+                ]
+        return rows
+
+    def _chosen_many(
+        self, impressions: Sequence[Impression], seq: int, time: int
+    ) -> list[DecisionRow]:
+        ids = [decision_id(time) for _ in impressions]
+        keys, arms, contexts, *_ = zip(*impressions, strict=True)
+        self._draws.begin(self.learner.rng, ids[0])
+        decisions = self.learner.choose_many(
+            keys,
+            contexts if self.config.policy.context_dim else None,
+            arms if any(offer is not None for offer in arms) else None,
+        )
+        rows = []
+        for i, (told, id, decision) in enumerate(zip(impressions, ids, decisions, strict=True)):
+            row = self._row(told, seq + i, id, time, decision, None)
+            self._decided(row, decision, None)
+            rows.append(row)
+        return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
         id = decision_id(time) if told.id is None else told.id
@@ -192,7 +224,24 @@ class Placement:
             would = decision
         elif self.mode == SHADOW and self.shadow is not None:
             would = self._drawn(self.shadow, self._shadow_draws, told, id)
-        row = DecisionRow(
+        row = self._row(told, seq, id, time, shown, would)
+        shadow = None
+        if self.mode == SHADOW and would is not None:
+            # The second policy learns from what was shown.
+            shadow = shown._replace(epoch=would.epoch)
+        self._decided(row, shown, shadow)
+        return row
+
+    def _row(
+        self,
+        told: Impression,
+        seq: int,
+        id: str,
+        time: int,
+        shown: Decision,
+        would: Decision | None,
+    ) -> DecisionRow:
+        return DecisionRow(
             seq,
             id,
             self.id,
@@ -200,7 +249,7 @@ class Placement:
             time,
             told.key,
             _json(told.arms),
-            shown.arm,
+            shown.shown[0],
             shown.propensity,
             shown.epoch,
             _json(told.context),
@@ -209,12 +258,6 @@ class Placement:
             would and would.propensity,
             int(told.deferred),
         )
-        shadow = None
-        if self.mode == SHADOW and would is not None:
-            # The second policy learns from what was shown.
-            shadow = shown._replace(epoch=would.epoch)
-        self._decided(row, shown, shadow)
-        return row
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
         context = told.context if self.config.policy.context_dim else None
@@ -261,6 +304,7 @@ class Placement:
 
     def advance(self, time: int) -> None:
         """Let time go by: learn what the windows that close by then teach."""
+        self.settle()
         lessons = self.windows.advance(time)
         if lessons:
             self.outcomes[CLOSED] += len(lessons)
@@ -283,11 +327,18 @@ class Placement:
     def _learned(self, lesson: Lesson) -> str:
         if not self._may_learn(lesson):
             return NOT_LEARNING
-        fresh = not self.restarts or (
-            lesson.open.decision.epoch == self.learner.epoch(lesson.open.row.key)
-        )
+        if not self.restarts:
+            # Many are learned at once, before anything asks what was learned.
+            self._lessons.append(lesson)
+            return LEARNED
+        fresh = lesson.open.decision.epoch == self.learner.epoch(lesson.open.row.key)
         self._teach([lesson])
         return LEARNED if fresh else LATE_EPOCH
+
+    def settle(self) -> None:
+        """Learn what feedback has taught since the last time."""
+        lessons, self._lessons = self._lessons, []
+        self._teach(lessons)
 
     def _may_learn(self, lesson: Lesson) -> bool:
         return FROZEN not in (self.mode, lesson.open.row.mode)
@@ -485,6 +536,7 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
             _take_in(placements, kind, rows)
     for placement in placements.values():
         placement.advance(end.time)
+        placement.settle()
 
 
 def _take_in(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
+GC_THRESHOLDS = 20_000, 20, 50
 
 Ready = Callable[[str], None]
 
@@ -69,6 +70,8 @@ def serve(
     # What is loaded by now stays; a collection that walks it all would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
+    # Open windows are many objects, none of them in a cycle.
+    gc.set_threshold(*GC_THRESHOLDS)
     with listener, _stopped_by_signals(server):
         server.run(sockets=[listener])
 

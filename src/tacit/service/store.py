@@ -30,8 +30,8 @@ class DecisionRow(NamedTuple):
     seq : int
         Place in the log, from 1; shared with feedback and marks.
     id : str
-        Unique among the decisions of its placement; every draw behind the decision comes from it
-        and from the placement's seed.
+        Unique among the decisions of its placement. Where the client gave it, every draw behind
+        the decision comes from it and from the placement's seed.
     placement, policy : int
         The store's numbers for them.
     time : int
