@@ -81,15 +81,21 @@ workers_option = click.option(
     type=click.IntRange(1),
     help="Threads; by default one per core. Never changes results.",
 )
-ray_option = click.option(
-    "--ray",
-    "cluster",
-    is_flag=False,
-    flag_value="local",
-    metavar="[ADDRESS]",
-    help="Run on Ray: the cluster at ADDRESS, or one of its own on this machine. Never changes "
-    "results.",
-)
+
+
+def ray_option_as(name: str, note: str) -> Callable[[Command], Command]:
+    """Return the option ``--ray``, under a name that no other option of the command has."""
+    return click.option(
+        "--ray",
+        name,
+        is_flag=False,
+        flag_value="local",
+        metavar="[ADDRESS]",
+        help=f"Run on Ray: the cluster at ADDRESS, or one of its own on this machine. {note}",
+    )
+
+
+ray_option = ray_option_as("cluster", "Never changes results.")
 
 
 def where(cluster: str | None) -> AbstractContextManager[None]:
@@ -245,7 +251,7 @@ def write_table(table: Any, path: Path) -> None:
 
 @cli.command()
 @config_option
-@click.argument("log", type=click.Path(exists=True, path_type=Path))
+@click.argument("logs", nargs=-1, required=True)
 @click.option(
     "--policy",
     required=True,
@@ -282,11 +288,19 @@ def write_table(table: Any, path: Path) -> None:
     "--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice."
 )
 @click.option("--strict", is_flag=True, help="Stop at the first bad row instead of counting it.")
+@ray_option_as("ray", "Give LOGS first.")
+@click.option(
+    "--shards",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="With --ray: deal the keys of a policy that learns to so many separate learners.",
+)
 @seed_option
 @json_option
 def evaluate(
     config: Path | None,
-    log: Path,
+    logs: tuple[str, ...],
     policy: str,
     estimator: str,
     clip: float | None,
@@ -302,21 +316,23 @@ def evaluate(
     window: int,
     assume_uniform: bool,
     strict: bool,
+    ray: str | None,
+    shards: int,
     seed: int,
     as_json: bool,
 ) -> None:
     """Estimate what a policy would have earned, from the click log of another one.
 
-    LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+    LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
+    JSON lines, or the Open Bandit Dataset's layout.
     Replay needs a log of uniform choices; the other estimators weight by logged propensities.
     """
     from tacit.calls import parsed_call
-    from tacit.evaluate import arms_of, fixed_target, named_estimators
+    from tacit.evaluate import fixed_target, named_estimators
     from tacit.logs import read_log
     from tacit.plots import figure
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import policy_class
-    from tacit.progress import progress
 
     wanted = [name.strip() for name in estimator.split(",") if name.strip()]
     weighted = [name for name in wanted if name != "replay"]
@@ -331,7 +347,7 @@ def evaluate(
                 )
         estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
         reader = read_log(
-            log,
+            logs,
             format=format,
             columns=pairs("column", column),
             constants=pairs("constant", constant),
@@ -345,32 +361,29 @@ def evaluate(
         raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
     if plot and not weighted:
         raise click.UsageError("--plot: shows estimators other than replay; name one")
-    player: Any = target
-    if target is None:
-        with progress(None, "reading the arms"):
-            arms = arms_of(reader)
-        with usage():
-            player = policy_from_spec(policy, arms)
+    if shards > 1 and ray is None:
+        raise click.UsageError("--shards: only with --ray")
     content: dict[str, Any] = {}
     texts = []
-    if "replay" in wanted:
-        options = {"passes": passes, "seed": seed, "window": window}
-        replayed = replay_result(player, reader, options | {"assume_uniform": assume_uniform})
-        content |= asdict(replayed)
-        texts.append(replayed.summary())
-    if weighted:
-        from tacit.evaluate import off_policy
-
-        with progress(None, "weighting") as advance:
-            result = off_policy(
-                player,
-                reader,
-                estimators,
-                cluster=cluster,
-                weight_bound=weight_bound,
-                seed=seed,
-                progress=increments(advance),
+    result: Any = None
+    with where(ray):
+        evaluation = Evaluation(reader, None if ray is None else shards)
+        player: Any = target
+        if target is None:
+            arms = evaluation.arms()
+            with usage():
+                player = policy_from_spec(policy, arms)
+        if "replay" in wanted:
+            replayed = evaluation.replay(
+                player, passes=passes, seed=seed, window=window, assume_uniform=assume_uniform
             )
+            content |= asdict(replayed)
+            texts.append(replayed.summary())
+        if weighted:
+            result = evaluation.off_policy(
+                player, estimators, cluster=cluster, weight_bound=weight_bound, seed=seed
+            )
+    if result is not None:
         if plot:
             result.plot(plot)
         content = {"replay": content} if content else {}
@@ -388,13 +401,56 @@ def evaluate(
     show({**content, "rejected": dict(rows.rejected)}, "\n".join(texts), as_json)
 
 
-def replay_result(player: Any, reader: Any, options: dict[str, Any]) -> Any:
-    """Replay a log under a progress bar."""
-    from tacit.evaluate import replay
-    from tacit.progress import progress
+class Evaluation:
+    """The functions that read a log, under a progress bar: in one process, or in parts.
 
-    with progress(None, "replaying") as advance:
-        return replay(player, reader, progress=increments(advance), **options)
+    Parameters
+    ----------
+    reader : LogReader
+    shards : int or None
+        None for one process.
+    """
+
+    def __init__(self, reader: Any, shards: int | None) -> None:
+        self._reader, self._shards = reader, shards
+
+    def arms(self) -> tuple[str, ...]:
+        """Return the arms on offer."""
+        from tacit import cluster
+        from tacit.evaluate import arms_of
+        from tacit.progress import progress
+
+        if self._shards is not None:
+            return cluster.arms_of(self._reader)
+        with progress(None, "reading the arms"):
+            return arms_of(self._reader)
+
+    def replay(self, policy: Any, **options: Any) -> Any:
+        """Replay the log."""
+        from tacit import cluster
+        from tacit.evaluate import replay
+
+        if self._shards is not None:
+            return cluster.replay(policy, self._reader, shards=self._shards, **options)
+        return self._watched(replay, "replaying", policy, self._reader, **options)
+
+    def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
+        """Weight the log."""
+        from tacit import cluster
+        from tacit.evaluate import off_policy
+
+        if self._shards is not None:
+            return cluster.off_policy(
+                target, self._reader, estimators, shards=self._shards, **options
+            )
+        return self._watched(off_policy, "weighting", target, self._reader, estimators, **options)
+
+    @staticmethod
+    def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
+        from tacit.progress import progress
+
+        with progress(None, label) as advance:
+            return function(*given, progress=increments(advance), **options)
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[int], None]:

@@ -50,8 +50,9 @@ def spread(
     Parameters
     ----------
     function : function
-        Of a module, not of another function; called as ``function(*unit, report)``. It should
-        call ``report(amount)`` with the work just done often enough to be interrupted.
+        Of a module, or a :func:`functools.partial` of one; called as
+        ``function(*unit, report)``. It should call ``report(amount)`` with the work just done
+        often enough to be interrupted.
     units : sequence of tuple
         Arguments of each call; such that they can be sent to another machine.
     amounts : sequence of float

@@ -1,5 +1,6 @@
 """The same work on Ray, for what outgrows one machine."""
 
+from tacit.cluster.evaluation import arms_of, off_policy, replay
 from tacit.cluster.sweeps import on_ray
 
-__all__ = ["on_ray"]
+__all__ = ["arms_of", "off_policy", "on_ray", "replay"]

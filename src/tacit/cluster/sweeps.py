@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,8 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
     """
     ray = imported()
     ours = not ray.is_initialized()
+    # The first error of a unit is raised; those of others would be printed on top of it.
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if ours:
         _check_answering(address)
         try:
@@ -104,7 +107,9 @@ def _run(
 ) -> list[Any]:
     ray = imported()
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_unit)
-    tasks = [remote.remote(function, *unit) for unit in units]
+    # Sent once, however many units there are: it may hold a model.
+    sent = ray.put(function)
+    tasks = [remote.remote(sent, *unit) for unit in units]
     amount = dict(zip(tasks, amounts, strict=True))
     waiting = tasks
     try:

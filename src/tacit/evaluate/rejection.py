@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -20,8 +20,10 @@ from tacit.batch import Batch, impression_of
 from tacit.dispatch import decide, learned_chance, observe, update
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.learner import generator
+from tacit.logs.parts import KeyShard
 from tacit.logs.reader import as_chunks
 from tacit.logs.rows import Chunk, lengths, representatives
+from tacit.logs.selection import list_codes, selected
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.state import copied_into
 
@@ -185,6 +187,53 @@ def replay(
     >>> result.low < 0.4 < result.high
     True
     """
+    passes = checks.integer("passes", passes, 1)
+    rules = Rules.of(policy, seed, window, tolerance, assume_uniform, missing_reward)
+    found = played(policy, log, rules, range(passes), progress=progress)
+    for warning in found.warnings:
+        warnings.warn(warning, AssumptionWarning, stacklevel=2)
+    return found.result(policy.label)
+
+
+class Rules(NamedTuple):
+    """How a log is replayed, checked.
+
+    Attributes
+    ----------
+    seed, window, tolerance, assume_uniform, missing_reward
+        As for :func:`replay`.
+    """
+
+    seed: int
+    window: int
+    tolerance: float
+    assume_uniform: bool
+    missing_reward: float | None
+
+    @classmethod
+    def of(
+        cls,
+        policy: Policy,
+        seed: int,
+        window: int,
+        tolerance: float,
+        assume_uniform: bool,
+        missing_reward: float | None,
+    ) -> Rules:
+        """Return the rules, if they and the policy are allowed."""
+        _check_replayable(policy)
+        if missing_reward is not None:
+            missing_reward = checks.number("missing_reward", missing_reward, 0.0, 1.0)
+        return cls(
+            checks.integer("seed", seed, 0),
+            checks.integer("window", window, 1),
+            checks.number("tolerance", tolerance, 0.0, 1.0),
+            assume_uniform,
+            missing_reward,
+        )
+
+
+def _check_replayable(policy: Any) -> None:
     if not isinstance(policy, Policy):
         raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
     if policy.shows != "arm":
@@ -194,35 +243,118 @@ def replay(
             f"it shows a {policy.shows}, but a click log tells of single arms; "
             "judge it with tacit.simulate",
         )
-    checks.integer("passes", passes, 1)
-    checks.integer("seed", seed, 0)
+
+
+class Played(NamedTuple):
+    """What passes over a log, or over a shard of one, came to.
+
+    Attributes
+    ----------
+    matched : tuple of int
+        Per pass.
+    clicks : tuple of float
+    rows, unanswered : int
+        Of the log.
+    reward : float
+        Sum of all its rewards.
+    warnings : tuple of str
+        What the record of the first pass says against the policy's assumptions.
+    """
+
+    matched: tuple[int, ...]
+    clicks: tuple[float, ...]
+    rows: int
+    unanswered: int
+    reward: float
+    warnings: tuple[str, ...]
+
+    def beside(self, other: Played) -> Played:
+        """Return the result of these passes and of others over the same rows."""
+        return self._replace(
+            matched=self.matched + other.matched, clicks=self.clicks + other.clicks
+        )
+
+    def merge(self, other: Played) -> Played:
+        """Return the result of the same passes over these rows and over others."""
+        return Played(
+            tuple(a + b for a, b in zip(self.matched, other.matched, strict=True)),
+            tuple(a + b for a, b in zip(self.clicks, other.clicks, strict=True)),
+            self.rows + other.rows,
+            self.unanswered + other.unanswered,
+            self.reward + other.reward,
+            self.warnings + other.warnings,
+        )
+
+    def result(self, policy: str) -> ReplayResult:
+        """Return what follows for a policy of this name."""
+        counts = list(zip(self.clicks, self.matched, strict=True))
+        estimates = tuple(clicks / rows if rows else math.nan for clicks, rows in counts)
+        matched = [estimate for estimate in estimates if not math.isnan(estimate)]
+        estimate = math.fsum(matched) / len(matched) if matched else math.nan
+        low, high = score_interval(estimate, sum(self.matched) / len(self.matched))
+        return ReplayResult(
+            policy=policy,
+            estimate=estimate,
+            low=low,
+            high=high,
+            logged=self.reward / self.rows if self.rows else math.nan,
+            rows=self.rows,
+            unanswered=self.unanswered,
+            matched=self.matched,
+            clicks=self.clicks,
+            estimates=estimates,
+        )
+
+
+def played(
+    policy: Policy,
+    log: Any,
+    rules: Rules,
+    numbers: Sequence[int],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Played:
+    """Return what the passes of these numbers come to.
+
+    Parameters
+    ----------
+    policy, progress
+        As for :func:`replay`.
+    log : LogReader, KeyShard, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
+        A shard of several makes draws of its own.
+    rules : Rules
+    numbers : sequence of int
+    """
+    shard = log.shard if isinstance(log, KeyShard) and log.shards > 1 else None
     source = Source(
         policy,
-        tolerance=checks.number("tolerance", tolerance, 0.0, 1.0),
-        assume_uniform=assume_uniform,
-        missing_reward=(
-            None
-            if missing_reward is None
-            else checks.number("missing_reward", missing_reward, 0.0, 1.0)
-        ),
+        tolerance=rules.tolerance,
+        assume_uniform=rules.assume_uniform,
+        missing_reward=rules.missing_reward,
     )
-    runs = [Pass(policy, seed, number) for number in range(passes)]
+    runs = [Pass(policy, rules.seed, number, shard) for number in numbers]
     done = 0
-    for part in source.windows(log, checks.integer("window", window, 1)):
+    for part in source.windows(log, rules.window):
         for run in runs:
             for rows in run.play(part, len(source.lanes)):
                 done += rows
                 if progress is not None:
                     progress(done)
-    _warn_of_contradictions(policy, runs[0].state)
-    return _result(policy.label, runs, source)
+    return Played(
+        tuple(run.matched for run in runs),
+        tuple(run.clicks for run in runs),
+        source.rows,
+        source.unanswered,
+        source.reward,
+        _contradictions(policy, runs[0].state) if 0 in numbers else (),
+    )
 
 
-def _warn_of_contradictions(policy: Policy, state: Any) -> None:
-    """Warn of what a pass's own record says against the policy's assumptions."""
+def _contradictions(policy: Policy, state: Any) -> tuple[str, ...]:
+    """Return what a pass's own record says against the policy's assumptions."""
     diagnostics = getattr(policy, "diagnostics", None)
-    for warning in () if diagnostics is None else diagnostics(state).warnings:
-        warnings.warn(f"{policy.label}: {warning}", AssumptionWarning, stacklevel=3)
+    found = () if diagnostics is None else diagnostics(state).warnings
+    return tuple(f"{policy.label}: {warning}" for warning in found)
 
 
 def arms_of(log: Any) -> tuple[str, ...]:
@@ -253,9 +385,25 @@ def arms_of(log: Any) -> tuple[str, ...]:
     >>> arms_of(path)
     ('9', '10')
     """
+    return in_order(offered_in(log))
+
+
+def offered_in(log: Any) -> set[str]:
+    """Return the distinct arms that a log, or a part of one, ever offers."""
     names: set[str] = set()
-    for chunk in as_chunks(log):
-        names.update(chunk.batch.column("arms").flatten().unique().to_pylist())
+    for chunk in selected(log, ()):
+        names.update(_distinct(chunk.batch.column("arms")))
+    return names
+
+
+def _distinct(arms: Any) -> list[str]:
+    if list_codes(arms) is not None:
+        return list(arms[0].as_py())
+    return list(arms.flatten().unique().to_pylist())
+
+
+def in_order(names: set[str]) -> tuple[str, ...]:
+    """Return arms in the order of their names, or of their numbers."""
     if all(name.isdecimal() for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
@@ -314,15 +462,18 @@ class Pass:
     policy : Policy
     seed, number : int
         The pass's number is its place among the children of the seed.
+    shard : int, optional
+        Which part of the keys it replays, if not all.
     """
 
-    def __init__(self, policy: Policy, seed: int, number: int) -> None:
+    def __init__(self, policy: Policy, seed: int, number: int, shard: int | None = None) -> None:
         self.policy = policy
         self.state = policy.init(0)
-        self.rng = generator(np.random.SeedSequence(seed, spawn_key=(number,)))
+        place = (number,) if shard is None else (number, 1, shard)
+        self.rng = generator(np.random.SeedSequence(seed, spawn_key=place))
         # Shuffling draws from a generator of its own, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
-        shuffling = np.random.SeedSequence(seed, spawn_key=(number, 0))
+        shuffling = np.random.SeedSequence(seed, spawn_key=(*place, 0))
         self._shuffler = generator(shuffling) if number else None
         self._tally = np.zeros(2)
         self._capacity = 0
@@ -399,7 +550,8 @@ class Source:
     def windows(self, log: Any, size: int) -> Iterator[Window]:
         """Give all rows of the log, ``size`` at a time."""
         parts, offers, room = [], _Offers(), size
-        for chunk in as_chunks(log):
+        chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
+        for chunk in chunks:
             rest = self._answered(chunk)
             self._check_uniform(rest)
             while len(rest.rows):
@@ -589,22 +741,3 @@ def score_interval(
     centre = (mean + share / 2) / (1 + share)
     radius = math.sqrt(share * mean * (1 - mean) + share**2 / 4) / (1 + share)
     return max(0.0, centre - radius), min(1.0, centre + radius)
-
-
-def _result(policy: str, runs: list[Pass], source: Source) -> ReplayResult:
-    estimates = tuple(run.clicks / run.matched if run.matched else math.nan for run in runs)
-    matched = [estimate for estimate in estimates if not math.isnan(estimate)]
-    estimate = math.fsum(matched) / len(matched) if matched else math.nan
-    low, high = score_interval(estimate, sum(run.matched for run in runs) / len(runs))
-    return ReplayResult(
-        policy=policy,
-        estimate=estimate,
-        low=low,
-        high=high,
-        logged=source.reward / source.rows if source.rows else math.nan,
-        rows=source.rows,
-        unanswered=source.unanswered,
-        matched=tuple(run.matched for run in runs),
-        clicks=tuple(run.clicks for run in runs),
-        estimates=estimates,
-    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.evaluate.rows import RowReader, Rows
+from tacit.evaluate.rows import NAMES, RowReader, Rows
 from tacit.evaluate.targets import PER, PerArm, Probabilities, numbers_of, placed
 
 
@@ -76,6 +76,43 @@ class RewardFunction(Probabilities):
         return placed(given, self.arms, rows, strict=False)
 
 
+class ArmCounts(NamedTuple):
+    """Rows and rewards of a log, or of a part of one.
+
+    Attributes
+    ----------
+    rows : int
+    values, arms : list of str
+        What the tables are kept per, and the arms.
+    plays, total : array of float64, shape (folds, values, arms)
+        Rows, and the sum of their rewards. Rows are dealt out to folds in turn.
+    """
+
+    rows: int
+    values: list[str]
+    arms: list[str]
+    plays: Floats
+    total: Floats
+
+    def merge(self, later: ArmCounts) -> ArmCounts:
+        """Return the counts of these rows and of those that come after them."""
+        folds = len(self.plays)
+        values = list(dict.fromkeys([*self.values, *later.values]))
+        arms = list(dict.fromkeys([*self.arms, *later.arms]))
+        plays, total = np.zeros((2, folds, len(values), len(arms)))
+        place = {name: i for i, name in enumerate(values)}
+        column = {name: i for i, name in enumerate(arms)}
+        for part, turn in ((self, 0), (later, self.rows % folds)):
+            where = np.ix_(
+                (np.arange(folds) + turn) % folds,
+                np.array([place[name] for name in part.values], np.int64),
+                np.array([column[name] for name in part.arms], np.int64),
+            )
+            plays[where] += part.plays
+            total[where] += part.total
+        return ArmCounts(self.rows + later.rows, values, arms, plays, total)
+
+
 class ArmMeans:
     """Mean rewards per arm, cross-fitted: a row is judged by means to which it did not add.
 
@@ -113,6 +150,10 @@ class ArmMeans:
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> ArmMeans:
         """Return the model of a log, read in one pass: counts and sums per fold, value and arm."""
+        return self.of(self.counted(log, missing_reward))
+
+    def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+        """Return all that the model needs of a log, or of a part of one."""
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
@@ -126,12 +167,23 @@ class ArmMeans:
             size = count.size
             count += np.bincount(places, minlength=size).reshape(shape)
             total += np.bincount(places, rows.reward, size).reshape(shape)
+        return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
+
+    def of(self, counts: ArmCounts) -> ArmMeans:
+        """Return the model of what was counted."""
         fresh = copy.copy(self)
+        count, total = counts.plays, counts.total
         others, sums = count.sum(axis=0) - count, total.sum(axis=0) - total
         overall = (sums.sum(axis=(1, 2)) / np.maximum(others.sum(axis=(1, 2)), 1.0))[:, None, None]
         fresh._means = (sums + self.strength * overall) / (others + self.strength)
-        fresh._names = (list(names[0]), list(names[1]))
+        fresh._names = (counts.values, counts.arms)
         return fresh
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The names that it was fitted to, in the order of their numbers, by column."""
+        values = {self.per: self._names[0]} if self.per in NAMES else {}
+        return {**values, "arm": self._names[1]}
 
     def _fold(self, rows: Rows) -> Ints:
         return (rows.first + np.arange(len(rows.reward))) % self.folds

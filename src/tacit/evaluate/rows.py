@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +104,10 @@ class RowReader:
         The reward of a row without feedback; None leaves such rows out.
     need_propensity : bool, default True
         Whether a row without a propensity is an error.
+    first : int, default 0
+        How many rows of the log come before, if only a part of it is read.
+    names : dict, optional
+        From columns to names that are numbered before any row is read.
 
     Attributes
     ----------
@@ -117,11 +121,15 @@ class RowReader:
         missing_reward: float | None = 0.0,
         *,
         need_propensity: bool = True,
+        first: int = 0,
+        names: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._columns = {*columns, "propensity", "reward"}
         self._missing = missing_reward
         self._need_propensity = need_propensity
-        self._vocabularies = {name: _Vocabulary() for name in ("arm", *NAMES)}
+        self._first = first
+        known = names or {}
+        self._vocabularies = {name: _Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
         self._places: dict[tuple[str, ...], int] = {}
         self.rows = 0
@@ -156,7 +164,7 @@ class RowReader:
         offer = self._offer(batch)
         rows = Rows(
             chunk,
-            self.rows,
+            self._first + self.rows,
             self._vocabularies["arm"].coded(batch["arm"]),
             offer,
             self._offers,
@@ -204,9 +212,9 @@ class RowReader:
 class _Vocabulary:
     """Names, numbered in the order of their first appearance."""
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._codes: dict[Any, int] = {}
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names: list[str] = list(names)
+        self._codes: dict[Any, int] = {name: code for code, name in enumerate(names)}
 
     def code(self, name: Any) -> int:
         found = self._codes.setdefault(name, len(self.names))

@@ -73,6 +73,10 @@ class Sums(NamedTuple):
             self.groups + other.groups,
         )
 
+    def after(self, units: int) -> Sums:
+        """Return the sums as they are where so many units were dealt out before these."""
+        return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
+
     @property
     def effective_sample_size(self) -> float:
         """(Σw)²/Σw²: how many equally weighted units would tell as much (Kong 1992)."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.learning import Learning
-from tacit.evaluate.rewards import ArmMeans, RewardModel
+from tacit.evaluate.rewards import ArmCounts, ArmMeans
 from tacit.evaluate.rows import RowReader, Rows, clusters
 from tacit.evaluate.slates import SlateEstimator, SlateReader
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
@@ -262,6 +262,212 @@ def off_policy(
     >>> all(low < 0.37 < high for low, high in result.estimates[0].intervals.values())
     True
     """
+    weighing = weighing_of(
+        target,
+        estimators,
+        cluster=cluster,
+        confidence=confidence,
+        weight_bound=weight_bound,
+        logging=logging,
+        missing_reward=missing_reward,
+        seed=seed,
+    )
+    if any(weighing.unfitted):
+        if not isinstance(log, (str, Path, pa.Table, pa.RecordBatch)) and iter(log) is log:
+            raise InvalidValue(
+                "log", log, "give a log that can be read twice, or an estimator with a fitted model"
+            )
+        weighing = weighing.fitted([model.counted(log, missing_reward) for model in weighing.means])
+    return weighing.concluded(weighing.tally(log, progress=progress))
+
+
+class Tally(NamedTuple):
+    """All that is kept of the rows of a log, or of a part of one.
+
+    Attributes
+    ----------
+    sums : tuple of Sums
+        Per estimator.
+    rows, unanswered : int
+    reward : float
+        Sum of all rewards.
+    shown : dict
+        From each arm that was on offer to how often it was shown.
+    reached : frozenset of str
+        Those of these arms that the target policy may have shown.
+    slates : tuple of (str, str), optional
+        The decisions of the first row and of the last, where slates are weighted.
+    """
+
+    sums: tuple[Sums, ...]
+    rows: int
+    unanswered: int
+    reward: float
+    shown: dict[str, int]
+    reached: frozenset[str]
+    slates: tuple[str | None, str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What is asked of a log, checked; a log can be asked part by part.
+
+    Attributes
+    ----------
+    target : Target
+    estimators : tuple of Estimator
+    cluster, confidence, weight_bound, logging, missing_reward, seed
+        As for :func:`off_policy`.
+    """
+
+    target: Target
+    estimators: tuple[Estimator, ...]
+    cluster: str | None
+    confidence: float
+    weight_bound: float | None
+    logging: Target | None
+    missing_reward: float | None
+    seed: int
+
+    @property
+    def means(self) -> list[ArmMeans]:
+        """The models that are means of the log itself, in the order of their estimators."""
+        models = [given.model for given in self.estimators if isinstance(given, DirectMethod)]
+        return [model for model in models if isinstance(model, ArmMeans)]
+
+    @property
+    def unfitted(self) -> list[bool]:
+        """Whether each of these has yet to see the log."""
+        return [not model.fitted for model in self.means]
+
+    @property
+    def sequential(self) -> bool:
+        """Whether what a row counts for depends on the rows of its key before it."""
+        logging = [getattr(given, "logging", None) for given in self.estimators]
+        return any(isinstance(aim, Learning) for aim in (self.target, self.logging, *logging))
+
+    @property
+    def weighs_slates(self) -> bool:
+        """Whether an estimator takes slates for units."""
+        return any(isinstance(given, SlateEstimator) for given in self.estimators)
+
+    def fitted(self, counts: Sequence[ArmCounts]) -> Weighing:
+        """Return it with its means of the log, given what each of them counted there."""
+        counted = iter(counts)
+
+        def fit(given: Estimator) -> Estimator:
+            if not isinstance(given, DirectMethod) or not isinstance(given.model, ArmMeans):
+                return given
+            found = next(counted)
+            return given if given.model.fitted else replace(given, model=given.model.of(found))
+
+        return replace(self, estimators=tuple(map(fit, self.estimators)))
+
+    def tally(
+        self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None
+    ) -> Tally:
+        """Read a log, or a part of one before which there are ``first`` rows."""
+        names = {key: told for model in self.means for key, told in model.names.items()}
+        reader = RowReader(self.columns, self.missing_reward, first=first, names=names)
+        run = _Run(self.target, self.estimators, self.cluster, self.logging)
+        for rows in reader.read(log):
+            run.add(rows)
+            if progress is not None:
+                progress(reader.rows)
+        run.end()
+        return Tally(
+            tuple(run.sums),
+            reader.rows,
+            reader.unanswered,
+            reader.reward,
+            run.shown(reader.arms),
+            frozenset(run.reached(reader.arms)),
+            run.slate_ids,
+        )
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the log that are looked at, besides those that all look at."""
+        needed = self.target.columns.union(*(given.columns for given in self.estimators))
+        needed |= {self.cluster} if self.cluster else set()
+        return needed | (self.logging.columns if self.logging else frozenset())
+
+    def merged(self, before: Tally, after: Tally) -> Tally:
+        """Return the tally of two consecutive parts of a log.
+
+        Raises
+        ------
+        UnfitLog
+            If a slate lies across them.
+        """
+        ends = before.slates, after.slates
+        if ends[0] and ends[1]:
+            if ends[0][1] == ends[1][0] is not None:
+                raise UnfitLog(
+                    f"log: decision_id: the slate {ends[0][1]!r} lies in two files, which are read "
+                    "apart; write whole slates into each file"
+                )
+            ends = (ends[0][0], ends[1][1]), None
+        return Tally(
+            tuple(map(self._joined, self.estimators, before.sums, after.sums)),
+            before.rows + after.rows,
+            before.unanswered + after.unanswered,
+            before.reward + after.reward,
+            {
+                arm: before.shown.get(arm, 0) + after.shown.get(arm, 0)
+                for arm in {**before.shown, **after.shown}
+            },
+            before.reached | after.reached,
+            ends[0] or ends[1],
+        )
+
+    def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
+        dealt = self.cluster is None or isinstance(given, SlateEstimator)
+        return before.merge(after.after(before.n) if dealt else after)
+
+    def concluded(self, tally: Tally) -> OffPolicyResult:
+        """Return what follows from the tally of the whole log."""
+        return OffPolicyResult(
+            target=self.target.label,
+            estimates=tuple(
+                conclude(
+                    given,
+                    sums,
+                    clustered=self.cluster is not None,
+                    confidence=self.confidence,
+                    weight_bound=self.weight_bound,
+                    seed=self.seed,
+                )
+                for given, sums in zip(self.estimators, tally.sums, strict=True)
+            ),
+            logged=tally.reward / tally.rows if tally.rows else math.nan,
+            rows=tally.rows,
+            unanswered=tally.unanswered,
+            never_shown=tuple(
+                arm for arm, count in tally.shown.items() if not count and arm in tally.reached
+            ),
+            confidence=self.confidence,
+        )
+
+
+def weighing_of(
+    target: Target | Policy,
+    estimators: Sequence[Estimator],
+    *,
+    cluster: str | None,
+    confidence: float,
+    weight_bound: float | None,
+    logging: Target | None,
+    missing_reward: float | None,
+    seed: int,
+) -> Weighing:
+    """Return what is asked of a log; the parameters are those of :func:`off_policy`.
+
+    Raises
+    ------
+    InvalidValue
+        If an option is wrong.
+    """
     aim: Target = Learning(target) if isinstance(target, Policy) else target
     if not (hasattr(aim, "shown") and hasattr(aim, "begin")):
         raise InvalidValue("target", target, "give a policy, or a target such as Uniform()")
@@ -269,55 +475,30 @@ def off_policy(
         raise InvalidValue("cluster", cluster, "give decision_id, key, placement or policy")
     if not estimators or not all(isinstance(given, Estimator) for given in estimators):
         raise InvalidValue("estimators", estimators, "give estimators, such as [IPS(), SNIPS()]")
+    slates = any(isinstance(given, SlateEstimator) for given in estimators)
+    if slates and cluster not in (None, "decision_id"):
+        raise InvalidValue("cluster", cluster, "slates are units of their own; leave it out")
     if weight_bound is not None:
         weight_bound = checks.positive("weight_bound", weight_bound)
     if missing_reward is not None:
         missing_reward = checks.number("missing_reward", missing_reward, 0.0, 1.0)
     checks.integer("seed", seed, 0)
-    ready = [_fitted(given, log, missing_reward) for given in estimators]
-    columns = aim.columns.union(*(given.columns for given in ready))
-    columns |= {cluster} if cluster else set()
-    columns |= logging.columns if logging else frozenset()
-    run = _Run(aim, ready, cluster, logging)
-    reader = RowReader(columns, missing_reward)
-    for rows in reader.read(log):
-        run.add(rows)
-        if progress is not None:
-            progress(reader.rows)
-    run.end()
-    return OffPolicyResult(
-        target=aim.label,
-        estimates=tuple(
-            conclude(
-                given,
-                sums,
-                clustered=cluster is not None,
-                confidence=confidence,
-                weight_bound=weight_bound,
-                seed=seed,
-            )
-            for given, sums in zip(ready, run.sums, strict=True)
-        ),
-        logged=reader.reward / reader.rows if reader.rows else math.nan,
-        rows=reader.rows,
-        unanswered=reader.unanswered,
-        never_shown=tuple(run.never_shown(reader.arms)),
-        confidence=confidence,
+    return Weighing(
+        aim,
+        tuple(map(_with_model, estimators)),
+        cluster,
+        confidence,
+        weight_bound,
+        logging,
+        missing_reward,
+        seed,
     )
 
 
-def _fitted(estimator: Estimator, log: Any, missing_reward: float | None) -> Estimator:
-    """Return the estimator with its model fitted to the log."""
-    if not isinstance(estimator, DirectMethod):
-        return estimator
-    model: RewardModel = ArmMeans() if estimator.model is None else estimator.model
-    if isinstance(model, ArmMeans) and not model.fitted:
-        if not isinstance(log, (str, Path, pa.Table, pa.RecordBatch)) and iter(log) is log:
-            raise InvalidValue(
-                "log", log, "give a log that can be read twice, or an estimator with a fitted model"
-            )
-        model = model.fit(log, missing_reward)
-    return replace(estimator, model=model.begin(True))
+def _with_model(estimator: Estimator) -> Estimator:
+    if isinstance(estimator, DirectMethod) and estimator.model is None:
+        return replace(estimator, model=ArmMeans())
+    return estimator
 
 
 class _Run:
@@ -333,15 +514,14 @@ class _Run:
         every = logging is not None or any(given.every for given in estimators)
         self._target = target.begin(every)
         self._logging = logging.begin(True) if logging else None
-        self._estimators = estimators
+        self._estimators = [_begun(given) for given in estimators]
         self._cluster = cluster
         self._slates: dict[int, SlateReader] = {
             place: SlateReader(given.slots)
             for place, given in enumerate(estimators)
             if isinstance(given, SlateEstimator)
         }
-        if self._slates and cluster not in (None, "decision_id"):
-            raise InvalidValue("cluster", cluster, "slates are units of their own; leave it out")
+        self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [nothing(GROUPS) for _ in estimators]
         self._counts: Ints = np.zeros(0, np.int64)
 
@@ -354,6 +534,8 @@ class _Run:
         counts[: len(self._counts)] += self._counts
         self._counts = counts
         terms = Terms(rows, weights, self._target)
+        if self._slates:
+            self._note_slates(rows)
         group = None
         if self._cluster is not None and len(self._slates) < len(self._estimators):
             group = clusters(rows.chunk.batch[self._cluster], GROUPS)
@@ -397,12 +579,27 @@ class _Run:
                     "out of the target policy"
                 )
 
-    def never_shown(self, arms: Sequence[str]) -> list[str]:
-        """Return the arms that the target reaches and the log never shows."""
+    def _note_slates(self, rows: Rows) -> None:
+        ids = rows.chunk.batch["decision_id"]
+        first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
+        self.slate_ids = first, ids[-1].as_py()
+
+    def shown(self, arms: Sequence[str]) -> dict[str, int]:
+        """Return how often each arm was shown."""
         counts = np.zeros(len(arms), np.int64)
         counts[: len(self._counts)] = self._counts
-        unseen = [arm for arm, count in zip(arms, counts.tolist(), strict=True) if count == 0]
-        return self._target.reached(unseen)
+        return dict(zip(arms, counts.tolist(), strict=True))
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        """Return those of some arms that the target policy may have shown."""
+        return self._target.reached(arms)
+
+
+def _begun(estimator: Estimator) -> Estimator:
+    """Return the estimator with its model as it is before the first row."""
+    if not isinstance(estimator, DirectMethod) or estimator.model is None:
+        return estimator
+    return replace(estimator, model=estimator.model.begin(True))
 
 
 def conclude(

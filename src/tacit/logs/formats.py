@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tacit.errors import InvalidValue, LogError
+from tacit.logs.places import File, RemoteFile
 from tacit.logs.rows import Raw
 from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
 
@@ -43,13 +44,13 @@ class Format(NamedTuple):
     """
 
     suffixes: tuple[str, ...]
-    names: Callable[[Path], list[str]]
-    read: Callable[[Path, Sequence[str], int], Iterator[Raw]]
+    names: Callable[[Any], list[str]]
+    read: Callable[[Any, Sequence[str], int], Iterator[Raw]]
     write: Callable[[BinaryIO, Iterable[Any]], None]
     sparse: bool = False
 
 
-def format_of(path: Path, name: str | None = None) -> str:
+def format_of(path: File, name: str | None = None) -> str:
     """Return the name of a file's format, by ``name`` if given, else by the file's suffix.
 
     Raises
@@ -70,8 +71,15 @@ def format_of(path: Path, name: str | None = None) -> str:
 # Parquet ------------------------------------------------------------------------------------
 
 
-def _parquet_names(path: Path) -> list[str]:
-    schema = pyarrow.parquet.read_schema(path)
+def parquet_file(file: File, **options: Any) -> Any:
+    """Open a Parquet file, wherever it is."""
+    source = file.open() if isinstance(file, RemoteFile) else file
+    return pyarrow.parquet.ParquetFile(source, **options)
+
+
+def _parquet_names(path: File) -> list[str]:
+    with parquet_file(path) as file:
+        schema = file.schema_arrow
     version = (schema.metadata or {}).get(VERSION_KEY, b"1")
     if not version.isdigit() or int(version) > VERSION:
         raise LogError(
@@ -81,9 +89,9 @@ def _parquet_names(path: Path) -> list[str]:
     return list(schema.names)
 
 
-def _read_parquet(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
     first = 1
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         for batch in file.iter_batches(batch_rows, columns=list(names)):
             rows = np.arange(first, first + len(batch))
             yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])

@@ -13,14 +13,17 @@ import pyarrow as pa
 from tacit import checks
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.places import File, RemoteFile, files_at, is_url
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted
 from tacit.logs.schema import ALLOWED, SCHEMA
 
 BATCH_ROWS = 65_536
 
 
-class _File(NamedTuple):
-    path: Path
+class LogFile(NamedTuple):
+    """A file of a log, its format, and which of its columns serves as which of the schema's."""
+
+    path: File
     format: str
     columns: dict[str, str]
 
@@ -51,7 +54,7 @@ class LogReader:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Sequence[File],
         *,
         format: str | None = None,
         columns: Mapping[str, str] | None = None,
@@ -68,12 +71,14 @@ class LogReader:
             _check_column("columns", name)
         self.files = [self._planned(path, format_of(path, format), renamed) for path in files]
 
-    def _planned(self, path: Path, format: str, renamed: dict[str, str]) -> _File:
+    def _planned(self, path: File, format: str, renamed: dict[str, str]) -> LogFile:
+        if isinstance(path, RemoteFile) and format != "parquet":
+            raise InvalidValue("format", format, f"give Parquet at {path}; copy other logs here")
         with reading(path, format):
             names = FORMATS[format].names(path)
         sparse = FORMATS[format].sparse
         columns = _mapped(names, renamed, self.constants, str(path), sparse=sparse)
-        return _File(path, format, columns)
+        return LogFile(path, format, columns)
 
     def __iter__(self) -> Iterator[Any]:
         return (chunk.batch for chunk in self.chunks())
@@ -92,14 +97,14 @@ class LogReader:
                 columns = _completed(raw, file.columns, self.constants)
                 yield checked(columns, str(file.path), report, strict=self.strict)
 
-    def _raw(self, file: _File) -> Iterator[Raw]:
+    def _raw(self, file: LogFile) -> Iterator[Raw]:
         names = list(dict.fromkeys(file.columns.values()))
         with reading(file.path, file.format):
             yield from FORMATS[file.format].read(file.path, names, self.batch_rows)
 
 
 @contextmanager
-def reading(path: Path, format: str) -> Iterator[None]:
+def reading(path: File, format: str) -> Iterator[None]:
     """Turn what goes wrong with a file into a :class:`~tacit.errors.LogError` that names it."""
     try:
         yield
@@ -165,7 +170,7 @@ def _completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any
 
 
 def read_log(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -178,9 +183,11 @@ def read_log(
 
     Parameters
     ----------
-    path : path
-        A file, or a folder whose files are read in the order of their names. A folder of the
-        Open Bandit Dataset is recognised.
+    path : path, or sequence of them
+        A file; a folder whose files, those of its folders among them, are read in the order of
+        their names; or a pattern with ``*`` for these. Parquet may be given by a URL that
+        pyarrow's file systems know (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of
+        the Open Bandit Dataset is recognised.
     format : str, optional
         ``"parquet"``, ``"csv"``, ``"json"`` (one object a line) or ``"open-bandit"``; by
         default the suffix says it.
@@ -230,14 +237,20 @@ def read_log(
     """
     from tacit.logs.open_bandit import is_open_bandit, read_open_bandit
 
-    path = Path(path)
+    places = [path] if isinstance(path, str | Path) else list(path)
+    if not places:
+        raise InvalidValue("path", path, "give a file at least")
     fixed = dict(constants or {}) | ({} if arms is None else {"arms": arms})
-    if format == "open-bandit" or (format is None and is_open_bandit(path)):
+    if format == "open-bandit" or (
+        format is None and not is_url(places[0]) and is_open_bandit(Path(places[0]))
+    ):
+        if len(places) > 1:
+            raise InvalidValue("path", path, "give one folder of the Open Bandit Dataset at a time")
         return read_open_bandit(
-            path, columns=columns, constants=fixed, strict=strict, batch_rows=batch_rows
+            places[0], columns=columns, constants=fixed, strict=strict, batch_rows=batch_rows
         )
     return LogReader(
-        _files(path, format),
+        [file for place in places for file in files_at(place, _suffixes(format))],
         format=format,
         columns=columns,
         constants=fixed,
@@ -246,19 +259,10 @@ def read_log(
     )
 
 
-def _files(path: Path, format: str | None) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    known = FORMATS if format is None else {format: FORMATS[format_of(path, format)]}
-    suffixes = [suffix for form in known.values() for suffix in form.suffixes]
-    files = sorted(
-        file
-        for file in path.iterdir()
-        if file.suffix.lower() in suffixes and not file.name.startswith((".", "_"))
-    )
-    if not files:
-        raise LogError(f"{path}: the folder has no file that ends in {', '.join(suffixes)}")
-    return files
+def _suffixes(format: str | None) -> list[str]:
+    """Return the endings of the files that a folder is looked through for."""
+    known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
+    return [suffix for form in known.values() for suffix in form.suffixes]
 
 
 def as_chunks(log: Any) -> Iterator[Chunk]:

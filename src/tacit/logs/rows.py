@@ -120,6 +120,15 @@ class LogReport:
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
+    def merge(self, other: LogReport) -> LogReport:
+        """Return the report of both; ``other`` is of rows that come later."""
+        both = LogReport(self.read + other.read, self.kept + other.kept)
+        both.examples = other.examples | self.examples
+        for reason in {**self.rejected, **other.rejected}:
+            counts = (report.rejected.get(reason, 0) for report in (self, other))
+            both.rejected[reason] = sum(counts)
+        return both
+
     def summary(self) -> str:
         """Return the report as text, a line per reason."""
         lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]

@@ -7,16 +7,18 @@ at single rows. Any other batch goes through the checks that every row goes thro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 
 from tacit.checks import MAX_NAME_BYTES
+from tacit.logs.formats import parquet_file
+from tacit.logs.parts import KeyShard, LogPart
+from tacit.logs.places import File
 from tacit.logs.reader import LogReader, as_chunks, read_log, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
@@ -38,7 +40,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, pyarrow.RecordBatch or iterable of pyarrow.RecordBatch
+    log : LogReader, LogPart, KeyShard, path, pyarrow.Table, pyarrow.RecordBatch or iterable of them
     names : collection of str
         Columns of the schema.
 
@@ -49,29 +51,40 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     """
     if isinstance(log, (str, Path)):
         log = read_log(log)
+    if isinstance(log, KeyShard):
+        return log.of(selected(log.log, {*names, "placement", "key"}))
+    groups: Sequence[tuple[int, int] | None] | None = None
+    if isinstance(log, LogPart):
+        log, groups = log.log, log.groups
     if not (isinstance(log, LogReader) and all(file.format == "parquet" for file in log.files)):
         return as_chunks(log)
-    return _parquet(log, {*names, "arm", "arms"})
+    return _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
 
 
-def _parquet(log: LogReader, wanted: set[str]) -> Iterator[Chunk]:
+def _parquet(
+    log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]
+) -> Iterator[Chunk]:
     log.report = LogReport()
-    for file in log.files:
+    for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
         fixed = {name: log.constants[name] for name in wanted & set(log.constants)}
         with reading(file.path, "parquet"):
-            yield from _file(log, file.path, columns, fixed)
+            yield from _file(log, file.path, span, columns, fixed)
 
 
 def _file(
-    log: LogReader, path: Path, columns: dict[str, str], fixed: dict[str, Any]
+    log: LogReader,
+    path: File,
+    span: tuple[int, int] | None,
+    columns: dict[str, str],
+    fixed: dict[str, Any],
 ) -> Iterator[Chunk]:
     texts = [columns[name] for name in TEXTS if name in columns]
-    first = 1
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         nested = [leaf for leaf in _leaves(file) if leaf.startswith(f"{columns.get('arms')}.")]
-        groups = file.metadata.num_row_groups
-    for group in range(groups):
+        start, stop = span or (0, file.metadata.num_row_groups)
+        first = 1 + sum(file.metadata.row_group(group).num_rows for group in range(start))
+    for group in range(start, stop):
         for batch in _batches(path, group, log.batch_rows, list(columns.values()), texts + nested):
             arrays = {name: batch.column(column) for name, column in columns.items()}
             rows = np.arange(first, first + len(batch))
@@ -91,12 +104,12 @@ def _leaves(file: Any) -> list[str]:
 
 
 def _batches(
-    path: Path, group: int, size: int, columns: list[str], encoded: list[str]
+    path: File, group: int, size: int, columns: list[str], encoded: list[str]
 ) -> Iterator[Any]:
     """Read a row group; without dictionaries where arrow cannot keep them."""
     done = 0
     for texts in (encoded, []):
-        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
+        with parquet_file(path, read_dictionary=texts) as file:
             try:
                 skip = done
                 for batch in file.iter_batches(size, row_groups=[group], columns=columns):

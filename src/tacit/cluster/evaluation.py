@@ -1,0 +1,261 @@
+"""Offline evaluation in parts: what is summed in one process is summed in many and merged.
+
+Both functions spread their parts over threads, or within :func:`tacit.cluster.on_ray` over a
+cluster. How a log is cut depends on the log alone, so results do not depend on the workers.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from functools import partial, reduce
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tacit import checks
+from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.evaluate import intervals
+from tacit.evaluate.estimators import IPS, SNIPS, Estimator
+from tacit.evaluate.rejection import Played, ReplayResult, Rules, in_order, offered_in, played
+from tacit.evaluate.rewards import ArmCounts
+from tacit.evaluate.targets import Target
+from tacit.evaluate.weighting import OffPolicyResult, Tally, Weighing, weighing_of
+from tacit.logs.parts import KeyShard, LogPart, parts_of
+from tacit.logs.reader import LogReader, read_log
+from tacit.logs.rows import LogReport
+from tacit.policies.base import Policy
+from tacit.spread import Report, spread
+
+
+def off_policy(
+    target: Target | Policy,
+    log: Any,
+    estimators: Sequence[Estimator] = (IPS(), SNIPS()),
+    *,
+    cluster: str | None = None,
+    confidence: float = intervals.CONFIDENCE,
+    weight_bound: float | None = None,
+    logging: Target | None = None,
+    missing_reward: float | None = 0.0,
+    seed: int = 0,
+    shards: int = 1,
+    workers: int | None = None,
+) -> OffPolicyResult:
+    """Estimate what a target policy would have earned, from a log that is read in parts.
+
+    For a fixed target the result is that of :func:`tacit.evaluate.off_policy`, but for the
+    rounding of sums in another order. The parts are stretches of some four million rows of
+    Parquet, and whole files of other formats or where slates are weighted. A worker holds one
+    batch of rows at a time (and of a Parquet row group the columns that are read), the names
+    that it has met, 24 KiB of sums per estimator, and the model of the rewards, if there is one.
+
+    A target that learns reads each key's rows in their order; ``shards`` spreads the keys. Each
+    shard is a learner of its own. What the policy learns for each key alone, it learns as in
+    one process, and values, standard errors, normal and anytime intervals are the same; rows
+    are dealt out to the groups of the bootstrap, and to the folds of means, shard by shard,
+    which gives other draws of the same law. What a policy shares between keys (as BWC does its
+    classifier) each shard learns alone: then the estimate is that of so many separate learners.
+
+    Parameters
+    ----------
+    target : Target or Policy
+        Anything but a policy must give each row probabilities that depend on this row alone.
+    log : LogReader, path or sequence of paths
+        As for :func:`tacit.read_log`.
+    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
+        As for :func:`tacit.evaluate.off_policy`.
+    shards : int, default 1
+        Into how many the keys are dealt for a target that learns; each reads the whole log.
+    workers : int, optional
+        Threads; by default one per core. A cluster knows its own number.
+
+    Raises
+    ------
+    UnfitLog, LogError, InvalidValue
+        As there; and if a slate lies in two files.
+
+    Examples
+    --------
+    >>> from tacit.cluster import off_policy, on_ray
+    >>> from tacit.evaluate import Uniform
+    >>> with on_ray():  # doctest: +SKIP
+    ...     result = off_policy(Uniform(), "s3://bucket/clicks/")
+    """
+    weighing = weighing_of(
+        target,
+        estimators,
+        cluster=cluster,
+        confidence=confidence,
+        weight_bound=weight_bound,
+        logging=logging,
+        missing_reward=missing_reward,
+        seed=seed,
+    )
+    reader = _reader(log)
+    shards = checks.integer("shards", shards, 1, 2**20)
+    if shards > 1 and not weighing.sequential:
+        raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
+    parts: list[Any] = (
+        _shards(reader, shards)
+        if weighing.sequential
+        else parts_of(reader, whole=weighing.weighs_slates)
+    )
+    first = [0] * len(parts)
+    if weighing.means:
+        counts = _read("counting", partial(_counts, weighing), parts, workers, reader)
+        weighing = weighing.fitted(
+            [reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)]
+        )
+        first = [0, *accumulate(part[0].rows for part in counts[:-1])]
+    tallies = _read(
+        "weighting", partial(_tally, weighing), parts, workers, reader, [(at,) for at in first]
+    )
+    return weighing.concluded(reduce(weighing.merged, tallies))
+
+
+def replay(
+    policy: Policy,
+    log: Any,
+    *,
+    passes: int = 10,
+    seed: int = 0,
+    window: int = 1_000_000,
+    tolerance: float = 1e-6,
+    assume_uniform: bool = False,
+    missing_reward: float | None = 0.0,
+    shards: int = 1,
+    workers: int | None = None,
+) -> ReplayResult:
+    """Replay a log of uniformly chosen arms, its passes side by side.
+
+    With one shard the result is that of :func:`tacit.replay`, bit for bit: each pass has
+    generators of its own. With more, each pass is played by so many learners, each of which
+    sees the keys of its shard alone, and their counts are added. For a policy that learns each
+    key alone this estimates the same, from other draws; of one that shares something between
+    keys it estimates what separate learners would earn, who share it only within a shard.
+
+    Parameters
+    ----------
+    policy, passes, seed, window, tolerance, assume_uniform, missing_reward
+        As for :func:`tacit.replay`. A worker holds one window.
+    log : LogReader, path or sequence of paths
+        As for :func:`tacit.read_log`.
+    shards : int, default 1
+        Into how many the keys are dealt. Every pass of every shard reads the whole log.
+    workers : int, optional
+        Threads; by default one per core. A cluster knows its own number.
+
+    Raises
+    ------
+    UnfitLog, UnknownName, LogError, InvalidValue
+        As there.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> from tacit.cluster import on_ray, replay
+    >>> with on_ray():  # doctest: +SKIP
+    ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
+    """
+    passes = checks.integer("passes", passes, 1)
+    rules = Rules.of(policy, seed, window, tolerance, assume_uniform, missing_reward)
+    reader = _reader(log)
+    parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
+    units = [(part, number) for number in range(passes) for part in parts]
+    found = _read(
+        "replaying",
+        partial(_played, policy, rules),
+        [part for part, _ in units],
+        workers,
+        reader,
+        [(number,) for _, number in units],
+    )
+    whole = [
+        reduce(Played.merge, found[start : start + len(parts)])
+        for start in range(0, len(found), len(parts))
+    ]
+    every: Played = reduce(Played.beside, whole)
+    for warning in every.warnings:
+        warnings.warn(warning, AssumptionWarning, stacklevel=2)
+    return every.result(policy.label)
+
+
+def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
+    """Return the distinct arms that a log ever offers, as :func:`tacit.evaluate.arms_of` does.
+
+    Parameters
+    ----------
+    log : LogReader, path or sequence of paths
+    workers : int, optional
+    """
+    reader = _reader(log)
+    found = _read("reading the arms", _offered, parts_of(reader), workers, reader)
+    return in_order(set().union(*found))
+
+
+def _reader(log: Any) -> LogReader:
+    if isinstance(log, LogReader):
+        return log
+    if isinstance(log, (str, Path)) or (
+        isinstance(log, Sequence) and all(isinstance(place, (str, Path)) for place in log)
+    ):
+        return read_log(log)
+    raise InvalidValue("log", log, "give files, or a LogReader; other logs are in memory already")
+
+
+def _shards(reader: LogReader, shards: int) -> list[Any]:
+    """Return each shard with a reader of its own, since a reader keeps a report."""
+    if shards == 1:
+        return [reader]
+    return [KeyShard(copy.copy(reader), shard, shards) for shard in range(shards)]
+
+
+def _read(
+    label: str,
+    reading: Any,
+    parts: Sequence[Any],
+    workers: int | None,
+    reader: LogReader,
+    more: Sequence[tuple[Any, ...]] | None = None,
+) -> list[Any]:
+    """Return what ``reading`` gives for each part, and keep in the reader what became of rows."""
+    units = [(part, *rest) for part, rest in zip(parts, more or [()] * len(parts), strict=True)]
+    amounts = [float(getattr(part, "rows", 0)) for part in parts]
+    found = spread(partial(_reported, reading), units, amounts, label=label, workers=workers)
+    reports = [report for _, report in found]
+    # Shards and passes have all read the same rows.
+    cut = isinstance(parts[0], LogPart) if parts else False
+    reader.report = reduce(LogReport.merge, reports if cut else reports[:1], LogReport())
+    return [value for value, _ in found]
+
+
+def _reported(reading: Any, part: Any, *rest: Any) -> tuple[Any, LogReport]:
+    *given, report = rest
+    done = 0
+
+    def so_far(rows: int) -> None:
+        nonlocal done
+        report(rows - done)
+        done = rows
+
+    found = reading(part, *given, so_far)
+    log = part.log if isinstance(part, (LogPart, KeyShard)) else part
+    return found, log.report
+
+
+def _counts(weighing: Weighing, part: Any, report: Report) -> list[ArmCounts]:
+    return [model.counted(part, weighing.missing_reward) for model in weighing.means]
+
+
+def _tally(weighing: Weighing, part: Any, first: int, report: Report) -> Tally:
+    return weighing.tally(part, first=first, progress=report)
+
+
+def _played(policy: Policy, rules: Rules, part: Any, number: int, report: Report) -> Played:
+    return played(policy, part, rules, [number], progress=report)
+
+
+def _offered(part: Any, report: Report) -> set[str]:
+    return offered_in(part)

@@ -1,0 +1,149 @@
+"""Parts of a log that can be read on their own: stretches of row groups, and shards of keys."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.arrays import Ints
+from tacit.logs.formats import parquet_file
+from tacit.logs.reader import LogFile, LogReader, reading
+from tacit.logs.rows import Chunk
+
+ROWS_A_PART = 4_000_000
+"""How many rows a part has, if its log can be cut there."""
+PARTS = 2048
+"""The most parts that a log is cut into; those of longer logs have more rows."""
+
+
+class LogPart(NamedTuple):
+    """A stretch of a log.
+
+    Attributes
+    ----------
+    log : LogReader
+        Of the files that it lies in.
+    groups : tuple of (int, int) or None
+        Per file the first of its row groups and the one after the last; None for a whole file.
+    rows : int
+        As far as the files say; 0 if they do not.
+    """
+
+    log: LogReader
+    groups: tuple[tuple[int, int] | None, ...]
+    rows: int
+
+
+class _Piece(NamedTuple):
+    """A row group, or a file that cannot be cut."""
+
+    file: LogFile
+    group: int | None
+    rows: int
+
+
+def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) -> list[LogPart]:
+    """Cut a log into consecutive parts; where, depends on the log alone.
+
+    Parquet is cut between row groups. CSV and JSON lines are only cut between files, and no two
+    of these files are in one part.
+
+    Parameters
+    ----------
+    log : LogReader
+    rows : int, default 4,000,000
+        A part is closed as soon as it has so many.
+    whole : bool, default False
+        Whether files must not be cut.
+    """
+    pieces = [piece for file in log.files for piece in _pieces(file)]
+    size = max(rows, -(-sum(piece.rows for piece in pieces) // PARTS))
+    parts: list[list[_Piece]] = []
+    room = 0
+    for before, piece in zip([None, *pieces], pieces, strict=False):
+        within = whole and before is not None and before.file is piece.file
+        alone = piece.group is None or (before is not None and before.group is None)
+        if alone or (room <= 0 and not within):
+            parts.append([])
+            room = size
+        parts[-1].append(piece)
+        room -= size if piece.group is None else piece.rows
+    return [_joined(log, part) for part in parts]
+
+
+def _pieces(file: LogFile) -> list[_Piece]:
+    if file.format != "parquet":
+        return [_Piece(file, None, 0)]
+    with reading(file.path, "parquet"), parquet_file(file.path) as opened:
+        told = opened.metadata
+        return [
+            _Piece(file, group, told.row_group(group).num_rows)
+            for group in range(told.num_row_groups)
+        ]
+
+
+def _joined(log: LogReader, pieces: list[_Piece]) -> LogPart:
+    files: list[LogFile] = []
+    groups: list[tuple[int, int] | None] = []
+    for file, group, _ in pieces:
+        if files and files[-1] is file and group is not None:
+            assert groups[-1] is not None
+            groups[-1] = groups[-1][0], group + 1
+        else:
+            files.append(file)
+            groups.append(None if group is None else (group, group + 1))
+    part = copy.copy(log)
+    part.files = files
+    return LogPart(part, tuple(groups), sum(piece.rows for piece in pieces))
+
+
+class KeyShard(NamedTuple):
+    """The rows of a log whose keys are a shard's; a placement's keys are its own.
+
+    Attributes
+    ----------
+    log : LogReader
+    shard, shards : int
+        Which of how many; a hash of placement and key decides, the same on every machine.
+    """
+
+    log: LogReader
+    shard: int
+    shards: int
+
+    def of(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Give of some chunks the rows that are the shard's."""
+        for batch, source, rows in chunks:
+            mine = shards_of(batch["placement"], batch["key"], self.shards) == self.shard
+            if mine.any():
+                yield Chunk(batch.filter(pa.array(mine)), source, rows[mine])
+
+
+def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
+    """Return the shard of each row, given its columns of placements and keys.
+
+    Examples
+    --------
+    >>> shards_of(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 2).tolist()
+    [1, 0, 1]
+    """
+    placement, key = (_encoded(column) for column in (placements, keys))
+    salts = [zlib.crc32(name.encode() + b"\0") for name in placement.dictionary.to_pylist()]
+    names = [name.encode() for name in key.dictionary.to_pylist()]
+    pairs = placement.indices.to_numpy().astype(np.int64) * max(len(names), 1)
+    pairs += key.indices.to_numpy()
+    distinct, which = np.unique(pairs, return_inverse=True)
+    found = [
+        zlib.crc32(names[pair % len(names)], salts[pair // len(names)]) % shards
+        for pair in distinct.tolist()
+    ]
+    return np.array(found, np.int64)[which]
+
+
+def _encoded(column: Any) -> Any:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
