@@ -66,7 +66,10 @@ def address(store):
 
 def post(address, path, body):
     request = urllib.request.Request(
-        f"{address}/v1/placements/{path}", json.dumps(body).encode(), method="POST"
+        f"{address}/v1/placements/{path}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+        method="POST",
     )
     return json.load(urllib.request.urlopen(request))
 
