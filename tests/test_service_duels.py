@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.evaluate.duels import preferences
+from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited
 from tacit.learner import Learner
 from tacit.service.attribution import LATE, LEARNED, PENDING, TIED
@@ -26,6 +26,7 @@ from tacit.service.draws import Draws
 from tacit.service.duels import Tally, shown_list
 from tacit.service.engine import Engine, Told
 from tacit.service.errors import Conflict
+from tacit.service.log import export, take_in, verify
 from tacit.service.placement import Clicks
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
@@ -33,6 +34,8 @@ from tacit.service.store import CLICKS, DecisionRow, FeedbackRow
 from tacit.state import leaves
 
 sys.path.insert(0, str(Path(__file__).parent))
+import stores
+from stores import KINDS, store_at
 from test_service_crash import started, stopped
 from test_service_engine import START, Clock, as_after_a_crash
 from test_service_engine import learned as arms_learned
@@ -50,13 +53,13 @@ WINDOW = 30 * SECOND
 
 def configured(path=None, **more):
     values = {"kind": "duels", "rankers": RANKERS, "seed": 7, "length": 4, **more}
-    overrides = {f"placements.search.{key}": value for key, value in values.items()}
-    return load_config(overrides=overrides | {"store.path": path and str(path), "server.port": 0})
+    overrides = {"placements": {"search": values}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
 
 
 @contextlib.asynccontextmanager
 async def served(path, **more):
-    engine = Engine(configured(**more), SqliteStore(path), Clock())
+    engine = Engine(configured(**more), store_at(path), Clock())
     await engine.start()
     try:
         yield engine
@@ -67,7 +70,7 @@ async def served(path, **more):
 def learned(engine):
     """Return everything that the placement is, bit for bit."""
     placement = engine.placements["search"]
-    return arms_learned(engine, "search"), placement._counts(), placement.outcomes, placement.mode
+    return arms_learned(engine, "search"), placement.counts(), placement.outcomes, placement.mode
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
@@ -299,16 +302,57 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
             live = learned(engine)
             crashed = as_after_a_crash(path)
         assert live[1], "there were duels"
-        for _ in range(2):
-            store = SqliteStore(crashed)
-            assert store.snapshot(1) is None or _ == 0
-            recovered = Engine(configured(policy=policy), store, Clock())
-            assert learned(recovered) == live
-            # Without any snapshot.
-            store._writer.execute("DELETE FROM snapshots")
-            store.close()
+        store = SqliteStore(crashed)
+        assert 0 < store.snapshot(1).seq < store.end().seq
+        config = configured(policy=policy)
+        assert learned(Engine(config, store, Clock())) == live
+        assert verify(config, store) == []
+        store.close()
 
     asyncio.run(session())
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """Run a test once on each kind of store."""
+    monkeypatch.setattr(stores, "chosen", request.param)
+
+
+@pytest.mark.usefixtures("kind")
+def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            await traffic(engine, 12)
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            first = await dueled(engine, id="open")
+            live, (key, report) = learned(engine), engine.placements["search"].report()
+        store = store_at(tmp_path / "s.db")
+        counts = export(configured(), store, tmp_path / "out")
+        store.close()
+        assert counts["clicks"] == 0, "duels are no clicks on one arm"
+        there = store_at(tmp_path / "there.db")
+        take_in(there, tmp_path / "out")
+        assert verify(configured(), there) == []
+        there.close()
+        async with served(tmp_path / "there.db") as engine:
+            engine.clock.now = first.time
+            assert learned(engine) == live
+            assert await dueled(engine, id="open") == first
+        return key, report
+
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    key, report = asyncio.run(session())
+    duels = pq.read_table(tmp_path / "out" / "duels-search.parquet")
+    pq.write_table(duels.filter(pc.field("key") == key), tmp_path / "one.parquet")
+    read, rows = read_duels(tmp_path / "one.parquet")
+    assert rows.kept == rows.read > 0
+    places = [report.names.index(name) for name in read.names]
+    np.testing.assert_array_equal(read.plays, report.plays[np.ix_(places, places)])
+    np.testing.assert_allclose(read.scores, report.scores[np.ix_(places, places)])
+    assert (read.ties, read.unclicked) == (report.ties, report.unclicked)
 
 
 @settings(max_examples=8, deadline=None)
@@ -384,12 +428,15 @@ attribution_window = 0.1
 """
 
 
+HEADERS = {"content-type": "application/json"}
+
+
 def searching(port, shown, told, enough):
     """Search and click until the server is gone, and remember what was acknowledged."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
 
     def post(what, body):
-        connection.request("POST", f"/v1/placements/search/{what}", json.dumps(body))
+        connection.request("POST", f"/v1/placements/search/{what}", json.dumps(body), HEADERS)
         answer = connection.getresponse()
         content = json.loads(answer.read())
         assert answer.status == 200, content
@@ -428,9 +475,9 @@ def test_duels_survive_kill_9(tmp_path):
     assert {id: shown_list(rows[id])["items"] for id in shown} == shown
     assert {id: json.loads(feedback[rows[id].seq].clicks) for id in told} == told
     assert store.snapshot(1) is not None, "no snapshot took part"
-    recovered = learned(Engine(load_config(tmp_path / "tacit.toml"), store))
-    store._writer.execute("DELETE FROM snapshots")
-    assert learned(Engine(load_config(tmp_path / "tacit.toml"), store)) == recovered
+    config = load_config(tmp_path / "tacit.toml")
+    assert verify(config, store) == []
+    recovered = learned(Engine(config, store))
     assert sum(sum(map(sum, tally[0])) for tally in recovered[1].values()) > 0
     store.close()
 
