@@ -7,6 +7,7 @@ or after its end, so folding the same rows gives the same state, whatever the cl
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from tacit.decisions import Decision
 from tacit.service.store import ACTIVATE, EXAMINED, DecisionRow, FeedbackRow
 
 Aggregation = Literal["first", "last", "sum", "max"]
+ClickAggregation = Literal["union", "first", "last"]
 
 LEARNED = "learned"
 PENDING = "pending"
@@ -26,6 +28,7 @@ CORRECTED = "corrected"
 INACTIVE = "inactive"
 FROZEN = "frozen"
 NOTED = "noted"
+TIED = "tied"
 DUPLICATE = "duplicate"
 
 OUTCOMES = {
@@ -38,6 +41,7 @@ OUTCOMES = {
     INACTIVE: "the decision was deferred and not activated: recorded only",
     FROZEN: "the placement does not learn at present: recorded only",
     NOTED: "an examination or activation, taken in",
+    TIED: "the duel was a tie, from which nothing is learned here: recorded only",
     DUPLICATE: "this very feedback was recorded before: nothing was done",
 }
 """What became of feedback."""
@@ -55,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True):
         Reward in [0, 1] of a decision for which none came in its window.
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum``
-        (at most 1), or the ``max``.
+        (at most 1), or the ``max``; where clicks are told by their positions, the ``union``.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those
         ``examined``; the others teach nothing.
@@ -70,7 +74,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     window: int = 30_000_000
     default: float = 0.0
-    aggregation: Aggregation = "first"
+    aggregation: Aggregation | ClickAggregation = "first"
     seen: Literal["decided", "examined"] = "decided"
     late: Literal["record", "correct"] = "record"
     activation: int = 3_600_000_000
@@ -90,13 +94,14 @@ class Open(msgspec.Struct, eq=False):
         The same for the second policy's learner.
     deadline : int
     active : bool
-    reward : float or None
+    reward : float, list of int or None
+        Where clicks are told by their positions, these positions.
     examined : bool
     settled : bool
         It was learned, and nothing can change that.
     told : int
         How much feedback came.
-    ids : dict of str to (kind, reward)
+    ids : dict of str to (kind, reward, clicks)
         What came with an id.
     """
 
@@ -105,18 +110,18 @@ class Open(msgspec.Struct, eq=False):
     shadow: Any
     deadline: int
     active: bool
-    reward: float | None = None
+    reward: Any = None
     examined: bool = False
     settled: bool = False
     told: int = 0
-    ids: dict[str, tuple[str, float | None]] | None = None
+    ids: dict[str, tuple[str, float | None, str | None]] | None = None
 
 
 class Lesson(NamedTuple):
     """A decision and the reward that it earned."""
 
     open: Open
-    reward: float
+    reward: Any
 
 
 class Attribution:
@@ -183,7 +188,7 @@ class Attribution:
         # An id is unique in a placement, so whatever it names is this decision.
         del self._by_id[open.row.id]
 
-    def _earned(self, open: Open) -> float | None:
+    def _earned(self, open: Open) -> Any:
         if open.reward is not None:
             return open.reward
         if self.rule.seen == "decided" or open.examined:
@@ -215,7 +220,7 @@ class Attribution:
         open.told += 1
         if feedback.id is not None:
             open.ids = open.ids or {}
-            open.ids[feedback.id] = feedback.kind, feedback.reward
+            open.ids[feedback.id] = feedback.content
         if feedback.kind == ACTIVATE:
             return self._activated(open), None
         if not open.active:
@@ -223,7 +228,7 @@ class Attribution:
         open.examined = True
         if feedback.kind == EXAMINED:
             return NOTED, None
-        return self._rewarded(open, feedback.reward or 0.0)
+        return self._rewarded(open, feedback)
 
     def _activated(self, open: Open) -> str:
         if open.active:
@@ -233,10 +238,11 @@ class Attribution:
         self._windows.append(open)
         return NOTED
 
-    def _rewarded(self, open: Open, reward: float) -> tuple[str, Lesson | None]:
+    def _rewarded(self, open: Open, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
         if open.settled:
             return REPEATED, None
-        before, aggregation = open.reward or 0.0, self.rule.aggregation
+        reward, before = feedback.reward or 0.0, open.reward or 0.0
+        aggregation = self.rule.aggregation
         if aggregation == "sum":
             reward = min(before + reward, 1.0)
         elif aggregation == "max":
@@ -259,3 +265,29 @@ class Attribution:
     def restore(self, open: Open) -> None:
         """Take over an open decision of a snapshot, in the order of :meth:`saved`."""
         self._keep(open)
+
+
+class ClickAttribution(Attribution):
+    """The open windows of a placement that shows lists: what came back is clicked positions.
+
+    No click is an answer too: the empty list. Which clicks a decision had is known when its window
+    closes, unless the first feedback is to hold them all. A reward, which stands for the outcome
+    of a pair, is final.
+    """
+
+    def _earned(self, open: Open) -> Any:
+        if open.reward is not None:
+            return open.reward
+        return [] if self.rule.seen == "decided" or open.examined else None
+
+    def _rewarded(self, open: Open, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
+        if open.settled:
+            return REPEATED, None
+        if feedback.clicks is None:
+            open.reward, open.settled = feedback.reward, True
+            return LEARNED, Lesson(open, open.reward)
+        clicks = json.loads(feedback.clicks)
+        if self.rule.aggregation == "union":
+            clicks = sorted({*(open.reward or ()), *clicks})
+        open.reward, open.settled = clicks, self.rule.aggregation == "first"
+        return (LEARNED, Lesson(open, clicks)) if open.settled else (PENDING, None)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from tacit.errors import ConfigError, MissingExtra, TacitError
 from tacit.policies import Policy, policy_from_spec
 
@@ -16,7 +18,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
-from tacit.service.attribution import Aggregation, Rule
+from tacit.interleaving import METHODS, InterleavingMethod
+from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
@@ -25,6 +28,15 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
+ARMS, DUELS = KINDS = "arms", "duels"
+ONE_ARM = (ARMS,)
+SHOWS = {ARMS: "arm", DUELS: "duel"}
+INTERLEAVING = {
+    "team-draft": "TeamDraft",
+    "probabilistic": "Probabilistic",
+    "balanced": "Balanced",
+    "optimized": "Optimized",
+}
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
@@ -87,6 +99,25 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer: Count = 100_000
 
 
+class DuelConfig(msgspec.Struct, frozen=True):
+    """How rankers duel.
+
+    Attributes
+    ----------
+    method : InterleavingMethod
+        Makes one list of two.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    """
+
+    method: InterleavingMethod
+    ties: str = "coin"
+    unclicked: str = "tie"
+
+
 class PlacementConfig(msgspec.Struct, frozen=True):
     """What a placement decides, and how.
 
@@ -111,6 +142,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         while the store fails.
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
+    kind : str
+        What it decides for: one of the ``arms``, or which rankers' ``duels``.
+    duels : DuelConfig or None
+        Where the kind is ``duels``.
     """
 
     policy: Policy
@@ -121,6 +156,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     shadow: Policy | None = None
     durability: str = COMMITTED
     propensities: bool = True
+    kind: str = ARMS
+    duels: DuelConfig | None = None
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -148,20 +185,70 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     keys: dict[str, KeyConfig] = {}
 
 
-class _Placement(msgspec.Struct, forbid_unknown_fields=True):
-    arms: Count | list[str]
+class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    kind: str = ARMS
     policy: str | dict[str, Any] = "thompson"
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     snapshot_every: Count = 50_000
     attribution_window: Seconds = 30.0
-    default_reward: Share = 0.0
-    aggregation: Aggregation = "first"
     seen: Literal["decided", "examined"] = "decided"
     activation_window: Seconds = 3600.0
     mode: Literal["online", "apprentice", "frozen", "shadow"] = "online"
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+
+    @property
+    def slots(self) -> Any:
+        """The policy's arms."""
+        raise NotImplementedError
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        """What the rule says besides the windows."""
+        raise NotImplementedError
+
+
+class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
+    arms: Count | list[str]
+    default_reward: Share = 0.0
+    aggregation: Aggregation = "first"
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"default": self.default_reward, "aggregation": self.aggregation}
+
+
+class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
+    rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
+    policy: str | dict[str, Any] = "rmed1"
+    interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
+    length: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    ties: Literal["coin", "keep", "again"] = "coin"
+    unclicked: Literal["tie", "nothing"] = "tie"
+    aggregation: ClickAggregation = "union"
+    mode: Literal["online", "frozen", "shadow"] = "online"
+
+    @property
+    def slots(self) -> Any:
+        return self.rankers
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+    @property
+    def duels(self) -> DuelConfig:
+        """How rankers duel."""
+        method = METHODS[INTERLEAVING[self.interleaving]](length=self.length)
+        return DuelConfig(method, self.ties, self.unclicked)
+
+
+_TABLES: dict[str, type[_Placement]] = {ARMS: _Arms, DUELS: _Duels}
 
 
 def load_config(
@@ -245,17 +332,25 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
             f"{source}: {key}: a placement's name stands in addresses; "
             "give 1 to 128 letters, digits, dots, hyphens and underscores"
         )
-    raw = _converted(table, _Placement, source, f"{key}.")
+    kind = table.get("kind", ARMS) if isinstance(table, dict) else ARMS
+    if kind not in KINDS:
+        raise ConfigError(f"{source}: {key}.kind: {kind!r}: give one of {', '.join(KINDS)}")
+    raw = _converted(table, _TABLES[kind], source, f"{key}.")
     try:
-        policy = policy_from_spec(raw.policy, raw.arms)
-        shadow = None if raw.shadow is None else policy_from_spec(raw.shadow, raw.arms)
+        policy = policy_from_spec(raw.policy, raw.slots)
+        shadow = None if raw.shadow is None else policy_from_spec(raw.shadow, raw.slots)
+        duels = raw.duels if isinstance(raw, _Duels) else None
+        if duels is not None and raw.interleaving == "optimized":
+            # What it needs must be there before the first request.
+            duels.method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
-        if each.shows != "arm" or each.feature_dims != (0, 0):
+        if each.shows != SHOWS[kind] or each.feature_dims != (0, 0):
             raise ConfigError(
                 f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} or reads "
-                "features of arms; the service shows one arm, so give a policy that does"
+                f"features of arms; the placement shows one {SHOWS[kind]} without, so give a "
+                "policy that does"
             )
     if raw.mode == SHADOW and shadow is None:
         raise ConfigError(
@@ -264,10 +359,9 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         )
     rule = Rule(
         window=round(1_000_000 * raw.attribution_window),
-        default=raw.default_reward,
-        aggregation=raw.aggregation,
         seen=raw.seen,
         activation=round(1_000_000 * raw.activation_window),
+        **raw.attribution,
     )
     return PlacementConfig(
         policy,
@@ -278,4 +372,6 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         shadow,
         raw.durability,
         raw.propensities,
+        kind,
+        duels,
     )

@@ -31,14 +31,13 @@ from tacit.service.attribution import DUPLICATE
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
 from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
-from tacit.service.placement import Impression, Placement, checked_id, fold, opened
+from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
     MODE,
     MODES,
     REWARD,
-    SHADOW,
     TICK,
     DecisionRow,
     FeedbackRow,
@@ -70,17 +69,20 @@ class Told(NamedTuple):
     decision : str
         The decision's id.
     kind : str
-        ``reward``, ``examined`` or ``activate``.
+        ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
         In [0, 1] where the kind is ``reward``.
     id : str or None
         Sent again, it is the same feedback.
+    clicks : Clicks or None
+        Where the kind is ``clicks``.
     """
 
     decision: str
     kind: str = REWARD
     reward: float | None = None
     id: str | None = None
+    clicks: Clicks | None = None
 
 
 class _Ask(NamedTuple):
@@ -422,11 +424,10 @@ class Engine:
         Unavailable
             If the change could not be made durable.
         """
-        shadow = self.placement(placement).shadow
+        known = self.placement(placement)
         if mode not in MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
-        if mode == SHADOW and shadow is None:
-            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+        known.check_mode(mode)
         await self._submit(_Switch(placement, mode))
 
     async def _submit(self, request: _Request) -> Any:
@@ -667,7 +668,7 @@ class Engine:
                 row, ids = open.row, open.ids or {}
                 told = [
                     FeedbackRow(0, placement.id, row.seq, id, 0, *content)
-                    for id, content in [*ids.items(), *[(None, (REWARD, None))] * open.told]
+                    for id, content in [*ids.items(), *[(None, (REWARD, None, None))] * open.told]
                 ]
                 found[placement.id, id] = Found(row, told[: open.told])
 
@@ -779,9 +780,15 @@ class Engine:
             known, count = open.ids or {}, open.told
         else:
             rows = before.feedback if before else ()
-            known, count = {f.id: (f.kind, f.reward) for f in rows if f.id}, len(rows)
+            known, count = {f.id: f.content for f in rows if f.id}, len(rows)
+        decision = row or (before and before.decision)
+        assert decision
+        try:
+            clicks = placement.positions(decision, told.kind, told.clicks)
+        except InvalidValue as error:
+            return error
         if told.id in known:
-            if known[told.id] == (told.kind, told.reward):
+            if known[told.id] == (told.kind, told.reward, clicks):
                 return DUPLICATE
             return Conflict(
                 f"feedback_id: {told.id!r} stands for other feedback; send the same, or another id"
@@ -790,10 +797,8 @@ class Engine:
             return RepeatedFeedback(
                 f"decision_id: {told.decision!r} has had feedback {count} times; send no more"
             )
-        decision = row or (before and before.decision)
-        assert decision
         feedback = FeedbackRow(
-            self._next(), placement.id, decision.seq, told.id, now, told.kind, told.reward
+            self._next(), placement.id, decision.seq, told.id, now, told.kind, told.reward, clicks
         )
         self._tail.feedback.append(feedback)
         if before is not None:

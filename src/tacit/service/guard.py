@@ -32,6 +32,10 @@ SCOPE_OF = {
     "examined": FEEDBACK,
     "activate": FEEDBACK,
     "mode": ADMIN,
+    "duel": DECIDE,
+    "duel/batch": DECIDE,
+    "clicks": FEEDBACK,
+    "clicks/batch": FEEDBACK,
 }
 PLACEMENT_PATH = re.compile(r"/v1/placements/([^/]+)/(.+)")
 

@@ -17,18 +17,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from tacit.errors import InvalidValue, TacitError, UnknownName
+from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
-from tacit.service import openapi, wire
+from tacit.service import openapi, wire, wire_lists
 from tacit.service.attribution import LEARNED
 from tacit.service.engine import Engine, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
+from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
 from tacit.service.metrics import Metrics
 from tacit.service.page import Page
-from tacit.service.placement import Impression, Placement
+from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
+from tacit.service.validation import checked_within
 from tacit.service.wire import Placements, PlacementSummary, Problem, Status
 
 STATIC = Path(__file__).parent / "static"
@@ -66,6 +68,7 @@ def application(engine: Engine) -> Guard:
         Opened, not yet started.
     """
     page = Page(engine)
+    lists = ListRoutes(engine)
     limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
 
     async def decide(placement: str, request: wire.DecideRequest) -> wire.DecideAnswer:
@@ -76,7 +79,7 @@ def application(engine: Engine) -> Guard:
     async def decide_many(placement: str, request: wire.DecideManyRequest) -> wire.DecideManyAnswer:
         check = engine.placement(placement).checked
         told = [
-            _checked_within(f"decisions[{i}]", check, _impression(one))
+            checked_within(f"decisions[{i}]", check, _impression(one))
             for i, one in enumerate(request.decisions)
         ]
         rows = await engine.decide_many(placement, told)
@@ -89,6 +92,13 @@ def application(engine: Engine) -> Guard:
             raise outcome
         return _recorded(told.decision, outcome, engine.durability(placement))
 
+    async def tell_many(placement: str, told: list[Told]) -> wire.FeedbackManyAnswer:
+        outcomes = await engine.tell_many(placement, told)
+        durability = engine.durability(placement)
+        return wire.FeedbackManyAnswer(
+            [_recorded(t.decision, o, durability) for t, o in zip(told, outcomes, strict=True)]
+        )
+
     def feedback(placement: str, request: wire.FeedbackRequest) -> Awaitable[wire.FeedbackAnswer]:
         told = Told(request.decision_id, REWARD, request.reward, request.feedback_id)
         return tell(placement, told)
@@ -99,15 +109,32 @@ def application(engine: Engine) -> Guard:
     def activate(placement: str, request: wire.EventRequest) -> Awaitable[wire.FeedbackAnswer]:
         return tell(placement, Told(request.decision_id, ACTIVATE, None, request.feedback_id))
 
-    async def feedback_many(
+    def feedback_many(
         placement: str, request: wire.FeedbackManyRequest
-    ) -> wire.FeedbackManyAnswer:
+    ) -> Awaitable[wire.FeedbackManyAnswer]:
         told = [Told(f.decision_id, REWARD, f.reward, f.feedback_id) for f in request.feedback]
-        outcomes = await engine.tell_many(placement, told)
-        durability = engine.durability(placement)
-        return wire.FeedbackManyAnswer(
-            [_recorded(t.decision, o, durability) for t, o in zip(told, outcomes, strict=True)]
-        )
+        return tell_many(placement, told)
+
+    async def clicks(placement: str, request: wire_lists.ClicksRequest) -> wire.FeedbackAnswer:
+        return await tell(placement, clicks_told(request))
+
+    async def clicks_many(
+        placement: str, request: wire_lists.ClicksManyRequest
+    ) -> wire.FeedbackManyAnswer:
+        told = [
+            checked_within(f"feedback[{i}]", clicks_told, (one,))
+            for i, one in enumerate(request.feedback)
+        ]
+        return await tell_many(placement, told)
+
+    async def standings(request: Request) -> Response:
+        query = request.query_params
+        try:
+            confidence = number_asked("confidence", query.get("confidence", "0.95"))
+            name = request.path_params["name"]
+            return _response(await lists.standings(name, query.get("key"), confidence))
+        except TacitError as error:
+            return _refusal(problem_of(error))
 
     async def mode(placement: str, request: wire.ModeRequest) -> wire.ModeAnswer:
         await engine.switch(placement, request.mode)
@@ -148,11 +175,16 @@ def application(engine: Engine) -> Guard:
             ("decide/batch", wire.DecideManyRequest, decide_many),
             ("feedback/batch", wire.FeedbackManyRequest, feedback_many),
             ("mode", wire.ModeRequest, mode),
+            ("duel", wire_lists.DuelRequest, lists.duel),
+            ("duel/batch", wire_lists.DuelManyRequest, lists.duel_many),
+            ("clicks", wire_lists.ClicksRequest, clicks),
+            ("clicks/batch", wire_lists.ClicksManyRequest, clicks_many),
         )
     }
     rest = Starlette(
         routes=[
             Route("/v1/placements", placements),
+            Route("/v1/placements/{name}/duels", standings),
             Route("/healthz", alive),
             Route("/readyz", ready),
             Route("/metrics", measured),
@@ -189,6 +221,7 @@ def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManag
 def _summary(placement: Placement) -> PlacementSummary:
     return PlacementSummary(
         name=placement.name,
+        kind=placement.config.kind,
         mode=placement.mode,
         durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
@@ -205,18 +238,6 @@ def _summary(placement: Placement) -> PlacementSummary:
 
 def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
     return request.key, request.arms, request.context, request.decision_id, request.deferred
-
-
-def _checked_within(
-    place: str, check: Callable[..., Impression], arguments: tuple[Any, ...]
-) -> Impression:
-    """Check one of many, and name its place where it is wrong."""
-    try:
-        return check(*arguments)
-    except InvalidValue as error:
-        raise InvalidValue(f"{place}.{error.field}", error.value, error.allowed) from error
-    except UnknownName as error:
-        raise UnknownName(f"{place}.{error}") from error
 
 
 def _decided(row: DecisionRow, durability: Any) -> wire.DecideAnswer:

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.policies import policy_from_spec
-from tacit.service.attribution import Attribution
-from tacit.service.config import Config
+from tacit.service.config import DUELS, ONE_ARM, Config
+from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
-from tacit.service.placement import Placement, fold, opened
+from tacit.service.placement import Placement, fold, opened, placement_class
 from tacit.service.store import DecisionRow, Event, FeedbackRow, MarkRow, Rows, Store
 from tacit.state import leaves
 
 ROWS = 10_000
-VERSION = 1
+VERSION = 2
 FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
 SCHEMAS = {
     "decisions": pa.schema(
@@ -31,13 +31,14 @@ SCHEMAS = {
             "time": pa.int64(), "key": pa.string(), "offered": pa.string(), "arm": pa.string(),
             "propensity": pa.float64(), "epoch": pa.int64(), "context": pa.string(),
             "mode": pa.string(), "would": pa.string(), "would_propensity": pa.float64(),
-            "deferred": pa.int8(),
+            "deferred": pa.int8(), "asked": pa.string(), "shown": pa.string(),
         }
     ),
     "feedback": pa.schema(
         {
             "seq": pa.int64(), "placement": pa.int32(), "decision": pa.int64(), "id": pa.string(),
             "time": pa.int64(), "kind": pa.string(), "reward": pa.float64(),
+            "clicks": pa.string(),
         }
     ),
     "marks": pa.schema(
@@ -47,6 +48,12 @@ SCHEMAS = {
         }
     ),
 }  # fmt: skip
+DUELS_SCHEMA = pa.schema(
+    {
+        "decision_id": pa.string(), "key": pa.string(), "left": pa.string(), "right": pa.string(),
+        "outcome": pa.float64(), "interleaved": pa.string(), "clicks": pa.string(),
+    }
+)  # fmt: skip
 
 
 def verify(config: Config, store: Store) -> list[str]:
@@ -106,6 +113,8 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
                 f"{what}: {getattr(kept, what)} after the snapshot, "
                 f"{getattr(anew, what)} by the log"
             )
+    if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
+        return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
     after, by_log = (
         [msgspec.json.encode(open) for open in placement.windows.saved()]
         for placement in (kept, anew)
@@ -125,7 +134,8 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
     every row as it is, for :func:`take_in`; ``clicks.parquet`` is a click log for
     :func:`tacit.logs.read_log`, with the reward that the rule attributes to each decision (null
-    while its window is open).
+    while its window is open). ``duels-NAME.parquet`` holds the duels of a placement whose windows
+    have closed, for :func:`tacit.evaluate.duels.read_duels`.
 
     Returns
     -------
@@ -149,8 +159,23 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     placements = {name: stored._asdict() for name, stored in store.placements().items()}
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
-    counts["clicks"] = _export_clicks(config, store, folder / "clicks.parquet")
+    worths = attributed(config, store)
+    counts["clicks"] = _export_clicks(config, store, worths, folder / "clicks.parquet")
+    for name, each in config.placements.items():
+        if each.kind == DUELS and name in placements:
+            table = _duels(store, placements[name]["id"], worths)
+            pq.write_table(table, folder / f"duels-{name}.parquet")
+            counts[f"duels-{name}"] = table.num_rows
     return counts
+
+
+def _duels(store: Store, placement: int, worths: dict[int, Any]) -> pa.Table:
+    rows = [
+        duel_of(row, worths[row.seq])
+        for row in store.events(0)
+        if isinstance(row, DecisionRow) and row.placement == placement and row.seq in worths
+    ]
+    return pa.Table.from_pylist(rows, schema=DUELS_SCHEMA)
 
 
 def _groups(events: Iterator[Event]) -> Iterator[Rows]:
@@ -170,16 +195,16 @@ def _table(name: str, rows: Any) -> pa.Table:
     return pa.table(columns, schema=SCHEMAS[name])
 
 
-def _export_clicks(config: Config, store: Store, path: Path) -> int:
+def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
 
     stored = store.placements()
-    names = {placement.id: name for name, placement in stored.items() if name in config.placements}
+    one = {name for name, each in config.placements.items() if each.kind in ONE_ARM}
+    names = {placement.id: name for name, placement in stored.items() if name in one}
     policies = {
         placement.id: policy_from_spec(json.loads(placement.spec)) for placement in stored.values()
     }
-    rewards = attributed(config, store)
     count = 0
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -217,15 +242,18 @@ def _click(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) 
     }
 
 
-def attributed(config: Config, store: Store) -> dict[int, float]:
-    """Return the reward of each decision whose window has closed, by its sequence number."""
+def attributed(config: Config, store: Store) -> dict[int, Any]:
+    """Return what came back for each decision whose window has closed, by its sequence number.
+
+    It is a reward, or the clicked positions of a list.
+    """
     stored = store.placements()
     rules = {
-        stored[name].id: Attribution(each.rule)
+        stored[name].id: placement_class(each.kind).attribution(each.rule)
         for name, each in config.placements.items()
         if name in stored
     }
-    rewards: dict[int, float] = {}
+    rewards: dict[int, Any] = {}
     for event in store.events(0):
         attribution = rules.get(event.placement or 0)
         if attribution is None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 import tacit
-from tacit.service import wire
+from tacit.service import wire, wire_lists
 from tacit.service.problems import STATUSES, TITLES
 
 MODELS = (
@@ -22,6 +22,13 @@ MODELS = (
     wire.EventRequest,
     wire.ModeRequest,
     wire.ModeAnswer,
+    wire_lists.DuelRequest,
+    wire_lists.DuelAnswer,
+    wire_lists.DuelManyRequest,
+    wire_lists.DuelManyAnswer,
+    wire_lists.ClicksRequest,
+    wire_lists.ClicksManyRequest,
+    wire_lists.DuelStandings,
     wire.Placements,
     wire.Status,
     wire.Problem,
@@ -41,6 +48,14 @@ POSTS = (
      wire.EventRequest, wire.FeedbackAnswer, (409,)),
     ("mode", "mode", "Change the mode of a placement",
      wire.ModeRequest, wire.ModeAnswer, ()),
+    ("duel", "duel", "Interleave two of the rankers' lists",
+     wire_lists.DuelRequest, wire_lists.DuelAnswer, (409,)),
+    ("duel/batch", "duelMany", "Do so for many searches, all or none",
+     wire_lists.DuelManyRequest, wire_lists.DuelManyAnswer, (409,)),
+    ("clicks", "clicks", "Say what was clicked in a list",
+     wire_lists.ClicksRequest, wire.FeedbackAnswer, (409,)),
+    ("clicks/batch", "clicksMany", "Say what was clicked in many lists",
+     wire_lists.ClicksManyRequest, wire.FeedbackManyAnswer, ()),
 )  # fmt: skip
 REFERENCE = "#/components/schemas/{name}"
 
@@ -78,6 +93,15 @@ def document() -> dict[str, Any]:
                     problems=(401, 403, 421, 429, 503),
                 )
             },
+            "/v1/placements/{name}/duels": {
+                "parameters": [_placement_name(), *_DUELS_QUERY],
+                "get": _operation(
+                    "duels",
+                    "Say which ranker is best, which are out, and when it is safe to stop",
+                    answer=wire_lists.DuelStandings,
+                    problems=(404, 422),
+                ),
+            },
             "/healthz": {
                 "get": _operation(
                     "alive", "Say whether the process runs", answer=wire.Status, problems=(421, 503)
@@ -101,6 +125,23 @@ def document() -> dict[str, Any]:
         },
         "security": [{}, {"bearer": []}, {"basic": []}],
     }
+
+
+_DUELS_QUERY: tuple[dict[str, Any], ...] = (
+    {
+        "name": "key",
+        "in": "query",
+        "description": "By default that with the most duels.",
+        "schema": {"type": "string"},
+    },
+    {
+        "name": "confidence",
+        "in": "query",
+        "schema": {
+            "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.95,
+        },
+    },
+)  # fmt: skip
 
 
 def _placement_name() -> dict[str, Any]:

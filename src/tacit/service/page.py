@@ -13,6 +13,7 @@ from markupsafe import Markup
 import tacit
 from tacit.arrays import Floats
 from tacit.service.charts import Curve, area_chart, line_chart, percent
+from tacit.service.duels import DuelPlacement
 from tacit.service.engine import Engine
 from tacit.service.placement import Placement
 from tacit.service.series import ARMS, Estimate, R, uniform_estimate
@@ -41,7 +42,10 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        from tacit.service.duel_page import missing
+
         self._templates.filters |= {
+            "missing": missing,
             "percent": percent,
             "size": size,
             "grouped": lambda number: f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
@@ -62,7 +66,7 @@ class Page:
         health = self._engine.health()
         return self._templates.get_template(template).render(
             version=tacit.__version__,
-            placements=[View(placement, now) for placement in placements],
+            placements=[view_of(placement, now) for placement in placements],
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,
@@ -87,8 +91,13 @@ class View:
         Microseconds since 1970.
     """
 
+    kind = "arms"
+    what = "arm"
+
     def __init__(self, placement: Placement, now: int) -> None:
         self.name = placement.name
+        self.config = placement.config
+        self.asks_at = placement.asks_at
         self.policy = type(placement.config.policy).__name__
         self.label = placement.config.policy.label
         self.settings = repr(placement.config.policy)
@@ -163,7 +172,7 @@ class View:
     def shares(self) -> list[Share]:
         """The arms with the most impressions, and all others together."""
         return [
-            Share(name, style, float(self.total[columns].sum()) / max(self.impressions, 1))
+            Share(name, style, float(self.total[columns].sum() / max(self.total[ARMS:].sum(), 1)))
             for name, style, columns in self._stack
         ]
 
@@ -176,7 +185,8 @@ class View:
         rest = by_impressions[MOST_ARMS:].tolist()
         stack = [(self._arms[s], f"arm-{i}", [ARMS + s]) for i, s in enumerate(shown)]
         if rest:
-            stack.append((f"{len(rest)} other arms", "arm-rest", [ARMS + s for s in rest]))
+            name = f"{len(rest)} other {self.what}s"
+            stack.append((name, "arm-rest", [ARMS + s for s in rest]))
         return stack
 
     @property
@@ -193,9 +203,18 @@ class View:
         return area_chart(
             curves,
             [times[i] for i in filled],
-            f"{self.name}: share of impressions of each arm over time",
+            f"{self.name}: share of impressions of each {self.what} over time",
             f"Over all time: {listed}.",
         )
+
+
+def view_of(placement: Placement, now: int) -> View:
+    """Return a placement as the page shows its kind."""
+    if isinstance(placement, DuelPlacement):
+        from tacit.service.duel_page import DuelView
+
+        return DuelView(placement, now)
+    return View(placement, now)
 
 
 def _ratio(sums: Sequence[float] | Floats) -> float | None:

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
 from tacit import checks
+from tacit.arrays import Ints
 from tacit.decisions import Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
@@ -30,15 +31,17 @@ from tacit.service.attribution import (
     Lesson,
     Open,
 )
-from tacit.service.config import PlacementConfig
+from tacit.service.config import DUELS, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
+    CLICKS,
     FROZEN,
     MODE,
+    MODES,
     ONLINE,
     REWARD,
     SHADOW,
@@ -61,22 +64,37 @@ logger = logging.getLogger(__name__)
 
 
 class Impression(NamedTuple):
-    """What a caller wants decided; checked."""
+    """What a caller wants decided; checked.
+
+    Attributes
+    ----------
+    key, arms, context, id, deferred
+        As :meth:`Placement.checked` is given them.
+    asked : str or None
+        What else was said, as the log keeps it.
+    given : object
+        The same, as the placement uses it.
+    """
 
     key: str
     arms: Sequence[Arm] | None
     context: Sequence[float] | None
     id: str | None = None
     deferred: bool = False
+    asked: str | None = None
+    given: Any = None
 
     def asks_for(self, row: DecisionRow) -> bool:
         """Say whether a decision answers this very impression."""
-        return (self.key, _json(self.arms), _json(self.context), int(self.deferred)) == (
-            row.key,
-            row.offered,
-            row.context,
-            row.deferred,
-        )
+        told = self.key, _json(self.arms), _json(self.context), int(self.deferred), self.asked
+        return told == (row.key, row.offered, row.context, row.deferred, row.asked)
+
+
+class Clicks(NamedTuple):
+    """What was clicked in a list, as a client tells it: positions from 0, or items."""
+
+    positions: Sequence[int] | None = None
+    items: Sequence[Arm] | None = None
 
 
 class _Saved(msgspec.Struct):
@@ -86,10 +104,14 @@ class _Saved(msgspec.Struct):
     feedback: int
     outcomes: dict[str, int]
     open: list[tuple[Any, ...]]
+    counts: Any = None
 
 
 class Placement:
     """The learner of a placement, and how its decisions stand in the log.
+
+    This one decides for one of several arms. Other kinds are subclasses: they say what they take,
+    show and learn, and everything else is the same for all.
 
     Parameters
     ----------
@@ -100,6 +122,11 @@ class Placement:
     snapshot : Snapshot, optional
         Where to begin; without one, at the beginning of the log.
     """
+
+    asks_at: ClassVar[str] = "decide"
+    """The path at which decisions are asked for."""
+    modes: ClassVar[tuple[str, ...]] = MODES
+    attribution: ClassVar[type[Attribution]] = Attribution
 
     def __init__(
         self,
@@ -115,7 +142,7 @@ class Placement:
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
         self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
-        arms = config.policy.arms
+        arms = () if config.policy.arms is None else config.policy.arms
         self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
         self._all = np.arange(len(self._slots))
         self.arms: list[Arm] = list(self._slots)
@@ -129,8 +156,8 @@ class Placement:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-        self.series = Series(config.policy.arm_count)
-        self.windows = Attribution(config.rule)
+        self.series = Series(self._layers)
+        self.windows = self.attribution(config.rule)
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
@@ -144,8 +171,99 @@ class Placement:
             "rule": msgspec.to_builtins(self.config.rule),
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
+            **self._own_plan(),
         }
         return json.dumps(plan, sort_keys=True)
+
+    # What a kind says of itself --------------------------------------------------------------
+
+    @property
+    def _layers(self) -> int:
+        """How many things the series counts the impressions of."""
+        return self.config.policy.arm_count
+
+    def _own_plan(self) -> dict[str, Any]:
+        return {}
+
+    def _choose(self, learner: Learner, told: Impression) -> Decision:
+        context = told.context if self.config.policy.context_dim else None
+        return learner.choose(told.key, context, told.arms)
+
+    def _choose_many(self, impressions: Sequence[Impression]) -> Sequence[Decision]:
+        keys, arms, contexts, *_ = zip(*impressions, strict=True)
+        return self.learner.choose_many(
+            keys,
+            contexts if self.config.policy.context_dim else None,
+            arms if any(offer is not None for offer in arms) else None,
+        )
+
+    def _baseline(self, decision: Decision) -> tuple[Arm, ...]:
+        """Return what the mode ``apprentice`` shows."""
+        return (self.arms[int(decision.offered[0])],)
+
+    def _would(self, decision: Decision) -> Arm:
+        """Return what would have been shown, as the log keeps it."""
+        return decision.arm
+
+    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str | None:
+        """Return what was shown, as the log keeps it where one arm does not say it."""
+        return None
+
+    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+        """Return the arms that a decision showed."""
+        return (row.arm,)
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        return np.array([self._slots[arm] for arm in shown])
+
+    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        if offered is None:
+            return self._all
+        return np.array([self._slots[arm] for arm in offered], np.int64)
+
+    def _worth(self, lesson: Lesson) -> Any:
+        """Return what the learner is told for what came back; None for nothing."""
+        return lesson.reward
+
+    def _became(self, lesson: Lesson) -> str:
+        """Return what became of feedback that is learned at once."""
+        return LEARNED
+
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+        """Return clicked positions of a decision as the log keeps them.
+
+        Raises
+        ------
+        InvalidValue
+            If feedback of this kind does not fit the decision.
+        """
+        if kind == CLICKS:
+            raise InvalidValue(
+                "placement", self.name, "it shows one arm, not a list; send the reward to feedback"
+            )
+        return None
+
+    def counts(self) -> Any:
+        """Return what else was counted, as JSON data."""
+        return None
+
+    def _take_counts(self, counts: Any) -> None:
+        """Take over what :meth:`_counts` gave."""
+
+    def check_mode(self, mode: str) -> None:
+        """Check that the placement can be in a mode.
+
+        Raises
+        ------
+        InvalidValue
+            If it cannot.
+        """
+        if mode not in self.modes:
+            raise InvalidValue("mode", mode, f"of this placement it is {', '.join(self.modes)}")
+        if mode == SHADOW and self.config.shadow is None:
+            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+
+    # Decide ----------------------------------------------------------------------------------
 
     def checked(
         self,
@@ -162,19 +280,30 @@ class Placement:
         InvalidValue, UnknownName
             If the key, an arm, the context or the id does not fit.
         """
+        if arms is not None:
+            arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
+        return self._impression(key, arms, context, id, deferred)
+
+    def _impression(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None,
+        context: Sequence[float] | None,
+        id: str | None,
+        deferred: bool,
+        asked: str | None = None,
+        given: Any = None,
+    ) -> Impression:
+        """Return an impression, its key, context and id checked."""
         dim = self.config.policy.context_dim
         if (dim or context is not None) and not _fits(context, dim):
             size = f"{dim} " if dim else ""
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
-        if arms is not None:
-            arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         if id is not None:
             id = checked_id("decision_id", id)
         if "\0" in key:
             raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
-        return Impression(checks.name("key", key), arms, context, id, deferred)
-
-    # Decide ----------------------------------------------------------------------------------
+        return Impression(checks.name("key", key), arms, context, id, deferred, asked, given)
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> list[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on.
@@ -197,13 +326,8 @@ class Placement:
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
         ids = [decision_id(time) for _ in impressions]
-        keys, arms, contexts, *_ = zip(*impressions, strict=True)
         self._draws.begin(self.learner.rng, ids[0])
-        decisions = self.learner.choose_many(
-            keys,
-            contexts if self.config.policy.context_dim else None,
-            arms if any(offer is not None for offer in arms) else None,
-        )
+        decisions = self._choose_many(impressions)
         rows = []
         for i, (told, id, decision) in enumerate(zip(impressions, ids, decisions, strict=True)):
             row = self._row(told, seq + i, id, time, decision, None)
@@ -217,10 +341,9 @@ class Placement:
         shown, would = decision, None
         if self.mode == APPRENTICE:
             # A baseline that is always shown has the propensity 1.
-            slot = int(decision.offered[0])
-            shown = decision._replace(
-                shown=(self.arms[slot],), slots=np.array([slot]), propensity=1.0
-            )
+            baseline = self._baseline(decision)
+            slots = self._slots_shown(baseline, told.arms)
+            shown = decision._replace(shown=baseline, slots=slots, propensity=1.0)
             would = decision
         elif self.mode == SHADOW and self.shadow is not None:
             would = self._drawn(self.shadow, self._shadow_draws, told, id)
@@ -254,16 +377,17 @@ class Placement:
             shown.epoch,
             _json(told.context),
             self.mode,
-            would and would.arm,
+            would and self._would(would),
             would and would.propensity,
             int(told.deferred),
+            told.asked,
+            self._also_shown(told, shown, id),
         )
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
-        context = told.context if self.config.policy.context_dim else None
         draws.begin(learner.rng, id)
         with self._standing(learner, told.key):
-            decision = learner.choose(told.key, context, told.arms)
+            decision = self._choose(learner, told)
         # The learner uses its array of contexts again.
         return decision._replace(context=decision.context.copy())
 
@@ -330,10 +454,10 @@ class Placement:
         if not self.restarts:
             # Many are learned at once, before anything asks what was learned.
             self._lessons.append(lesson)
-            return LEARNED
+            return self._became(lesson)
         fresh = lesson.open.decision.epoch == self.learner.epoch(lesson.open.row.key)
         self._teach([lesson])
-        return LEARNED if fresh else LATE_EPOCH
+        return self._became(lesson) if fresh else LATE_EPOCH
 
     def settle(self) -> None:
         """Learn what feedback has taught since the last time."""
@@ -346,15 +470,21 @@ class Placement:
     def _teach(self, lessons: Sequence[Lesson]) -> None:
         if not lessons:
             return
-        self.learner.learn_many([o.decision for o, _ in lessons], [r for _, r in lessons])
-        shadowed = [(o.shadow, r) for o, r in lessons if o.shadow is not None]
+        worths = [(open, self._worth(Lesson(open, reward))) for open, reward in lessons]
+        learned = [(open, worth) for open, worth in worths if worth is not None]
+        self.learner.learn_many([o.decision for o, _ in learned], [w for _, w in learned])
+        shadowed = [(o.shadow, w) for o, w in learned if o.shadow is not None]
         if shadowed and self.shadow is not None:
-            self.shadow.learn_many([d for d, _ in shadowed], [r for _, r in shadowed])
+            self.shadow.learn_many([d for d, _ in shadowed], [w for _, w in shadowed])
         for open, reward in lessons:
-            if reward:
-                row = open.row
-                propensity = None if row.mode == APPRENTICE else row.propensity
-                self.series.rewarded(row.time, propensity, self._offered(row), reward)
+            self._note(open, reward)
+
+    def _note(self, open: Open, came: Any) -> None:
+        """Count what came back for a decision."""
+        if came:
+            row = open.row
+            propensity = None if row.mode == APPRENTICE else row.propensity
+            self.series.rewarded(row.time, propensity, self._offered(row), came)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -390,16 +520,13 @@ class Placement:
 
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
-        offered = self._all
-        if row.offered is not None:
-            offered = np.array([self._slots[arm] for arm in json.loads(row.offered)], np.int64)
+        names = None if row.offered is None else json.loads(row.offered)
         context = np.empty(0)
         if self.config.policy.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
-        slots = np.array([self._slots[row.arm]])
-        return Decision(
-            row.seq, row.key, (row.arm,), row.propensity, epoch, offered, slots, context
-        )
+        shown = self.shown(row)
+        offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
+        return Decision(row.seq, row.key, shown, row.propensity, epoch, offered, slots, context)
 
     def _offered(self, row: DecisionRow) -> int:
         return len(self._slots) if row.offered is None else len(json.loads(row.offered))
@@ -415,6 +542,7 @@ class Placement:
             self.feedback,
             dict(self.outcomes),
             self.windows.saved(),
+            self.counts(),
         )
         return Snapshot(
             self.id,
@@ -452,6 +580,7 @@ class Placement:
         self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
+        self._take_counts(saved.counts)
         for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
             row = DecisionRow(*row)
             shadow = None if epochs[1] is None else self._decision(row, epochs[1])
@@ -474,6 +603,31 @@ def checked_id(field: str, id: str) -> str:
     if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
         raise InvalidValue(field, id, f"give 1 to {LONGEST_ID} printable characters")
     return id
+
+
+def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
+    """Return clicked positions in a list of items as the log keeps them.
+
+    Raises
+    ------
+    InvalidValue
+        If a position or an item is not in the list.
+
+    Examples
+    --------
+    >>> clicked_positions(Clicks(items=["c", "a"]), ["a", "b", "c"])
+    '[0,2]'
+    """
+    positions = {
+        checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
+        for i, position in enumerate(clicks.positions or ())
+    }
+    places = {item: place for place, item in enumerate(items)}
+    for i, item in enumerate(clicks.items or ()):
+        if item not in places:
+            raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
+        positions.add(places[item])
+    return msgspec.json.encode(sorted(positions)).decode()
 
 
 def _bytes(learner: Learner, draws: Draws) -> bytes:
@@ -521,7 +675,17 @@ def opened(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    return Placement(name, config, stored, store.snapshot(stored.id) if snapshot else None)
+    made = placement_class(config.kind)
+    return made(name, config, stored, store.snapshot(stored.id) if snapshot else None)
+
+
+def placement_class(kind: str) -> type[Placement]:
+    """Return the class of the placements of a kind."""
+    if kind == DUELS:
+        from tacit.service.duels import DuelPlacement
+
+        return DuelPlacement
+    return Placement
 
 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:

@@ -103,6 +103,11 @@ MIGRATIONS = (
         windows bytea NOT NULL
     );
     """,
+    """
+    ALTER TABLE decisions ADD COLUMN asked text;
+    ALTER TABLE decisions ADD COLUMN shown text;
+    ALTER TABLE feedback ADD COLUMN clicks text;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 

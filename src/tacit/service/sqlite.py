@@ -131,6 +131,11 @@ MIGRATIONS = (
         windows BLOB NOT NULL
     ) STRICT;
     """,
+    """
+    ALTER TABLE decisions ADD COLUMN asked TEXT;
+    ALTER TABLE decisions ADD COLUMN shown TEXT;
+    ALTER TABLE feedback ADD COLUMN clicks TEXT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 

@@ -16,7 +16,7 @@ from tacit.errors import MissingExtra
 if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
-REWARD, EXAMINED, ACTIVATE = "reward", "examined", "activate"
+REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE = "tick", "mode"
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
@@ -54,6 +54,12 @@ class DecisionRow(NamedTuple):
     would_propensity : float or None
     deferred : int
         1 where it counts only once it is activated.
+    asked : str or None
+        What else the request said, as the placement's kind keeps it: the features of the arms, a
+        digest of rankings.
+    shown : str or None
+        JSON of what was shown, where one arm does not say it: a pair and its interleaved list, a
+        slate.
     """
 
     seq: int
@@ -71,6 +77,8 @@ class DecisionRow(NamedTuple):
     would: Arm | None = None
     would_propensity: float | None = None
     deferred: int = 0
+    asked: str | None = None
+    shown: str | None = None
 
 
 class FeedbackRow(NamedTuple):
@@ -87,9 +95,11 @@ class FeedbackRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``reward``, ``examined`` or ``activate``.
+        ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
         In [0, 1]; None unless the kind is ``reward``.
+    clicks : str or None
+        JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
     """
 
     seq: int
@@ -99,6 +109,12 @@ class FeedbackRow(NamedTuple):
     time: int
     kind: str
     reward: float | None
+    clicks: str | None = None
+
+    @property
+    def content(self) -> tuple[str, float | None, str | None]:
+        """What it says, whenever it came."""
+        return self.kind, self.reward, self.clicks
 
 
 class MarkRow(NamedTuple):

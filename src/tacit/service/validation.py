@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
+
+from tacit.errors import InvalidValue, UnknownName
+
+Result = TypeVar("Result")
 
 _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
 _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
@@ -26,3 +32,19 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
     named = _FIELD.search(what)
     parts = [path.removeprefix("$").removeprefix("."), named["name"] if named else ""]
     return ".".join(part for part in parts if part) or "body", what
+
+
+def checked_within(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    """Check one of many, and name its place where it is wrong.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        As ``check`` does, with the place before the field.
+    """
+    try:
+        return check(*arguments)
+    except InvalidValue as error:
+        raise InvalidValue(f"{place}.{error.field}", error.value, error.allowed) from error
+    except UnknownName as error:
+        raise UnknownName(f"{place}.{error}") from error

@@ -166,6 +166,7 @@ class PlacementSummary(msgspec.Struct):
     """A placement and how far it has come."""
 
     name: str
+    kind: Annotated[str, Meta(description="What it decides.", examples=["arms", "duels"])]
     mode: str
     durability: str
     policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]

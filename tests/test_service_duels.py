@@ -1,0 +1,668 @@
+"""Duel placements: rankings in, one list out, clicks in; over HTTP, after crashes, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import ConfigError, InvalidValue
+from tacit.evaluate.duels import preferences, read_duels
+from tacit.interleaving import Interleaved, TeamDraft, credited
+from tacit.learner import Learner
+from tacit.service.attribution import LATE, LEARNED, PENDING, TIED
+from tacit.service.config import load_config
+from tacit.service.draws import Draws
+from tacit.service.duels import Tally, shown_list
+from tacit.service.engine import Engine, Told
+from tacit.service.errors import Conflict
+from tacit.service.log import export, take_in, verify
+from tacit.service.placement import Clicks
+from tacit.service.server import running
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import CLICKS, DecisionRow, FeedbackRow
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+import stores
+from stores import KINDS, store_at
+from test_service_crash import started, stopped
+from test_service_engine import START, Clock, as_after_a_crash
+from test_service_engine import learned as arms_learned
+from test_service_http import Client
+
+RANKINGS = {
+    "old": ["a", "b", "c", "d"],
+    "new": ["b", "a", "e", "c"],
+    "odd": ["f", "d", "e", "b"],
+}
+RANKERS = list(RANKINGS)
+SECOND = 1_000_000
+WINDOW = 30 * SECOND
+
+
+def configured(path=None, **more):
+    values = {"kind": "duels", "rankers": RANKERS, "seed": 7, "length": 4, **more}
+    overrides = {"placements": {"search": values}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+@contextlib.asynccontextmanager
+async def served(path, **more):
+    engine = Engine(configured(**more), store_at(path), Clock())
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def learned(engine):
+    """Return everything that the placement is, bit for bit."""
+    placement = engine.placements["search"]
+    return arms_learned(engine, "search"), placement.counts(), placement.outcomes, placement.mode
+
+
+async def dueled(engine, key="all", rankings=RANKINGS, id=None):
+    told = engine.placements["search"].checked_duel(key, rankings, None, id)
+    (row,) = await engine.decide_many("search", [told])
+    return row
+
+
+async def clicked(engine, row, positions=None, id=None, items=None):
+    told = Told(row.id, CLICKS, None, id, Clicks(positions, items))
+    (outcome,) = await engine.tell_many("search", [told])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+async def traffic(engine, rounds, seed=0, start=0):
+    """Send searches and clicks, some of them late, some never."""
+    rows = []
+    for i in range(start, start + rounds):
+        rng = np.random.default_rng((seed, i))
+        engine.clock.now = START + i * 7 * SECOND
+        keys = [f"key {rng.integers(2)}" for _ in range(3)]
+        lists = [{name: rng.permutation(list("abcdef")).tolist() for name in RANKERS} for _ in keys]
+        lists[2] = None
+        searches = [
+            dueled(engine, key, rankings, f"{i} {j}")
+            for j, (key, rankings) in enumerate(zip(keys, lists, strict=True))
+        ]
+        new = await asyncio.gather(*searches)
+        rows.extend(new)
+        for row in new[:2]:
+            if rng.random() < 0.7:
+                await clicked(engine, row, sorted(rng.permutation(4)[: rng.integers(3)].tolist()))
+        if rng.random() < 0.7:
+            await engine.feedback("search", new[2].id, float(rng.integers(3)) / 2)
+    return rows
+
+
+# By hand -------------------------------------------------------------------------------------
+
+
+def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            rng = np.random.Generator(np.random.PCG64(0))
+            for i in range(20):
+                row = await dueled(engine, id=f"d{i}")
+                pair = engine.placements["search"].shown(row)
+                assert row.arm == pair[0]
+                Draws(7, "interleaving").begin(rng, f"d{i}")
+                expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
+                assert Interleaved.from_dict(shown_list(row)) == expected
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
+def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
+    async def session():
+        async with served(tmp_path / "s.db", policy="rmed1", ties=ties) as engine:
+            placement = engine.placements["search"]
+            expected = Learner(placement.config.policy, seed=7)
+            duels = []
+            for i in range(30):
+                row = await dueled(engine)
+                interleaved = Interleaved.from_dict(shown_list(row))
+                clicks = [[], [0], [1, 3], [0, 1]][i % 4]
+                if clicks:
+                    assert await clicked(engine, row, clicks) == PENDING
+                assert placement.tallies.get("all", Tally(3)).duels == len(
+                    [duel for duel in duels if duel[0] != duel[1]]
+                )
+                engine.clock.now += WINDOW
+                left, right = placement.shown(row)
+                chance = credited(interleaved, clicks).chance
+                duels.append((left, right, chance))
+                decision = placement._decision(row, row.epoch)
+                expected.recall([decision])
+                told = worth if chance == 0.5 else chance
+                if told is not None:
+                    expected.learn(decision, told)
+                await dueled(engine, key="another")
+                state = arms_learned(engine, "search")[1]
+                lane = placement.learner.lane("all")
+                for field, array in leaves(expected.state):
+                    of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
+                    np.testing.assert_array_equal(of_all, array[0])
+            report, wanted = placement.report("all")[1], preferences(duels)
+            places = [report.names.index(name) for name in wanted.names]
+            np.testing.assert_array_equal(report.plays[np.ix_(places, places)], wanted.plays)
+            np.testing.assert_allclose(report.scores[np.ix_(places, places)], wanted.scores)
+            assert report.ties == wanted.ties
+
+    asyncio.run(session())
+
+
+def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
+    async def session(path, length):
+        async with served(path, attribution_window=1.0) as engine:
+            for i in range(length):
+                await dueled(engine, id=f"{i}")
+                engine.clock.now += SECOND
+            await dueled(engine, key="another")
+            wins = engine.placements["search"].learner.state.wins[0]
+            return wins.copy(), learned(engine)
+
+    wins, first = asyncio.run(session(tmp_path / "a.db", 200))
+    again, second = asyncio.run(session(tmp_path / "b.db", 200))
+    np.testing.assert_array_equal(wins, again)
+    assert set(np.unique(wins % 1.0)) == {0.0}, "outcomes are binary"
+    assert 60 < wins[np.triu_indices(3, 1)].sum() < 140
+    assert first[1] == second[1]
+
+
+def test_unclicked_lists_can_be_nothing(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", unclicked="nothing") as engine:
+            first, second = await dueled(engine), await dueled(engine)
+            await clicked(engine, first, [])
+            engine.clock.now += WINDOW
+            third = await dueled(engine)
+            placement = engine.placements["search"]
+            assert placement.tallies == {}
+            assert not placement.learner.state.wins.any()
+            await clicked(engine, third, [0])
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            assert placement.tallies["all"].duels == 1
+            assert await clicked(engine, second, [0]) == LATE
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "outcomes", "clicks"),
+    [
+        ("union", [PENDING, PENDING], [0, 2]),
+        ("last", [PENDING, PENDING], [0]),
+        ("first", [LEARNED, "repeated"], [2]),
+    ],
+)
+def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
+    async def session():
+        async with served(tmp_path / "s.db", aggregation=aggregation, ties="keep") as engine:
+            row = await dueled(engine)
+            assert await clicked(engine, row, items=[shown_list(row)["items"][2]]) == outcomes[0]
+            assert await clicked(engine, row, [0]) == outcomes[1]
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            left, right = engine.placements["search"].shown(row)
+            chance = credited(Interleaved.from_dict(shown_list(row)), clicks).chance
+            _, report = engine.placements["search"].report()
+            pair = RANKERS.index(left), RANKERS.index(right)
+            assert report.scores[pair] == chance
+
+    asyncio.run(session())
+
+
+def test_a_pair_without_lists_takes_an_outcome(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", ties="again") as engine:
+            row = await dueled(engine, rankings=None)
+            assert shown_list(row) is None
+            assert await engine.feedback("search", row.id, 1.0) == LEARNED
+            assert await engine.feedback("search", row.id, 0.0) == "repeated"
+            left, right = engine.placements["search"].shown(row)
+            _, report = engine.placements["search"].report()
+            assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
+            tie = await dueled(engine, rankings=None)
+            assert await engine.feedback("search", tie.id, 0.5) == TIED
+
+    asyncio.run(session())
+
+
+def test_examined_lists_only(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", seen="examined") as engine:
+            seen, _ = await dueled(engine), await dueled(engine)
+            await engine.examined("search", seen.id)
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            assert engine.placements["search"].tallies["all"].unclicked == 1
+
+    asyncio.run(session())
+
+
+def test_modes(tmp_path):
+    async def session():
+        more = {"shadow": "double-thompson-sampling"}
+        async with served(tmp_path / "s.db", **more) as engine:
+            with pytest.raises(InvalidValue, match="mode"):
+                await engine.switch("search", "apprentice")
+            await engine.switch("search", "shadow")
+            row = await dueled(engine)
+            assert set(json.loads(row.would)) <= set(RANKERS)
+            await clicked(engine, row, [0])
+            engine.clock.now += WINDOW
+            await engine.switch("search", "frozen")
+            shadow = engine.placements["search"].shadow
+            assert shadow.state.bounds.wins[0].sum() == 1.0
+            before = learned(engine)[0][1]
+            frozen = await dueled(engine)
+            await clicked(engine, frozen, [0])
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            assert learned(engine)[0][1] == before
+
+    asyncio.run(session())
+
+
+# The fold ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "rmed1",
+        "double-thompson-sampling",
+        "beat-the-mean(horizon=1000)",
+        "interleaved-filter2(1000)",
+    ],
+)
+def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    async def session():
+        path = tmp_path / "s.db"
+        async with served(path, policy=policy, snapshot_every=40) as engine:
+            await traffic(engine, 20)
+            live = learned(engine)
+            crashed = as_after_a_crash(path)
+        assert live[1], "there were duels"
+        store = SqliteStore(crashed)
+        assert 0 < store.snapshot(1).seq < store.end().seq
+        config = configured(policy=policy)
+        assert learned(Engine(config, store, Clock())) == live
+        assert verify(config, store) == []
+        store.close()
+
+    asyncio.run(session())
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """Run a test once on each kind of store."""
+    monkeypatch.setattr(stores, "chosen", request.param)
+
+
+@pytest.mark.usefixtures("kind")
+def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            await traffic(engine, 12)
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            first = await dueled(engine, id="open")
+            live, (key, report) = learned(engine), engine.placements["search"].report()
+        store = store_at(tmp_path / "s.db")
+        counts = export(configured(), store, tmp_path / "out")
+        store.close()
+        assert counts["clicks"] == 0, "duels are no clicks on one arm"
+        there = store_at(tmp_path / "there.db")
+        take_in(there, tmp_path / "out")
+        assert verify(configured(), there) == []
+        there.close()
+        async with served(tmp_path / "there.db") as engine:
+            engine.clock.now = first.time
+            assert learned(engine) == live
+            assert await dueled(engine, id="open") == first
+        return key, report
+
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    key, report = asyncio.run(session())
+    duels = pq.read_table(tmp_path / "out" / "duels-search.parquet")
+    pq.write_table(duels.filter(pc.field("key") == key), tmp_path / "one.parquet")
+    read, rows = read_duels(tmp_path / "one.parquet")
+    assert rows.kept == rows.read > 0
+    places = [report.names.index(name) for name in read.names]
+    np.testing.assert_array_equal(read.plays, report.plays[np.ix_(places, places)])
+    np.testing.assert_allclose(read.scores, report.scores[np.ix_(places, places)])
+    assert (read.ties, read.unclicked) == (report.ties, report.unclicked)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(1, 11), st.integers(0, 2**20))
+def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
+    folder = tmp_path_factory.mktemp("crash")
+
+    async def whole():
+        async with served(folder / "whole.db") as engine:
+            await traffic(engine, 12, seed)
+            return learned(engine)
+
+    async def in_two():
+        async with served(folder / "first.db", snapshot_every=15) as engine:
+            await traffic(engine, at, seed)
+            crashed = as_after_a_crash(folder / "first.db")
+        async with served(crashed) as engine:
+            await traffic(engine, 12 - at, seed, start=at)
+            return learned(engine)
+
+    assert asyncio.run(in_two()) == asyncio.run(whole())
+
+
+def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            row = await dueled(engine, id="one")
+            assert await dueled(engine, id="one") == row
+            assert await clicked(engine, row, [1], id="click") == PENDING
+            assert await clicked(engine, row, [1], id="click") == "duplicate"
+            crashed = as_after_a_crash(tmp_path / "s.db")
+        async with served(crashed) as engine:
+            assert await dueled(engine, id="one") == row
+            assert await clicked(engine, row, [1], id="click") == "duplicate"
+            with pytest.raises(Conflict, match="feedback_id"):
+                await clicked(engine, row, [2], id="click")
+            with pytest.raises(Conflict, match="decision_id"):
+                await dueled(engine, id="one", rankings=RANKINGS | {"odd": ["a"]})
+            with pytest.raises(Conflict, match="decision_id"):
+                await dueled(engine, id="one", rankings=None)
+
+    asyncio.run(session())
+
+
+def test_changed_ties_fold_the_log_anew(tmp_path):
+    async def session():
+        path = tmp_path / "s.db"
+        async with served(path, ties="keep") as engine:
+            await traffic(engine, 12)
+        async with served(path, ties="coin") as engine:
+            await traffic(engine, 1, start=30)
+            changed = learned(engine)
+        async with served(tmp_path / "t.db", ties="coin") as engine:
+            await traffic(engine, 12)
+        assert changed[0][3][0] == 39  # decisions
+        rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
+        assert len(rows[0]) > len(rows[1])
+
+    asyncio.run(session())
+
+
+CONFIG = f"""
+[server]
+port = 0
+[store]
+path = "s.db"
+[placements.search]
+kind = "duels"
+rankers = {json.dumps(RANKERS)}
+seed = 11
+snapshot_every = 100
+attribution_window = 0.1
+"""
+
+
+HEADERS = {"content-type": "application/json"}
+
+
+def searching(port, shown, told, enough):
+    """Search and click until the server is gone, and remember what was acknowledged."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+
+    def post(what, body):
+        connection.request("POST", f"/v1/placements/search/{what}", json.dumps(body), HEADERS)
+        answer = connection.getresponse()
+        content = json.loads(answer.read())
+        assert answer.status == 200, content
+        return content
+
+    rng = np.random.default_rng(port + len(shown))
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while True:
+            answer = post("duel", {"rankings": RANKINGS, "key": f"key {rng.integers(2)}"})
+            shown[answer["decision_id"]] = answer["items"]
+            clicks = sorted(rng.permutation(4)[: rng.integers(3)].tolist())
+            post("clicks", {"decision_id": answer["decision_id"], "clicks": clicks})
+            told[answer["decision_id"]] = clicks
+            if len(told) >= 150:
+                enough.set()
+
+
+def test_duels_survive_kill_9(tmp_path):
+    (tmp_path / "tacit.toml").write_text(CONFIG)
+    shown, told = {}, {}
+    process, port = started(tmp_path / "tacit.toml")
+    enough = threading.Event()
+    clients = [
+        threading.Thread(target=searching, args=(port, shown, told, enough)) for _ in range(4)
+    ]
+    for client in clients:
+        client.start()
+    assert enough.wait(timeout=60)
+    assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
+    for client in clients:
+        client.join(timeout=20)
+    store = SqliteStore(tmp_path / "s.db")
+    events = list(store.events(0))
+    rows = {row.id: row for row in events if isinstance(row, DecisionRow)}
+    feedback = {row.decision: row for row in events if isinstance(row, FeedbackRow)}
+    assert {id: shown_list(rows[id])["items"] for id in shown} == shown
+    assert {id: json.loads(feedback[rows[id].seq].clicks) for id in told} == told
+    assert store.snapshot(1) is not None, "no snapshot took part"
+    config = load_config(tmp_path / "tacit.toml")
+    assert verify(config, store) == []
+    recovered = learned(Engine(config, store))
+    assert sum(sum(map(sum, tally[0])) for tally in recovered[1].values()) > 0
+    store.close()
+
+
+# HTTP ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("duels")
+    config = configured(folder / "s.db", attribution_window=0.2, ties="keep")
+    config.placements["home"] = load_config().placements["default"]
+    with running(config) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address):
+    return Client(address)
+
+
+def test_a_search_over_http(client):
+    status, _, answer = client.post("search/duel", {"rankings": RANKINGS})
+    assert status == 200
+    expected = {"decision_id", "left", "right", "propensity", "epoch", "durability"}
+    assert expected <= answer.keys()
+    left, right = (RANKINGS[answer[side]] for side in ("left", "right"))
+    assert set(answer["items"]) <= {*left, *right}
+    assert len(answer["items"]) == len(answer["teams"]) == 4
+    assert 0 < answer["probability"] <= 1
+    told = {"decision_id": answer["decision_id"], "items": answer["items"][:1]}
+    status, _, recorded = client.post("search/clicks", told)
+    assert (status, recorded["learned"], recorded["outcome"]) == (200, False, "pending")
+
+
+def test_many_at_once(client):
+    searches = [{"rankings": RANKINGS, "key": "batch"}, {"key": "batch"}]
+    status, _, answer = client.post("search/duel/batch", {"decisions": searches})
+    assert status == 200
+    with_list, alone = answer["decisions"]
+    assert "items" not in alone
+    feedback = [
+        {"decision_id": with_list["decision_id"], "clicks": [1]},
+        {"decision_id": alone["decision_id"], "clicks": [1]},
+        {"decision_id": "nobody's", "clicks": [1]},
+    ]
+    status, _, answer = client.post("search/clicks/batch", {"feedback": feedback})
+    assert status == 200
+    outcomes = [one["outcome"] for one in answer["feedback"]]
+    assert outcomes == ["pending", "invalid-value", "unknown-decision"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("search/duel", {"rankings": []}, 422, "rankings"),
+        ("search/duel", {"rankings": {"old": ["a"]}}, 422, "rankings.new"),
+        ("search/duel", {"rankings": RANKINGS | {"newer": ["a"]}}, 422, "rankings"),
+        ("search/duel", {"rankings": RANKINGS | {"odd": []}}, 422, "rankings.odd"),
+        ("search/duel", {"rankings": RANKINGS | {"odd": ["a", "a"]}}, 422, "rankings.odd"),
+        ("search/duel", {"rankings": RANKINGS | {"odd": [0.5]}}, 422, "rankings[...][0]"),
+        ("search/duel", {"lists": RANKINGS}, 422, "lists"),
+        ("search/duel", {"rankings": RANKINGS, "key": "ä" * 257}, 422, "key"),
+        ("search/duel", {"decision_id": "\n"}, 422, "decision_id"),
+        ("search/duel/batch", {"decisions": [{"rankings": {}}]}, 422, "decisions[0].rankings.old"),
+        ("search/decide", {"key": "a"}, 422, "placement"),
+        ("home/duel", {"rankings": RANKINGS}, 422, "placement"),
+        ("attic/duel", {"rankings": RANKINGS}, 404, "placement"),
+        ("search/clicks", {"decision_id": "x", "clicks": [0]}, 404, "decision_id"),
+        ("search/clicks", {"decision_id": "x"}, 422, "clicks"),
+        ("search/clicks", {"decision_id": "x", "clicks": [0], "items": ["a"]}, 422, "clicks"),
+        ("search/clicks", {"decision_id": "LIST", "clicks": [4]}, 422, "clicks[0]"),
+        ("search/clicks", {"decision_id": "LIST", "clicks": [0, -1]}, 422, "clicks[1]"),
+        ("search/clicks", {"decision_id": "LIST", "items": ["z"]}, 422, "items[0]"),
+        ("search/clicks", {"decision_id": "PAIR", "clicks": [0]}, 422, "clicks"),
+        ("search/feedback", {"decision_id": "LIST", "reward": 1}, 422, "reward"),
+        ("search/mode", {"mode": "apprentice"}, 422, "mode"),
+        ("search/mode", {"mode": "shadow"}, 422, "mode"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, field):
+    made = {"LIST": {"rankings": RANKINGS}, "PAIR": {}}
+    if isinstance(body, dict) and body.get("decision_id") in made:
+        _, _, answer = client.post("search/duel", made[body["decision_id"]])
+        body = body | {"decision_id": answer["decision_id"]}
+    answer = client.post(path, body)
+    assert (answer[0], answer[2]["field"]) == (status, field), answer[2]
+
+
+def test_clicks_need_a_list(client):
+    _, _, answer = client.post("home/decide", {"key": "a"})
+    told = {"decision_id": answer["decision_id"], "clicks": [0]}
+    status, _, answer = client.post("home/clicks", told)
+    assert (status, answer["field"]) == (422, "placement")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("search/duels?confidence=1", 422, "confidence"),
+        ("search/duels?confidence=x", 422, "confidence"),
+        ("search/duels?confidence=nan", 422, "confidence"),
+        ("search/duels?key=nobody", 422, "key"),
+        ("home/duels", 422, "placement"),
+        ("attic/duels", 404, "placement"),
+    ],
+)
+def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
+    answer = client.ask("GET", f"/v1/placements/{query}")
+    assert (answer[0], answer[2]["field"]) == (status, field)
+
+
+def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
+    # Users click on a wherever it stands; only the old ranker shows it at the top.
+    path = "/v1/placements/search/duels?key=found"
+    assert client.ask("GET", "/v1/placements/search/duels?key=found")[0] == 422
+    rankings = {"old": list("abcd"), "new": list("bacd"), "odd": list("bcda")}
+    for _ in range(40):
+        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 10}
+        _, _, answer = client.post("search/duel/batch", searches)
+        clicks = [
+            {"decision_id": one["decision_id"], "items": one["items"][:1]}
+            for one in answer["decisions"]
+            if one["items"][0] == "a" or one["left"] == one["right"]
+        ]
+        if clicks:
+            client.post("search/clicks/batch", {"feedback": clicks})
+        threading.Event().wait(0.25)
+        status, _, standings = client.ask("GET", path)
+        if status == 200 and standings["report"]["safe_to_stop"]:
+            break
+    report = standings["report"]
+    assert report["winner"] == "old"
+    assert set(report["out"]) == {"new", "odd"}
+    assert report["safe_low"][0][1] > 0.5
+    assert standings["keys"][0]["duels"] > 0
+    assert "Safe to stop" in report["verdict"]
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"rankers": ["one"]}, "placements.search.rankers"),
+        ({"rankers": ["one", "one"]}, "placements.search: arms"),
+        ({"interleaving": "round-robin"}, "placements.search.interleaving"),
+        ({"interleaving": "optimized", "length": 13}, "placements.search: length"),
+        ({"length": 0}, "placements.search.length"),
+        ({"ties": "maybe"}, "placements.search.ties"),
+        ({"unclicked": "loss"}, "placements.search.unclicked"),
+        ({"default_reward": 0.5}, "placements.search.default_reward"),
+        ({"aggregation": "sum"}, "placements.search.aggregation"),
+        ({"arms": 3}, "placements.search.arms"),
+        ({"mode": "apprentice"}, "placements.search.mode"),
+        ({"policy": "ucb1"}, "placements.search.policy"),
+        ({"kind": "duel"}, "placements.search.kind"),
+        ({"kind": "arms"}, "placements.search"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_key(more, named):
+    with pytest.raises(ConfigError, match="configuration: ") as caught:
+        configured(**more)
+    assert named in str(caught.value)
+
+
+def test_duel_policies_are_for_duels():
+    overrides = {"placements.home.arms": 3, "placements.home.policy": "rmed1"}
+    with pytest.raises(ConfigError, match=r"placements.home.policy: RMED1 shows a duel"):
+        load_config(overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("probabilistic", "Probabilistic"), ("balanced", "Balanced"), ("optimized", "Optimized")],
+)
+def test_every_method_can_be_configured(tmp_path, name, method):
+    async def session():
+        async with served(tmp_path / "s.db", interleaving=name) as engine:
+            row = await dueled(engine)
+            assert shown_list(row)["method"] == method
+            await clicked(engine, row, [0, 1])
+            engine.clock.now += WINDOW
+            await dueled(engine)
+            assert engine.placements["search"].tallies["all"].duels == 1
+
+    asyncio.run(session())
