@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test lint bench reproduce docs clean
+.PHONY: help demo test lint bench bench-ray reproduce docs clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
 	@echo "make lint       lint and check types only"
 	@echo "make bench      measure speed against C and against other packages"
+	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
 
@@ -52,6 +53,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
+
+bench-ray: $(VENV)/.dev
+	$(BIN)/python benchmarks/ray_bench.py
 
 # Items that need a file are computed where that file is.
 INTEREST := ../shared/data/search_interest_us_news_2017.csv
