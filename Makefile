@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test lint chaos fuzz bench reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -13,6 +13,7 @@ help:
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make bench      measure speed against C and against other packages"
+	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
 
@@ -68,6 +69,9 @@ fuzz: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
+
+bench-ray: $(VENV)/.dev
+	$(BIN)/python benchmarks/ray_bench.py
 
 # Items that need a file are computed where that file is.
 INTEREST := ../shared/data/search_interest_us_news_2017.csv

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import cluster, evaluate
-from tacit.classifiers import Rectangle
 from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate import (
     IPS,
@@ -296,7 +295,6 @@ def uniform(tmp_path_factory):
     shown = np.random.default_rng(1).integers(4, size=2000)
     table = table.set_column(5, "arm", pa.array([ARMS[arm] for arm in shown]))
     table = table.set_column(7, "propensity", pa.array([0.25] * 2000))
-    table = table.append_column("context", [np.linspace(0, 1, 2000).reshape(-1, 1).tolist()])
     path = tmp_path_factory.mktemp("uniform") / "log.parquet"
     pyarrow.parquet.write_table(table, path, row_group_size=300)
     return path
@@ -317,9 +315,6 @@ def test_shards_of_a_replay_add_up(uniform):
     # deviations are exceeded once in 1.7 million.
     assert all(abs(matched - 500) < 97 for matched in result.matched)
     assert result.logged == tacit.replay(LEARNING, uniform, passes=1).logged
-    # A classifier for all keys is learned by each shard alone.
-    shared = tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=20)
-    assert cluster.replay(shared, uniform, passes=1, shards=3).rows == 2000
 
 
 def test_arms_are_those_that_any_part_offers(folder):

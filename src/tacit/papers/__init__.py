@@ -29,6 +29,7 @@ ITEMS = {
     "yue2011-figure2-bottom": ("tacit.papers.yue2011", "FIGURE_2_BOTTOM"),
     "yue2011-table1": ("tacit.papers.yue2011", "TABLE_1"),
     "yue2011-pac": ("tacit.papers.yue2011", "PAC"),
+    "sharded-learning": ("tacit.papers.sharded_learning", "SHARDED_LEARNING"),
     "offline-coverage": ("tacit.papers.offline_coverage", "OFFLINE_COVERAGE"),
 }
 

@@ -1,0 +1,189 @@
+"""Merging states: by hand, as algebra, and against one learner that has seen everything."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.classifiers import FiniteConcepts, Hyperplane, Rectangle
+from tacit.errors import InvalidValue
+from tacit.merging import Natural, added, delta, gaussian, joined, natural, plus
+from tacit.policies.base import Counts, Impression
+from tacit.policies.gaussian import Gaussian, commit, dot, project
+
+seeds = st.integers(0, 2**32)
+
+
+def posterior(rng, steps, base=None, dim=3, lanes=2):
+    """Return a posterior of linear observations with noise of variance 1, from a base on."""
+    base = base or Gaussian.prior(lanes, dim, 2.0)
+    mean, root = base.mean.copy(), base.root.copy()
+    for lane in range(lanes):
+        for _ in range(steps):
+            x, y, v = rng.normal(size=dim), rng.normal(), np.zeros(dim)
+            s = project(root[lane], x, v)
+            commit(mean[lane], root[lane], v, s, 1.0, (y - dot(mean[lane], x)) / (1.0 + s))
+    return Gaussian(mean, root, np.zeros_like(base.room))
+
+
+def the_same(first, second, tolerance=1e-9):
+    for a, b in zip(natural(first), natural(second), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.lists(st.integers(0, 12), min_size=1, max_size=4))
+def test_natural_parameters_and_roots_say_the_same(seed, steps):
+    rng = np.random.default_rng(seed)
+    state = posterior(rng, sum(steps))
+    again = gaussian(natural(state))
+    np.testing.assert_allclose(again.mean, state.mean, rtol=1e-9, atol=1e-9)
+    for ours, theirs in zip(again.root, state.root, strict=True):
+        np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.integers(0, 8), st.lists(st.integers(0, 8), min_size=3, max_size=3))
+def test_adding_posteriors_is_associative_and_commutative_and_has_the_base_as_nothing(
+    seed, before, steps
+):
+    rng = np.random.default_rng(seed)
+    base = posterior(rng, before)
+    a, b, c = (posterior(rng, count, base) for count in steps)
+    together = added(base, [a, b, c])
+    the_same(added(base, [added(base, [a, b]), c]), together)
+    the_same(added(base, [a, added(base, [b, c])]), together)
+    the_same(added(base, [c, a, b]), together)
+    the_same(added(base, [a, base, b, c, base]), together)
+    the_same(plus(base, [delta(a, base)]), a)
+
+
+def test_linear_learners_merge_into_the_one_that_has_seen_everything():
+    # The posterior of linear observations is a sum over them, whoever has seen which.
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+
+    def learned(base, rows):
+        mean, root = base.mean.copy(), base.root.copy()
+        for i in rows:
+            v = np.zeros(3)
+            s = project(root[0], x[i], v)
+            commit(mean[0], root[0], v, s, 1.0, (y[i] - dot(mean[0], x[i])) / (1.0 + s))
+        return Gaussian(mean, root, np.zeros_like(base.room))
+
+    prior = Gaussian.prior(1, 3, 2.0)
+    base = learned(prior, range(20))
+    merged = added(base, [learned(base, range(20 + i, 60, 4)) for i in range(4)])
+    the_same(merged, learned(prior, range(60)))
+    # And it is what the formula says.
+    precision = np.eye(3) / 2.0 + x.T @ x
+    np.testing.assert_allclose(natural(merged).precision[0], precision, rtol=1e-9)
+    np.testing.assert_allclose(merged.mean[0], np.linalg.solve(precision, x.T @ y), rtol=1e-9)
+
+
+def test_posteriors_by_hand():
+    # Prior 1, two shards with precisions 3 and 2 around 1 and −1: 3 + 2 − 1 around (3 − 2)/4.
+    prior = Gaussian.prior(1, 1, 1.0)
+    shards = [gaussian(Natural(np.array([[[p]]]), np.array([[h]]))) for p, h in ((3, 3), (2, -2))]
+    merged = added(prior, shards)
+    assert natural(merged).precision.item() == pytest.approx(4.0)
+    assert merged.mean.item() == pytest.approx(0.25)
+
+
+def test_a_delta_that_was_never_in_the_base_is_refused():
+    prior, sure = Gaussian.prior(1, 2, 1.0), Gaussian.prior(1, 2, 0.1)
+    with pytest.raises(InvalidValue, match="precision"):
+        added(sure, [prior, prior])
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds)
+def test_counts_add(seed):
+    rng = np.random.default_rng(seed)
+
+    def counted(base):
+        plays = base.plays + rng.integers(5, size=base.plays.shape)
+        return Counts(plays, base.rewards + 0.5 * plays, plays.sum(axis=1))
+
+    base = counted(Counts.zeros(2, 3))
+    a, b, c = (counted(base) for _ in range(3))
+    together = added(base, [a, b, c])
+    np.testing.assert_array_equal(together.plays, a.plays + b.plays + c.plays - 2 * base.plays)
+    for order in ([b, c, a], [added(base, [a, c]), b]):
+        for ours, theirs in zip(added(base, order), together, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_policies_learn_apart_what_one_would_learn():
+    # UCB1 counts; what three shards count apart is what one counts of all.
+    policy = tacit.UCB1(arms=2)
+    rng, impression = np.random.default_rng(1), Impression(np.arange(2), np.zeros(0))
+    rows = [(int(arm), float(reward)) for arm, reward in rng.integers(2, size=(30, 2))]
+
+    def learned(state, rows):
+        for arm, reward in rows:
+            policy.learn(policy.params, state, 0, impression, arm, reward, np.nan)
+        return state
+
+    apart = [learned(policy.init(1), rows[shard::3]) for shard in range(3)]
+    for ours, theirs in zip(
+        added(policy.init(1), apart), learned(policy.init(1), rows), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+CLASSIFIERS = [
+    Rectangle(2, margin=0.1),
+    Hyperplane(2, margin=0.1, capacity=64),
+    FiniteConcepts(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1))),
+]
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda one: type(one).__name__)
+def test_joins_are_associative_commutative_and_idempotent(classifier):
+    rng = np.random.default_rng(5)
+    finite = isinstance(classifier, FiniteConcepts)
+    tests = np.arange(4.0)[:, None] if finite else rng.random((200, 2))
+    asked = tacit.SafeClassifier(classifier)
+
+    def learned():
+        one = tacit.SafeClassifier(classifier)
+        for context in [[float(rng.integers(3))]] if finite else rng.random((6, 2)):
+            one.learn_false(context)
+        return one.state
+
+    def says(state):
+        asked.state = state
+        return asked.predict_many(tests).tolist()
+
+    for _ in range(5):
+        a, b, c = (learned() for _ in range(3))
+        together = says(joined(classifier, [a, b, c]))
+        for order in ([c, a, b], [a, a, b, c, b], [joined(classifier, [b, c]), a, b]):
+            assert says(joined(classifier, order)) == together
+        assert says(joined(classifier, [a])) == says(joined(classifier, [a, a])) == says(a)
+        labels = reduce(np.logical_and, [says(a), says(b), says(c)])
+        # What any of them takes for no event, the join does too.
+        assert not (np.array(together) & ~labels).any()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: delta(np.zeros(2), np.zeros(2)),
+        lambda: delta(
+            tacit.SlidingWindowUCB(arms=2).init(1), tacit.SlidingWindowUCB(arms=2).init(1)
+        ),
+        lambda: delta(Counts.zeros(1, 2), Gaussian.prior(1, 2, 1.0)),
+        lambda: delta(Counts.zeros(1, 2), Counts.zeros(1, 3)),
+        lambda: joined(CLASSIFIERS[0], []),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(wrong):
+    with pytest.raises(InvalidValue):
+        wrong()
