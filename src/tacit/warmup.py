@@ -8,6 +8,7 @@ from tacit.classifiers import Rectangle
 from tacit.environments import (
     BernoulliArms,
     CascadeArms,
+    ContextualCascade,
     Environment,
     PreferenceMatrix,
     ShiftingArms,
@@ -26,6 +27,7 @@ from tacit.policies import (
     UCB1,
     BeatTheMean,
     BeatTheMeanPAC,
+    CascadeEC,
     CascadeKLUCB,
     CascadeUCB1,
     DiscountedUCB,
@@ -83,6 +85,7 @@ def all_policies() -> list[Policy]:
         CascadeUCB1(2, positions=2),
         CascadeKLUCB(2, positions=2),
         RankedBandit(UCB1(2), positions=2),
+        CascadeEC(1, 1, positions=2),
     ]
     return [*plain, *floors, *duels, *lists]
 
@@ -98,6 +101,8 @@ def all_environments() -> list[Environment]:
         PreferenceMatrix([[0.5, 0.6], [0.4, 0.5]], delay=1),
         CascadeArms([0.4, 0.6], positions=2),
         CascadeArms([0.4, 0.6], positions=2, delay=1),
+        ContextualCascade(1, 1, positions=2, pool=2, offered=2),
+        ContextualCascade(1, 1, positions=2, pool=2, offered=2, delay=1),
     ]
 
 
@@ -111,7 +116,10 @@ def compile_all() -> tuple[int, int, Path]:
             Learner(policy, seed=0)
             advance(1)
             for environment in environments:
-                fits = policy.shows == environment.takes
+                fits = policy.shows == environment.takes and policy.feature_dims in (
+                    (0, 0),
+                    environment.feature_dims,
+                )
                 if fits and policy.context_dim <= environment.context_dim:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
