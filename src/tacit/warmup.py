@@ -8,6 +8,7 @@ from tacit.classifiers import Rectangle
 from tacit.environments import (
     BernoulliArms,
     CascadeArms,
+    ContextualCascade,
     Environment,
     ExaminationArms,
     PreferenceMatrix,
@@ -28,6 +29,7 @@ from tacit.policies import (
     UCB1,
     BeatTheMean,
     BeatTheMeanPAC,
+    CascadeEC,
     CascadeKLUCB,
     CascadeUCB1,
     CUSUMRestart,
@@ -96,6 +98,7 @@ def all_policies() -> list[Policy]:
         CascadeUCB1(2, positions=2),
         CascadeKLUCB(2, positions=2),
         RankedBandit(UCB1(2), positions=2),
+        CascadeEC(1, 1, positions=2),
     ]
     featured: list[Policy] = [
         ECBandit(1, 1),
@@ -126,6 +129,8 @@ def all_environments() -> list[Environment]:
         CascadeArms([0.4, 0.6], positions=2),
         CascadeArms([0.4, 0.6], positions=2, delay=1),
         ExaminationArms(1, 1, pool=2, offered=2),
+        ContextualCascade(1, 1, positions=2, pool=2, offered=2),
+        ContextualCascade(1, 1, positions=2, pool=2, offered=2, delay=1),
     ]
 
 
@@ -139,9 +144,10 @@ def compile_all() -> tuple[int, int, Path]:
             Learner(policy, seed=0)
             advance(1)
             for environment in environments:
-                fits = policy.shows == environment.takes
-                if policy.feature_dims not in ((0, 0), environment.feature_dims):
-                    fits = False
+                fits = policy.shows == environment.takes and policy.feature_dims in (
+                    (0, 0),
+                    environment.feature_dims,
+                )
                 if fits and policy.context_dim <= environment.context_dim:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)

@@ -3,6 +3,7 @@
 from tacit.environments.base import Environment
 from tacit.environments.bernoulli import BernoulliArms
 from tacit.environments.cascade import CascadeArms
+from tacit.environments.contextual_cascade import ContextualCascade
 from tacit.environments.duel import DuelEnvironment
 from tacit.environments.examination import ExaminationArms
 from tacit.environments.preference_matrix import PreferenceMatrix
@@ -13,6 +14,7 @@ from tacit.environments.spec import environment_from_spec
 __all__ = [
     "BernoulliArms",
     "CascadeArms",
+    "ContextualCascade",
     "DuelEnvironment",
     "Environment",
     "ExaminationArms",

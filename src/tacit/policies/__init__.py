@@ -5,6 +5,7 @@ from tacit.policies.base import About, Counts, Impression, Policy
 from tacit.policies.beat_the_mean import BeatTheMean, BeatTheMeanPAC, sample_size
 from tacit.policies.bwc import BWC, Restart
 from tacit.policies.cascade import CascadeKLUCB, CascadeUCB1
+from tacit.policies.cascade_ec import CascadeEC
 from tacit.policies.cusum_restart import CUSUMRestart
 from tacit.policies.cusum_ucb import CUSUMUCB
 from tacit.policies.discounted_ucb import DiscountedUCB
@@ -56,6 +57,7 @@ __all__ = [
     "BeatTheMeanPAC",
     "Belief",
     "CUSUMRestart",
+    "CascadeEC",
     "CascadeKLUCB",
     "CascadeUCB1",
     "ClickModel",

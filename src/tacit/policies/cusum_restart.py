@@ -40,7 +40,7 @@ class CUSUMRestart(Restarting):
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the policy is not over features.
+        If a parameter is out of its range, or the policy is not over features or shows lists.
 
     References
     ----------
@@ -84,6 +84,9 @@ class CUSUMRestart(Restarting):
     def __post_init__(self) -> None:
         if not isinstance(self.policy, ClickModel):
             raise InvalidValue("policy", self.policy, "give one over features, as LaplaceEC(5, 5)")
+        if self.policy.shows != "arm":
+            remedy = "give one that shows one arm; for lists there are OracleRestart and a discount"
+            raise InvalidValue("policy", self.policy, remedy)
         self._set("arms", self.policy.arms)
         self._set("drift", checks.number("drift", self.drift, 0.0, 1e6))
         self._set("threshold", checks.positive("threshold", self.threshold))

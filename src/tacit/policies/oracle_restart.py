@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit import checks
-from tacit.arrays import Ints
-from tacit.dispatch import restart
+from tacit.arrays import Floats, Generator, Ints
+from tacit.dispatch import chance, decide, restart, update
 from tacit.policies.base import About, Impression, Policy
 from tacit.policies.restarting import Restarting, check_restartable
 
@@ -25,7 +25,8 @@ class OracleRestart(Restarting):
     Parameters
     ----------
     policy : Policy
-        What is restarted: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features.
+        What is restarted: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features;
+        it may show lists, as CascadeEC does.
     signal : int, default 0
         Which number of the context says so, by exceeding 1/2.
 
@@ -72,6 +73,7 @@ class OracleRestart(Restarting):
         self._set("arms", self.policy.arms)
         self._set("signal", checks.integer("signal", self.signal, 0, 10_000))
         self._set("randomized", self.policy.randomized)
+        self._set("shows", self.policy.shows)
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))
@@ -79,6 +81,14 @@ class OracleRestart(Restarting):
     @property
     def context_dim(self) -> int:
         return self.signal + 1
+
+    @property
+    def action_width(self) -> int:
+        return self.policy.action_width
+
+    @property
+    def feedback_width(self) -> int:
+        return self.policy.feedback_width
 
     @cached_property
     def params(self) -> Params:
@@ -92,6 +102,35 @@ class OracleRestart(Restarting):
         if impression.context[params.signal] > 0.5:
             restart(params.policy, state.policy, lane)
             state.restarts[lane] += 1
+
+    @staticmethod
+    def decide(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> None:
+        decide(params.policy, state.policy, lane, impression, rng, action)
+
+    @staticmethod
+    def update(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        update(params.policy, state.policy, lane, impression, action, feedback, propensity)
+
+    @staticmethod
+    def chance(
+        params: Params, state: State, lane: int, impression: Impression, action: Ints
+    ) -> float:
+        return float(chance(params.policy, state.policy, lane, impression, action))
 
     @staticmethod
     def epoch(params: Params, state: State, lane: int) -> int:

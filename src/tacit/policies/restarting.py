@@ -7,6 +7,7 @@ from typing import Any
 from tacit.arrays import Floats, Generator
 from tacit.dispatch import choose, learn, propensity
 from tacit.errors import InvalidValue
+from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression, Policy
 
 
@@ -50,5 +51,12 @@ class Restarting(Policy):
 def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:
     """Refuse what cannot be restarted, or, where they are needed, gives no estimates."""
     restarts = isinstance(policy, Policy) and type(policy).restart is not Policy.restart
-    if not restarts or (estimates and not policy.restartable):
-        raise InvalidValue(field, policy, "give a policy that can restart, such as UCB1(arms=5)")
+    if restarts and (policy.restartable or not estimates):
+        return
+    remedy = "give a policy that can restart, such as UCB1(arms=5)"
+    if restarts and isinstance(policy, FeaturePolicy):
+        remedy = (
+            "it knows arms by features and has no estimate of each; give one over fixed arms, or "
+            "use CUSUMRestart, which restarts at unexpected clicks, or OracleRestart"
+        )
+    raise InvalidValue(field, policy, remedy)
