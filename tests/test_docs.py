@@ -73,7 +73,7 @@ def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
 
 
 def test_the_page_on_lists_runs(tmp_path):
-    (code,) = blocks("docs/lists.md", "python")
+    code = "\n".join(blocks("docs/lists.md", "python"))
     assert run([sys.executable, "-c", code], tmp_path) == "['holiday', 'parade']\n"
 
 

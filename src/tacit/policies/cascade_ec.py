@@ -58,6 +58,15 @@ def worth_without(room: Floats, listed: int, left_out: int, one_click: int) -> f
 
 
 @kernel
+def put_arm(room: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
+    """Put an arm into a column."""
+    room[PLACE, j] = place
+    room[RANK, j] = attraction / hidden
+    room[ATTRACTION, j] = attraction
+    room[HIDDEN, j] = hidden
+
+
+@kernel
 def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
     """Put an arm where its rank belongs in a list that has room for it."""
     rank, j = attraction / hidden, listed
@@ -65,10 +74,7 @@ def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden:
         for i in range(POSITION):
             room[i, j] = room[i, j - 1]
         j -= 1
-    room[PLACE, j] = place
-    room[RANK, j] = rank
-    room[ATTRACTION, j] = attraction
-    room[HIDDEN, j] = hidden
+    put_arm(room, j, place, attraction, hidden)
 
 
 @kernel
@@ -82,6 +88,40 @@ def leave_out(room: Floats, listed: int, one_click: int) -> None:
     for j in range(worst, listed - 1):
         for i in range(POSITION):
             room[i, j] = room[i, j + 1]
+
+
+@kernel
+def exchange(room: Floats, j: int, k: int) -> None:
+    """Exchange two arms."""
+    for i in range(POSITION):
+        room[i, j], room[i, k] = room[i, k], room[i, j]
+
+
+@kernel
+def replace_one(room: Floats, listed: int, one_click: int) -> None:
+    """Put the arm below the list in the place of one in it, where the list gains most by it."""
+    best, at = worth_without(room, listed, listed, one_click), listed
+    for j in range(listed):
+        exchange(room, j, listed)
+        worth = worth_without(room, listed, listed, one_click)
+        if worth > best:
+            best, at = worth, j
+        exchange(room, j, listed)
+    exchange(room, at, listed)
+
+
+@kernel
+def order_list(room: Floats, listed: int, one_click: int) -> None:
+    """Exchange neighbours where the list gains by it, in as many passes as it has arms."""
+    best = worth_without(room, listed, listed, one_click)
+    for _ in range(listed):
+        for j in range(listed - 1):
+            exchange(room, j, j + 1)
+            worth = worth_without(room, listed, listed, one_click)
+            if worth > best:
+                best = worth
+            else:
+                exchange(room, j, j + 1)
 
 
 @kernel
@@ -102,22 +142,32 @@ def fill_list(
     Of two neighbours that one belongs above whose p·e/(1 − e) is larger: an exchange of the
     two shows it, whatever stands around them, where examination depends on the arms alone, or
     on the positions alone (Kempe, Mahdian 2008). In that order, each arm on offer in turn takes
-    the place of one in the list, if the list gains by it; this is done twice.
+    the place of one in the list, if the list gains by it; this is done twice. With constants of
+    positions both may matter: then neighbours are exchanged, and arms take the places of others
+    without moving these, as long as the list gains.
     """
     past, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
         constant = theta[past + k] if len(theta) > past else 0.0
         room[POSITION, k] = np.exp(min(max(-constant, -350.0), 350.0))
-    for _ in range(SWEEPS):
+    mixed = len(theta) > past
+    for sweep in range(2 * SWEEPS if mixed else SWEEPS):
         for i in range(len(impression.arms)):
             if not holds(room, listed, i):
                 attraction = sigmoid(scored(impression.relevance[i], theta[:split]))
                 logit = dot(impression.examination[i], theta[split:past])
-                insert_arm(room, listed, i, attraction, np.exp(min(max(-logit, -350.0), 350.0)))
-                if listed < positions:
-                    listed += 1
+                hidden = np.exp(min(max(-logit, -350.0), 350.0))
+                if sweep >= SWEEPS:
+                    put_arm(room, listed, i, attraction, hidden)
+                    replace_one(room, listed, one_click)
                 else:
-                    leave_out(room, listed + 1, one_click)
+                    insert_arm(room, listed, i, attraction, hidden)
+                    if listed < positions:
+                        listed += 1
+                    else:
+                        leave_out(room, listed + 1, one_click)
+        if sweep >= SWEEPS - 1 and mixed:
+            order_list(room, listed, one_click)
     for k in range(positions):
         action[k] = impression.arms[int(room[PLACE, k])] if k < listed else -1
 
@@ -170,25 +220,7 @@ def take_in(mean: Floats, root: Floats, room: Floats, logit: float, reward: floa
 
 
 @kernel
-def take_in_seen(
-    impression: Impression,
-    place: int,
-    k: int,
-    reward: float,
-    mean: Floats,
-    root: Floats,
-    room: Floats,
-    split: int,
-) -> None:
-    """Take in a position that was seen: a logistic observation of either block."""
-    add_row(impression, place, k, split, 0.0, 1.0, room[0])
-    take_in(mean, root, room, examination_logit(impression, place, k, mean, split), 1.0)
-    add_row(impression, place, k, split, 1.0, 0.0, room[0])
-    take_in(mean, root, room, relevance_logit(impression, place, mean, split), reward)
-
-
-@kernel
-def uncertain_click(
+def click_given_above(
     impression: Impression,
     action: Ints,
     read: int,
@@ -198,10 +230,11 @@ def uncertain_click(
     h: Floats,
     g: Floats,
 ) -> float:
-    """Fill ``h`` with the gradient of the logit of a click at ``k``; return that logit.
+    """Fill ``h`` with the gradient of a click's logit at ``k``; return that logit.
 
-    The click is one at position k ≥ ``read``, given none between. With w the chance that the
-    reader has come as far, it is f = w·e·p. Without the click, w is followed by
+    Known is what was clicked above: nothing since position ``read`` − 1, whose click says that
+    the reader came as far. Then w = 1 is the chance that all above ``read`` was seen, and the
+    click at a position has chance f = w·e·p. Without it, w is followed by
     w′ = w·e·(1 − p)/(1 − f). So with g = ∇ln w
 
         ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
@@ -257,14 +290,17 @@ class CascadeEC(ClickModel, SlatePolicy):
     e = σ(x_E·θ_E + b_k), of the arm there and its position, and clicks what is seen with
     probability p = σ(x_C·θ_C). Who does not look does not come back.
 
-    A click says that its position and all above it were seen. There, looking is an observation
-    of σ(x_E·θ_E + b_k), and the click, or none, one of σ(x_C·θ_C). What stands below the last
-    click may have been seen or not. Its likelihood is the product of 1 − w·e·p over its
-    positions, where w is the chance that a reader who has clicked nothing since came so far:
-    w = 1 at first, and w·e·(1 − p)/(1 − w·e·p) at the next position. Each factor is taken in as
-    in :class:`LaplaceEC`, from the top: its logit is linearized at the mean, and the posterior's
-    mode along the gradient is solved exactly. A list costs O(positions·d²), and choosing one
-    O(arms·(d + positions²)).
+    A click says that its position and all above it were seen; what stands below the last click
+    may have been seen or not. The likelihood of a list is the product over its positions of
+    w·e·p for a click and 1 − w·e·p for none, where w is the chance, given the clicks above, that
+    the reader came so far: w = 1 at the top and below a click, and otherwise
+    w·e·(1 − p)/(1 − w·e·p) at the next position. Each factor is taken in as :class:`LaplaceEC`
+    takes in its click, from the top: its logit, a function of all features down to there, is
+    linearized at the mean, and the posterior's mode along the gradient is solved exactly. That a
+    click tells of the positions above it comes in by the gradient of w. (To take in looking and
+    clicking one by one where a click shows them would add up more information than there is,
+    as the clicks would count in full and their absence by its expectation.) A list costs
+    O(positions·d·(d + positions)), and choosing one O(arms·(d + positions²)).
 
     Parameters
     ----------
@@ -386,19 +422,14 @@ class CascadeEC(ClickModel, SlatePolicy):
         gaussian, split = state.posterior, params.split
         mean, root, room = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
         fade(root, params.discount, params.prior_variance)
-        read, listed = 0, 0
+        read = 0
         for k in range(len(action)):
-            if action[k] >= 0:
-                listed = k + 1
-                if feedback[k] > 0.0:
-                    read = k + 1
-        for k in range(read):
-            place = place_of(impression.arms, action[k])
-            take_in_seen(impression, place, k, feedback[k], mean, root, room, split)
-        if read == 0 or not params.one_click:
-            for k in range(read, listed):
-                logit = uncertain_click(impression, action, read, k, mean, split, room[0], room[2])
-                take_in(mean, root, room, logit, 0.0)
+            if action[k] < 0 or (params.one_click and read > 0):
+                break
+            logit = click_given_above(impression, action, read, k, mean, split, room[0], room[2])
+            take_in(mean, root, room, logit, feedback[k])
+            if feedback[k] > 0.0:
+                read = k + 1
 
     @staticmethod
     def restart(params: Params, state: CascadeState, lane: int) -> None:
