@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.classifiers import FiniteConcepts, Hyperplane, Rectangle
+from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.errors import InvalidValue
 from tacit.merging import Natural, added, delta, gaussian, joined, natural, plus
 from tacit.policies.base import Counts, Impression
@@ -139,7 +139,6 @@ def test_policies_learn_apart_what_one_would_learn():
 
 CLASSIFIERS = [
     Rectangle(2, margin=0.1),
-    Hyperplane(2, margin=0.1, capacity=64),
     FiniteConcepts(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1))),
 ]
 
