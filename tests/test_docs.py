@@ -56,6 +56,12 @@ def test_the_page_on_shifting_intent_runs(tmp_path):
     run([sys.executable, "-c", code], tmp_path)
 
 
+def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("docs/dueling.md", "python"))
+    output = run([sys.executable, "-c", code], tmp_path)
+    assert output == "".join(blocks("docs/dueling.md", "text"))
+
+
 def test_the_page_on_interleaving_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/interleaving.md", "python"))
     *shown, study = blocks("docs/interleaving.md", "text")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit import checks, preferences
 from tacit.arrays import Floats, Generator, Ints
@@ -129,6 +130,7 @@ class PreferenceMatrix(DuelEnvironment):
     class World(NamedTuple):
         impression: Impression
         chances: Floats  # (arms, arms)
+        levels: npt.NDArray[np.uint8]  # (arms, arms) the chances' first 8 bits
         gaps: Floats  # (arms,)
         uniform: Floats  # (2,) who wins, and whether anyone does
 
@@ -187,7 +189,9 @@ class PreferenceMatrix(DuelEnvironment):
 
     def world(self, rng: Generator, horizon: int) -> World:
         impression = Impression(np.arange(self.arm_count), np.zeros(0))
-        return self.World(impression, np.array(self.matrix), self.gaps, np.zeros(2))
+        chances = np.array(self.matrix)
+        levels = (256.0 * chances).astype(np.uint8)
+        return self.World(impression, chances, levels, self.gaps, np.zeros(2))
 
     @staticmethod
     def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
@@ -200,7 +204,12 @@ class PreferenceMatrix(DuelEnvironment):
     def respond(params: Params, world: World, lane: int, pair: tuple[int, int]) -> float:
         if params.ties > 0.0 and world.uniform[1] < params.ties:
             return 0.5
-        return 1.0 if world.uniform[0] < world.chances[pair[0], pair[1]] else 0.0
+        # Nearly always the first 8 bits tell which is smaller, and those stay near the processor.
+        uniform, level = world.uniform[0], world.levels[pair[0], pair[1]]
+        place = int(256.0 * uniform)
+        if place == level:
+            return 1.0 if uniform < world.chances[pair[0], pair[1]] else 0.0
+        return 1.0 if place < level else 0.0
 
     @staticmethod
     def regret(params: Params, world: World, lane: int, action: Ints) -> float:

@@ -20,7 +20,7 @@ from tacit.policies.working_set import (
     WorkingSet,
     any_pair,
     departures,
-    draw,
+    draw_pair,
     drawn,
     drop,
     has,
@@ -28,6 +28,9 @@ from tacit.policies.working_set import (
     played,
     regroup,
 )
+
+FULL = 127
+"""Comparisons of a pair of which 8 bits hold the half wins."""
 
 
 class State(NamedTuple):
@@ -40,10 +43,15 @@ class State(NamedTuple):
         Wins of an arm in its recorded comparisons, and their share.
     plays : array of int64, shape (lanes, arms)
         Recorded comparisons of an arm.
-    met : array of uint32 or int64, shape (lanes, arms, arms, 2)
-        Half wins (a tie is one) and comparisons by opponent.
-    low, high, radius : array of float64, shape (lanes,)
-        The least and the greatest share in the working set, and the confidence radius.
+    recent : array of uint8, shape (lanes, arms, arms, 2)
+        Half wins (a tie is one) and comparisons by opponent that are not yet in ``met``. So
+        small that those of hundreds of arms stay near the processor.
+    met : array of int64, shape (lanes, arms, arms, 2)
+        The same, of all that came before.
+    low, high : array of float64, shape (lanes,)
+        The least and the greatest share in the working set; between sweeps, bounds of them.
+    radius : array of float64, shape (lanes,)
+        The confidence radius.
     spent : array of int64, shape (lanes,)
         Comparisons learned from.
     winner : array of int64, shape (lanes,)
@@ -54,7 +62,8 @@ class State(NamedTuple):
     wins: Floats
     means: Floats
     plays: Ints
-    met: npt.NDArray[Any]
+    recent: npt.NDArray[np.uint8]
+    met: Ints
     low: Floats
     high: Floats
     radius: Floats
@@ -63,13 +72,39 @@ class State(NamedTuple):
 
 
 @kernel
+def note(state: State, lane: int, arm: int, other: int, outcome: float) -> None:
+    """Count a comparison by its opponent."""
+    met = state.recent[lane, arm, other, 1] + 1
+    state.recent[lane, arm, other, 0] += np.uint8(2.0 * outcome)
+    state.recent[lane, arm, other, 1] = met
+    if met == FULL:
+        carry(state, lane, arm, other)
+
+
+@kernel
+def carry(state: State, lane: int, arm: int, other: int) -> None:
+    """Add the recent comparisons of a pair to those before."""
+    for i in range(2):
+        state.met[lane, arm, other, i] += np.int64(state.recent[lane, arm, other, i])
+        state.recent[lane, arm, other, i] = 0
+
+
+@kernel
 def bounds(state: State, lane: int) -> None:
     """Find the least and the greatest share in the working set."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
         value = state.means[lane, state.working.members[lane, i]]
-        low, high = min(low, value), max(high, value)
+        low = value if value < low else low
+        high = value if value > high else high
     state.low[lane], state.high[lane] = low, high
+
+
+@kernel
+def apart(state: State, lane: int) -> bool:
+    """Say whether the least and the greatest share, as far as known, are two radii apart."""
+    radius = state.radius[lane]
+    return bool(state.low[lane] + radius <= state.high[lane] - radius)
 
 
 @kernel
@@ -97,8 +132,9 @@ def eliminate(state: State, lane: int, leaving: int) -> None:
     drop(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
+        carry(state, lane, arm, leaving)
         state.wins[lane, arm] -= 0.5 * state.met[lane, arm, leaving, 0]
-        state.plays[lane, arm] -= np.int64(state.met[lane, arm, leaving, 1])
+        state.plays[lane, arm] -= state.met[lane, arm, leaving, 1]
         n = state.plays[lane, arm]
         state.means[lane, arm] = state.wins[lane, arm] / n if n > 0 else 0.5
     bounds(state, lane)
@@ -134,18 +170,14 @@ class Elimination(DuelPolicy):
             wins=np.zeros((lanes, arms)),
             means=np.full((lanes, arms), 0.5),
             plays=np.zeros((lanes, arms), np.int64),
-            met=np.zeros((lanes, arms, arms, 2), self._counter),
+            recent=np.zeros((lanes, arms, arms, 2), np.uint8),
+            met=np.zeros((lanes, arms, arms, 2), np.int64),
             low=np.full(lanes, 0.5),
             high=np.full(lanes, 0.5),
             radius=np.ones(lanes),
             spent=np.zeros(lanes, np.int64),
             winner=np.full(lanes, 0 if arms == 1 else -1),
         )
-
-    @property
-    def _counter(self) -> type[np.integer[Any]]:
-        """The type that holds counts by opponent: small, for the speed of memory."""
-        return np.uint32 if min(self.budget, self.enough) < 2**31 else np.int64
 
     def result(self, state: State, lane: int) -> Duels:
         """Return what a lane has found.
@@ -192,9 +224,9 @@ class Elimination(DuelPolicy):
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner = state.winner[lane]
         if winner < 0:
-            left = draw(state.working, lane, state.plays, impression, True, rng)
+            left, right = draw_pair(state.working, lane, state.plays, impression, rng)
             if left >= 0:
-                return left, draw(state.working, lane, state.plays, impression, False, rng)
+                return left, right
         elif on_offer(impression, winner):
             return winner, winner
         return any_pair(impression, rng)
@@ -231,27 +263,28 @@ class Elimination(DuelPolicy):
             or not has(state.working, lane, other)
         ):
             return
-        state.met[lane, arm, other, 0] += int(2.0 * outcome)
-        state.met[lane, arm, other, 1] += 1
+        note(state, lane, arm, other, outcome)
         state.wins[lane, arm] += outcome
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
-        before, after = state.means[lane, arm], state.wins[lane, arm] / state.plays[lane, arm]
-        state.means[lane, arm] = after
-        low, high = state.low[lane], state.high[lane]
-        if (before == low and after > low) or (before == high and after < high):
-            bounds(state, lane)
-        else:
-            state.low[lane], state.high[lane] = min(low, after), max(high, after)
+        share = state.wins[lane, arm] / state.plays[lane, arm]
+        state.means[lane, arm] = share
+        if share < state.low[lane]:
+            state.low[lane] = share
+        elif share > state.high[lane]:
+            state.high[lane] = share
         done = state.spent[lane] >= params.budget
         if played(state.working, lane, arm):
             done |= widen(state, lane, params.kappa, params.enough)
-        radius = state.radius[lane]
-        if state.low[lane] + radius <= state.high[lane] - radius:
-            eliminate(state, lane, extreme(state, lane, state.low[lane]))
-            done = widen(state, lane, params.kappa, params.enough)
-            done |= state.spent[lane] >= params.budget or state.working.size[lane] == 1
+            bounds(state, lane)
+        if apart(state, lane):
+            bounds(state, lane)
+            if apart(state, lane):
+                eliminate(state, lane, extreme(state, lane, state.low[lane]))
+                done = widen(state, lane, params.kappa, params.enough)
+                done |= state.spent[lane] >= params.budget or state.working.size[lane] == 1
         if done:
+            bounds(state, lane)
             state.winner[lane] = extreme(state, lane, state.high[lane])
 
 
@@ -269,7 +302,7 @@ class BeatTheMean(Elimination):
     leaves, and with it all that others learned from it. Then the last arm is played against
     itself. The confidence radius after n comparisons is scale·sqrt(ln(1/δ)/n), δ = 1/(2TK).
 
-    A comparison costs O(1), amortised, and an elimination O(arms); a lane takes 16·arms² bytes.
+    A comparison costs O(1), amortised, and an elimination O(arms); a lane takes 18·arms² bytes.
     A tie counts half a win. An arm that is added later does not take part.
 
     Parameters

@@ -26,6 +26,9 @@ class RMED1(DuelPolicy):
     nobody does, else the arm that beats it most. A tie counts as half a win for both arms. Where
     several are best, one is drawn; the propensity is not known.
 
+    In the runs of ``tacit reproduce dueling-practice`` :class:`DoubleThompsonSampling` has half to
+    three quarters of its regret, and takes four to twenty times as long for a duel.
+
     The terms of I are kept for each pair, so a duel costs O(K) and computes one divergence.
 
     Parameters
@@ -78,7 +81,8 @@ class RMED1(DuelPolicy):
         regret="Σ gap/(2·kl(P(arm, best), 1/2))·ln T + O(K^(2+ε)): optimal where duels with the "
         "best arm tell most for their regret",
         assumes="a Condorcet winner; preferences that never change",
-        otherwise="DoubleThompsonSampling, where no arm beats all others",
+        otherwise="DoubleThompsonSampling where no arm beats all others, or where less regret is "
+        "worth many times the computing",
     )
     randomized: ClassVar[bool] = False
 

@@ -71,13 +71,16 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
     size = working.size[lane]
     least = plays[lane, working.members[lane, 0]]
     for i in range(1, size):
-        least = min(least, plays[lane, working.members[lane, i]])
-    working.due[lane] = 0
+        count = plays[lane, working.members[lane, i]]
+        least = count if count < least else least
+    due = 0
     for i in range(size):
         arm = working.members[lane, i]
         if plays[lane, arm] == least:
-            exchange(working, lane, arm, working.due[lane])
-            working.due[lane] += 1
+            if due < i:
+                exchange(working, lane, arm, due)
+            due += 1
+    working.due[lane] = due
     return int(least)
 
 
@@ -111,6 +114,22 @@ def draw(
                 if rng.random() * ties < 1.0:
                     chosen = arm
     return chosen
+
+
+@dispatch.kernel
+def draw_pair(
+    working: WorkingSet, lane: int, plays: Ints, impression: Impression, rng: Generator
+) -> tuple[int, int]:
+    """Draw an arm of the fewest comparisons and any arm that is in; −1 and −1 if none is."""
+    if len(impression.arms) == working.members.shape[1]:
+        # The fraction of one draw is a draw too: of 2⁻⁵³ times ``due``, so fine enough.
+        place = rng.random() * working.due[lane]
+        first = int(place)
+        second = int((place - first) * working.size[lane])
+        return int(working.members[lane, first]), int(working.members[lane, second])
+    left = draw(working, lane, plays, impression, True, rng)
+    right = draw(working, lane, plays, impression, False, rng) if left >= 0 else -1
+    return left, right
 
 
 @dispatch.kernel
