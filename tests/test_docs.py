@@ -95,3 +95,10 @@ def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
         assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
+    for code, output in zip(
+        blocks("docs/service.md", "python"), blocks("docs/service.md", "text"), strict=True
+    ):
+        assert run([sys.executable, "-c", code], tmp_path) == output
