@@ -349,8 +349,8 @@ dozen times in a run, so a delay of 100 rounds of all keys seldom meets a contex
 for; 0.0 there is what was counted, and no promise.
 
 What a shard does not know costs most at the start. In 30,000 rounds an interval of 10,000 means
-that every shard learns alone for a third of the time; what counts is how the interval compares with the
-rounds that one learner needs, not with the length of the run.
+that every shard learns alone for a third of the time; what counts is how the interval compares with
+the rounds that one learner needs, not with the length of the run.
 """
 
 
