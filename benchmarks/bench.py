@@ -119,7 +119,7 @@ class Row:
     """A line of the table; the goal is for the ratio or, where there is none, for tacit."""
 
     what: str
-    tacit: Spread | Mean
+    tacit: Spread | Mean | None
     other: Spread | Mean | None = None
     ratio: Spread | None = None
     goal: Goal | None = None
@@ -132,7 +132,8 @@ class Row:
             return self.agreement
         if self.goal is None:
             return "–"
-        return self.goal.verdict((self.ratio or self.tacit)[0])
+        measured = self.ratio or self.tacit
+        return "–" if measured is None else self.goal.verdict(measured[0])
 
     def cells(self) -> tuple[str, ...]:
         """Return the line as text."""
@@ -539,6 +540,31 @@ def over_features(effort: Effort) -> Iterator[Row]:
                 yield Row(what, mine, goal=goal)
 
 
+PEER_ROUNDS = 3000
+
+
+def over_features_with_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
+    """Time decisions from Python on the same streams as other packages, with their regret."""
+    if not effort.peer_repetitions:
+        return
+    pythons: dict[str, Path] = {}
+    for peer in peers.FEATURED:
+        say(f"installing {peer}")
+        try:
+            pythons[peer] = peers.install(peer, peers.FEATURED)
+        except peers.PeerFailed as error:
+            notes.append(f"{peer} does not install: {error}")
+    say("decisions over features")
+    played = features.against_peers(PEER_ROUNDS, effort.peer_repetitions, pythons, notes)
+    for name, runs in played.items():
+        times, regrets = zip(*runs, strict=True)
+        what = f"10 features, 10 of 100 arms, from Python: {name}"
+        mine = name.startswith("tacit")
+        for told, values in ((f"{what}, µs a round", times), (f"{what}, regret", regrets)):
+            found = Spread.of(list(values))
+            yield Row(told, found) if mine else Row(told, None, found)
+
+
 # Memory and import ---------------------------------------------------------------------------
 
 
@@ -638,6 +664,7 @@ def main() -> None:
         *calls(effort),
         *off_policy_rates(effort),
         *over_features(effort),
+        *over_features_with_peers(effort, notes),
         *memory(),
         *import_time(effort),
     ]

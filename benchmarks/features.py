@@ -1,8 +1,6 @@
 """How fast decisions over features are, beside plain C and other packages.
 
-python benchmarks/features.py                 everything
-python benchmarks/features.py --peers vowpalwabbit=PYTHON mabwiser=PYTHON
-                                              beside packages, each with its interpreter
+python benchmarks/features.py                 beside C
 python benchmarks/features.py --updates N     what N updates leave of a covariance (10⁷, say)
 """
 
@@ -20,6 +18,7 @@ from typing import Any
 
 import c_loops
 import numpy as np
+import peers
 
 import tacit
 from tacit.compiled import compiled
@@ -118,21 +117,29 @@ def called(policy: tacit.ClickModel, path: Path) -> tuple[float, float]:
     return 1e6 * (time.process_time() - start) / len(offers), float(regret)
 
 
-def against_peers(rounds: int, runs: int, peers: dict[str, str]) -> dict[str, list[Any]]:
-    """Play tacit and peers, given with their interpreters, on the same streams."""
-    found: dict[str, list[Any]] = {}
-    script = str(Path(__file__).with_name("peers") / "stream.py")
+def against_peers(
+    rounds: int, runs: int, pythons: dict[str, Path], notes: list[str]
+) -> dict[str, list[tuple[float, float]]]:
+    """Play tacit and peers, given with their interpreters, on the same streams.
+
+    Returns µs a round and the regret of each run, by the name of the algorithm; what failed is
+    noted.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    working = dict(pythons)
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(runs):
             path = Path(folder) / f"{seed}.npz"
             stream(path, rounds, seed)
             for policy in (tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5)):
                 found.setdefault(f"tacit, {type(policy).__name__}", []).append(called(policy, path))
-            for peer, python in peers.items():
-                command = [python, "-P", "-W", "ignore", script, peer, str(path)]
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                for name, measured in json.loads(done.stdout.splitlines()[-1]).items():
-                    found.setdefault(name, []).append(measured)
+            for peer, python in list(working.items()):
+                try:
+                    for name, measured in peers.play_stream(python, peer, path).items():
+                        found.setdefault(name, []).append(measured)
+                except peers.PeerFailed as error:
+                    notes.append(f"{peer} does not run: {error}")
+                    del working[peer]
     return found
 
 
@@ -175,12 +182,6 @@ def main() -> None:
     warnings.simplefilter("ignore", tacit.IdentifiabilityWarning)
     if sys.argv[1:2] == ["--updates"]:
         print(json.dumps(endurance(int(sys.argv[2])), indent=1))
-        return
-    if sys.argv[1:2] == ["--peers"]:
-        peers = dict(pair.split("=") for pair in sys.argv[2:])
-        for name, played in against_peers(3000, 3, peers).items():
-            times, regrets = zip(*played, strict=True)
-            print(f"{name}: {spread(times)} µs a round, regret {spread(regrets)}", flush=True)
         return
     for (dim, offered), rounds in SIZES.items():
         for policy in policies(dim):

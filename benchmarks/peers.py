@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -35,6 +36,16 @@ DUELS = {
 }
 """Packages that duel."""
 
+SCIENCE = ("numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1")
+FEATURED = {
+    "mabwiser": ("mabwiser==2.7.4", "pandas==3.1.1", *SCIENCE),
+    "vowpalwabbit": ("vowpalwabbit==9.11.9", "numpy==2.4.6"),
+    "coba": ("coba==8.1.0", "numpy==2.4.6", "scipy==1.17.1"),
+    "bayesianbandits": ("bayesianbandits==1.5.0", *SCIENCE),
+    "contextualbandits": ("contextualbandits==0.3.30", "pandas==3.1.1", "Cython==3.3.1", *SCIENCE),
+}
+"""Packages whose decisions look at the features of arms."""
+
 
 class PeerFailed(Exception):
     """A peer that could not be installed or run; the message is its error's last line."""
@@ -47,7 +58,7 @@ class Played(NamedTuple):
     regret: float
 
 
-def install(peer: str) -> Path:
+def install(peer: str, requirements: dict[str, tuple[str, ...]] = REQUIREMENTS | DUELS) -> Path:
     """Create a peer's environment unless it is there; return its interpreter.
 
     Raises
@@ -55,8 +66,10 @@ def install(peer: str) -> Path:
     PeerFailed
         If its packages cannot be installed.
     """
-    venv = VENVS / peer.lower()
-    stamp, wanted = venv / "requirements.txt", "\n".join((REQUIREMENTS | DUELS)[peer])
+    wanted = "\n".join(requirements[peer])
+    # A peer may be wanted with other packages beside it for another job.
+    venv = VENVS / f"{peer.lower()}-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+    stamp = venv / "requirements.txt"
     python = venv / "bin" / "python"
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(venv, ignore_errors=True)
@@ -99,6 +112,19 @@ def play_duels(python: Path, duels: int, seed: int, arms: int, epsilon: float) -
     arguments = map(str, (duels, seed, arms, epsilon))
     played = json.loads(_output([*command, *arguments]).splitlines()[-1])
     return {algorithm: Played(*measured) for algorithm, measured in played.items()}
+
+
+def play_stream(python: Path, peer: str, stream: Path) -> dict[str, tuple[float, float]]:
+    """Play each algorithm of a peer on a stream of arms with features: µs a round, and regret.
+
+    Raises
+    ------
+    PeerFailed
+        If its script fails.
+    """
+    command = [str(python), "-P", "-W", "ignore", str(HERE / "peers" / "stream.py")]
+    played = json.loads(_output([*command, peer, str(stream)]).splitlines()[-1])
+    return {name: (float(time), float(regret)) for name, (time, regret) in played.items()}
 
 
 def _output(command: list[str]) -> str:
