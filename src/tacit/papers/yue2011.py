@@ -747,7 +747,8 @@ The paper says, and what was found:
 {chr(10).join(lines)}
 
 Where the gaps are below ε every arm is within ε and exploration goes on until each has N
-comparisons: the bound is met almost exactly, and no arm can be a failure. Where they are larger, all arms but one leave before.
+comparisons: the bound is met almost exactly, and no arm can be a failure. Where they
+are larger, all arms but one leave before.
 """
 
 
