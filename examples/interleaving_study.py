@@ -6,7 +6,7 @@ of interleaving and every kind of user the study says which ranker wins, how cle
 impressions it takes to be sure of it if all pairs are shown equally often; then it lets policies
 choose the pairs.
 
-    python examples/interleaving_study.py            # some 90 s of one core
+    python examples/interleaving_study.py            # some 2 min of one core
     python examples/interleaving_study.py --help
 """
 

@@ -354,6 +354,27 @@ def test_leaps_are_for_plain_duels_only(given):
     assert tacit.PreferenceMatrix("arxiv", **given).plain_duels is None
 
 
+def test_outcomes_are_exact_although_their_first_bits_decide():
+    environment, rng = tacit.PreferenceMatrix(CHAIN), np.random.default_rng(1)
+    world = environment.world(rng, 1)
+    for pair, chance in np.ndenumerate(np.array(environment.matrix)):
+        edges = np.floor(256.0 * chance) / 256.0
+        near = [np.nextafter(chance, 0.0), chance, np.nextafter(chance, 1.0), edges]
+        for uniform in (*near, np.nextafter(edges, 0.0), *rng.random(20)):
+            world.uniform[0] = uniform
+            won = environment.respond(environment.params, world, 0, pair)
+            assert won == float(uniform < chance)
+
+
+def test_counts_by_opponent_survive_their_first_byte():
+    policy = tacit.BeatTheMean(3, 10**12, scale=100.0)
+    results = [(0, 1, 1.0)] * 300 + [(0, 1, 0.5)] * 101 + [(0, 2, 0.0)]
+    state = told(policy, results)
+    counts = state.met[0] + state.recent[0]
+    assert counts[0].tolist() == [[0, 0], [701, 401], [0, 1]]
+    assert counts[1:].sum() == 0
+
+
 # Draws --------------------------------------------------------------------------------------------
 
 

@@ -464,8 +464,8 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
                     peak is not curve[-1] and beyond(fall, 0.0, error),
                 ),
                 f"Its regret surely grows faster than K^1.2 {start}; it is highest at "
-                f"γ = {peak['gamma']:g}, and {short(abs(fall))} ± {short(error)} lower at "
-                f"γ = {GAMMAS[-1]:g}.",
+                f"γ = {peak['gamma']:g}"
+                + (f", and {short(fall)} ± {short(error)} lower at γ = 1.6." if fall else "."),
             )
         )
     worst = max(GAMMAS, key=lambda gamma: doubling(cells, SAFE, gamma))
@@ -747,7 +747,8 @@ The paper says, and what was found:
 {chr(10).join(lines)}
 
 Where the gaps are below ε every arm is within ε and exploration goes on until each has N
-comparisons: the bound is met almost exactly. Where they are larger, all arms but one leave before.
+comparisons: the bound is met almost exactly, and no arm can be a failure. Where they
+are larger, all arms but one leave before.
 """
 
 
