@@ -1,0 +1,41 @@
+"""A client of the decision service, sync and async, whose retries decide and count nothing twice.
+
+Needs the extra ``client``; nothing else in the package imports it.
+"""
+
+from __future__ import annotations
+
+from tacit.errors import MissingExtra
+
+try:
+    import httpx  # noqa: F401
+    import msgspec  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtra(error.name or "a package", "client") from error
+
+from tacit.client.clients import AsyncClient, Client
+from tacit.client.errors import (
+    Conflict,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    ServiceError,
+    Unavailable,
+)
+from tacit.client.messages import Decided, Feedback, Impression, Recorded, Would
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "Decided",
+    "Denied",
+    "Feedback",
+    "Impression",
+    "InvalidRequest",
+    "NotFound",
+    "Recorded",
+    "ServiceError",
+    "Unavailable",
+    "Would",
+]

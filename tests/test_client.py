@@ -1,0 +1,566 @@
+"""The Python client against the real service, and against a line that cuts, hangs and lies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import logging
+import math
+import pickle
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import msgspec
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from test_docs import blocks, run
+
+import tacit.client
+from tacit.client import (
+    AsyncClient,
+    Client,
+    Conflict,
+    Decided,
+    Denied,
+    Feedback,
+    Impression,
+    InvalidRequest,
+    NotFound,
+    Recorded,
+    ServiceError,
+    Unavailable,
+)
+from tacit.client.retries import LONGEST_ASKED, Reply, pause, seconds_asked
+from tacit.errors import InvalidValue, MissingExtra, TacitError
+from tacit.service import wire
+from tacit.service.config import load_config
+from tacit.service.keys import new_key
+from tacit.service.server import running
+
+ARMS = ["holiday", "film", "recipe"]
+BEFORE, AFTER, WITHIN, HANG = "cut before", "cut after", "cut within", "hang"
+ERROR_AFTER = "500 after"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    values = {
+        "store.path": str(tmp_path_factory.mktemp("client") / "s.db"),
+        "server.port": 0,
+        "placements.default.arms": ARMS,
+        "placements.default.seed": 7,
+        "placements.plain.arms": 3,
+        "placements.plain.policy": "ucb1",
+    }
+    with running(load_config(overrides=values)) as address:
+        yield address
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request):
+    """Give a function that calls one method of a new client of either kind."""
+
+    def ask_sync(url, method, *args, key=None, retries=3, timeout=5.0, **options):
+        with Client(url, key, timeout=timeout, retries=retries, rng=generator()) as client:
+            return getattr(client, method)(*args, **options)
+
+    def ask_async(url, method, *args, key=None, retries=3, timeout=5.0, **options):
+        async def asked():
+            settings = {"timeout": timeout, "retries": retries, "rng": generator()}
+            async with AsyncClient(url, key, **settings) as client:
+                return await getattr(client, method)(*args, **options)
+
+        return asyncio.run(asked())
+
+    return ask_sync if request.param == "sync" else ask_async
+
+
+def generator():
+    return np.random.default_rng(1)
+
+
+def placement(url, name="default"):
+    """Return what the service says of a placement."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+    connection.request("GET", "/v1/placements")
+    placements = json.loads(connection.getresponse().read())["placements"]
+    connection.close()
+    return next(p for p in placements if p["name"] == name)
+
+
+class Line(socketserver.ThreadingTCPServer):
+    """A line to the service on which each request meets the next fault; then it is sound.
+
+    A fault is one of the words above, or bytes that are answered in the service's place.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, url, faults):
+        self.service = url.removeprefix("http://")
+        self.faults = list(faults)
+        self.bodies = []
+        self.over = threading.Event()
+        super().__init__(("127.0.0.1", 0), Transfer)
+
+
+class Transfer(socketserver.StreamRequestHandler):
+    def handle(self):
+        with contextlib.suppress(OSError):
+            while self.one_request():
+                pass
+
+    def one_request(self):
+        start = self.rfile.readline().decode().split()
+        if not start:
+            return False
+        headers = {k.lower(): v for k, v in http.client.parse_headers(self.rfile).items()}
+        body = self.rfile.read(int(headers["content-length"]))
+        self.server.bodies.append(body)
+        fault = self.server.faults.pop(0) if self.server.faults else None
+        if isinstance(fault, bytes):
+            self.wfile.write(fault)
+            return False
+        if fault == BEFORE:
+            return False
+        answer = self.asked(start[0], start[1], body, headers)
+        if fault == HANG:
+            self.server.over.wait(20)
+        elif fault == ERROR_AFTER:
+            self.wfile.write(b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n")
+        elif fault == WITHIN:
+            self.wfile.write(answer[:-10])
+        elif fault is None:
+            self.wfile.write(answer)
+        return fault is None
+
+    def asked(self, method, path, body, headers):
+        connection = http.client.HTTPConnection(self.server.service, timeout=20)
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        head = f"HTTP/1.1 {response.status} x\r\ncontent-length: {len(content)}\r\n\r\n"
+        return head.encode() + content
+
+
+@contextlib.contextmanager
+def line(url, *faults):
+    with Line(url, faults) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            thread.join()
+
+
+def test_a_decision_and_its_feedback(url, ask):
+    decided = ask(url, "decide", "default", "tomato", arms=["film", "recipe"], context=[0.5, 1])
+    assert isinstance(decided, Decided)
+    assert decided.arm in ("film", "recipe")
+    assert (decided.epoch, decided.durability, decided.would) == (0, "committed", None)
+    assert uuid.UUID(decided.decision_id).version == 7
+    recorded = ask(url, "feedback", "default", decided.decision_id, 1)
+    assert recorded == Recorded(decided.decision_id, True, "learned", "committed")
+
+
+def test_the_same_question_gets_the_same_answer(url, ask):
+    asked = {"arms": ["film", "recipe"], "decision_id": f"page {ask.__name__}"}
+    first = ask(url, "decide", "default", "a", **asked)
+    assert ask(url, "decide", "default", "a", **asked) == first
+    told = ask(url, "feedback", "default", first.decision_id, 0, feedback_id="none")
+    again = ask(url, "feedback", "default", first.decision_id, 0, feedback_id="none")
+    assert (told.outcome, again.outcome) == ("learned", "duplicate")
+
+
+def test_many_at_once(url, ask):
+    asked = [Impression(f"key {i % 3}", arms=["film", "holiday"]) for i in range(20)]
+    decided = ask(url, "decide_many", "default", asked)
+    assert len({d.decision_id for d in decided}) == 20
+    told = [Feedback(d.decision_id, i % 2) for i, d in enumerate(decided)]
+    told.append(Feedback("never made", 1))
+    recorded = ask(url, "feedback_many", "default", told)
+    assert [r.outcome for r in recorded] == ["learned"] * 20 + ["unknown-decision"]
+    assert [r.decision_id for r in recorded] == [t.decision_id for t in told]
+
+
+def test_deferred_decisions_and_examinations(url, ask):
+    decided = ask(url, "decide", "plain", "ahead", deferred=True)
+    assert decided.propensity is None
+    outcomes = [
+        ask(url, "feedback", "plain", decided.decision_id, 1).outcome,
+        ask(url, "activate", "plain", decided.decision_id).outcome,
+        ask(url, "examined", "plain", decided.decision_id).outcome,
+        ask(url, "feedback", "plain", decided.decision_id, 1).outcome,
+    ]
+    assert outcomes == ["inactive", "noted", "noted", "learned"]
+
+
+def test_the_mode(url, ask):
+    assert ask(url, "mode", "plain", "apprentice") == "apprentice"
+    decided = ask(url, "decide", "plain", "apprentice", arms=[2, 0])
+    assert (decided.arm, decided.propensity) == (2, 1.0)
+    assert decided.would.arm in (0, 2)
+    assert ask(url, "mode", "plain", "online") == "online"
+
+
+def test_numbers_of_numpy_are_numbers(url, ask):
+    context = np.array([0.25, 1.0], dtype=np.float32)
+    decided = ask(url, "decide", "plain", "numpy", arms=np.array([2]), context=context)
+    assert decided.arm == 2
+    assert ask(url, "feedback", "plain", decided.decision_id, np.float32(1)).learned
+
+
+@pytest.mark.parametrize("fault", [BEFORE, AFTER, WITHIN, HANG, ERROR_AFTER])
+def test_a_decision_whose_answer_is_lost_is_made_once(url, ask, fault):
+    before = placement(url)["decisions"]
+    with line(url, fault, fault) as cut:
+        decided = ask(cut.url, "decide", "default", "lost", timeout=0.5)
+        assert len(cut.bodies) == 3
+    assert len(set(cut.bodies)) == 1
+    assert placement(url)["decisions"] == before + 1
+    again = ask(url, "decide", "default", "lost", decision_id=decided.decision_id)
+    assert again == decided
+
+
+@pytest.mark.parametrize("fault", [BEFORE, AFTER])
+def test_feedback_whose_answer_is_lost_counts_once(url, ask, fault):
+    decided = ask(url, "decide_many", "default", [Impression("lost")] * 3)
+    before = placement(url)
+    with line(url, fault) as cut:
+        told = [Feedback(d.decision_id, 1) for d in decided]
+        recorded = ask(cut.url, "feedback_many", "default", told)
+    expected = "learned" if fault == BEFORE else "duplicate"
+    assert [r.outcome for r in recorded] == [expected] * 3
+    after = placement(url)
+    assert after["feedback"] == before["feedback"] + 3
+    assert after["rewards"] == before["rewards"] + 3
+
+
+def answered(status, body=b"", **headers):
+    """Return an answer that is not the service's."""
+    lines = [f"HTTP/1.1 {status} x", f"content-length: {len(body)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_respected(url, ask, status):
+    with line(url, answered(status, retry_after=1)) as busy:
+        started = time.monotonic()
+        ask(busy.url, "decide", "default", "later")
+        assert 1.0 <= time.monotonic() - started < 5.0
+        assert len(busy.bodies) == 2
+
+
+def test_who_is_told_to_come_back_much_later_hears_it_at_once(url, ask):
+    with line(url, answered(503, retry_after=3600)) as busy:
+        with pytest.raises(Unavailable) as caught:
+            ask(busy.url, "decide", "default", "later")
+        assert len(busy.bodies) == 1
+    assert (caught.value.status, caught.value.kind) == (503, "foreign")
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_it_gives_up_after_its_retries(url, ask, retries):
+    with line(url, *[AFTER] * 9) as cut:
+        with pytest.raises(Unavailable, match=rf"url: no answer in {retries + 1} tr") as caught:
+            ask(cut.url, "decide", "default", "cut", retries=retries)
+        assert len(cut.bodies) == retries + 1
+    error = caught.value
+    assert (error.field, error.value, error.kind, error.status) == (
+        "url", cut.url, "no-answer", None,
+    )  # fmt: skip
+
+
+def test_nobody_there(ask):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(Unavailable, match="see whether the service runs there"):
+        ask(f"http://127.0.0.1:{port}", "decide", "default", "a", retries=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (answered(200, b"<html>"), ServiceError),
+        (answered(200, b'{"decision_id": 7}'), ServiceError),
+        (answered(200, b"\xff\xfe"), ServiceError),
+        (answered(404, b"<html>"), NotFound),
+        (answered(307, location="http://127.0.0.1:1/"), ServiceError),
+    ],
+)
+def test_something_else_that_answers_is_told_apart(url, ask, answer, error):
+    with line(url, answer) as other:
+        with pytest.raises(error) as caught:
+            ask(other.url, "decide", "default", "a")
+        assert len(other.bodies) == 1
+    assert (caught.value.field, caught.value.kind) == ("url", "foreign")
+
+
+def test_a_batch_that_is_answered_in_part_is_no_answer(url, ask):
+    short = answered(200, b'{"decisions": []}')
+    with line(url, short) as other, pytest.raises(ServiceError, match="0 answers to 1 question"):
+        ask(other.url, "decide_many", "default", [Impression("a")])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options", "error", "field", "value", "kind"),
+    [
+        ("decide", ("attic", "a"), {}, NotFound, "placement", "attic", "unknown-placement"),
+        ("feedback", ("default", "x", 1), {}, NotFound, "decision_id", "x", "unknown-decision"),
+        (
+            "decide", ("default", "a"), {"arms": ["opera"]},
+            InvalidRequest, "arms", ["opera"], "invalid-value",
+        ),
+        (
+            "decide_many", ("default", [Impression("a"), Impression("a", arms=[])]), {},
+            InvalidRequest, "decisions[1].arms", [], "invalid-value",
+        ),
+        ("decide_many", ("default", []), {}, InvalidRequest, "decisions", [], "invalid-value"),
+        ("mode", ("plain", "idle"), {}, InvalidRequest, "mode", "idle", "invalid-value"),
+    ],
+)  # fmt: skip
+def test_what_the_service_refuses_names_field_value_and_remedy(
+    url, ask, method, arguments, options, error, field, value, kind
+):
+    with pytest.raises(error) as caught:
+        ask(url, method, *arguments, **options)
+    refused = caught.value
+    assert isinstance(refused, TacitError)
+    assert (refused.field, refused.value, refused.kind) == (field, value, kind)
+    assert str(refused).startswith(f"{field}: ")
+    assert repr(value) in str(refused)
+    assert refused.remedy
+    assert refused.remedy in str(refused)
+    copy = pickle.loads(pickle.dumps(refused))
+    assert (type(copy), str(copy), copy.status) == (error, str(refused), refused.status)
+
+
+def test_an_id_that_stands_for_something_else_is_a_conflict(url, ask):
+    id = f"taken by {ask.__name__}"
+    ask(url, "decide", "default", "a", decision_id=id)
+    with pytest.raises(Conflict, match="send the same request, or another id") as caught:
+        ask(url, "decide", "default", "b", decision_id=id)
+    assert (caught.value.field, caught.value.value) == ("decision_id", id)
+    assert (caught.value.status, caught.value.kind) == (409, "conflict")
+
+
+def test_keys(tmp_path, ask, caplog):
+    caplog.set_level(logging.DEBUG)
+    key, sha256 = new_key()
+    stranger, _ = new_key()
+    values = {
+        "store.path": str(tmp_path / "s.db"),
+        "server.port": 0,
+        "keys.shop.sha256": sha256,
+        "keys.shop.scopes": ["decide"],
+    }
+    with running(load_config(overrides=values)) as url:
+        assert ask(url, "decide", "default", "a", key=key).arm in range(5)
+        with line(url, AFTER) as cut:
+            ask(cut.url, "decide", "default", "a", key=key)
+        refusals = []
+        for wrong in (stranger, None):
+            with pytest.raises(Denied, match="send a key that is known") as caught:
+                ask(url, "decide", "default", "a", key=wrong)
+            refusals.append(caught.value)
+        with pytest.raises(Denied, match="needs the scope 'admin'") as caught:
+            ask(url, "mode", "default", "frozen", key=key)
+        refusals.append(caught.value)
+    assert [(r.status, r.kind, r.field, r.value) for r in refusals] == [
+        (401, "unauthorized", "authorization", None),
+        (401, "unauthorized", "authorization", None),
+        (403, "forbidden", "authorization", None),
+    ]
+    assert "again in" in caplog.text
+    shown = caplog.text + "".join(f"{r} {r!r} {vars(r)}" for r in refusals)
+    assert key not in shown
+    assert stranger not in shown
+    with Client(url, key) as client:
+        assert repr(client) == f"Client({url!r})"
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options", "field"),
+    [
+        ("decide", ("default", 7), {}, "key"),
+        ("decide", ("default", "\ud800"), {}, "key"),
+        ("decide", ("default", "a"), {"arms": "film"}, "arms"),
+        ("decide", ("default", "a"), {"arms": [True]}, "arms[0]"),
+        ("decide", ("default", "a"), {"context": [0.0, math.nan]}, "context[1]"),
+        ("decide", ("default", "a"), {"context": [math.inf]}, "context[0]"),
+        ("decide", ("default", "a"), {"decision_id": 7}, "decision_id"),
+        ("decide", ("default", "a"), {"deferred": 1}, "deferred"),
+        ("decide", ("a/b", "a"), {}, "placement"),
+        ("decide", ("..", "a"), {}, "placement"),
+        ("decide_many", ("default", ["a"]), {}, "decisions[0]"),
+        ("decide_many", ("default", [Impression("a"), Impression(7)]), {}, "decisions[1].key"),
+        ("feedback", ("default", "x", 1.5), {}, "reward"),
+        ("feedback", ("default", "x", math.nan), {}, "reward"),
+        ("feedback_many", ("default", [Feedback("x", "1")]), {}, "feedback[0].reward"),
+        ("examined", ("default", None), {}, "decision_id"),
+        ("mode", ("default", None), {}, "mode"),
+    ],
+)
+def test_what_cannot_be_right_is_not_sent(ask, method, arguments, options, field):
+    with pytest.raises(InvalidValue) as caught:
+        ask("http://127.0.0.1:1", method, *arguments, **options)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"url": "localhost:8787"}, "url"),
+        ({"url": "ftp://localhost"}, "url"),
+        ({"url": "http://"}, "url"),
+        ({"url": "http://localhost:port"}, "url"),
+        ({"url": "http://me:tacit_secret@localhost"}, "url"),
+        ({"url": None}, "url"),
+        ({"key": ""}, "key"),
+        ({"key": "tacit_secret\r\nx: y"}, "key"),
+        ({"key": b"tacit_secret"}, "key"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": math.inf}, "timeout"),
+        ({"retries": -1}, "retries"),
+    ],
+)
+def test_what_a_client_cannot_be_made_of(kind, options, field):
+    with pytest.raises(InvalidValue) as caught:
+        kind(**{"url": "http://localhost:8787", **options})
+    assert caught.value.field == field
+    assert "tacit_secret" not in f"{caught.value} {vars(caught.value)}"
+
+
+def test_an_address_may_have_a_path(url):
+    with line(url, answered(404)) as proxied, Client(f"{proxied.url}/tacit/") as client:
+        assert repr(client) == f"Client('{proxied.url}/tacit')"
+        with pytest.raises(NotFound):
+            client.decide("default", "a")
+
+
+def test_one_client_serves_many_threads_and_many_tasks(url):
+    before = placement(url)["decisions"]
+    with Client(url) as client:
+        threads = [
+            threading.Thread(target=lambda: [client.decide("default", "t") for _ in range(5)])
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    async def many():
+        async with AsyncClient(url) as client:
+            return await asyncio.gather(*(client.decide("default", "t") for _ in range(60)))
+
+    assert len({d.decision_id for d in asyncio.run(many())}) == 60
+    assert placement(url)["decisions"] == before + 100
+
+
+@given(
+    tries=st.integers(1, 10_000),
+    more=st.integers(0, 5),
+    asked=st.integers(0, 100),
+    status=st.sampled_from([None, 200, 400, 408, 409, 429, 500, 503]),
+    seed=st.integers(0, 100),
+)
+def test_pauses_grow_within_their_bound(tries, more, asked, status, seed):
+    reply = Reply(status, retry_after=str(asked))
+    rng = np.random.default_rng(seed)
+    seconds = pause(reply, tries, tries - 1 + more, 0.0, rng)
+    if status in (200, 400, 409) or more == 0 or asked > LONGEST_ASKED:
+        assert seconds == math.inf
+    else:
+        share = np.random.default_rng(seed).random()
+        assert seconds == asked + share * min(10.0, 0.1 * 2 ** min(tries - 1, 20))
+
+
+@given(st.text(max_size=40))
+def test_whatever_retry_after_says_it_is_a_pause(text):
+    assert 0.0 <= seconds_asked(text, 0.0) < math.inf
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Fri, 31 Dec 9999 23:59:59 -2300",
+        "Fri, 31 Dec 99999999999999999999 23:59:59 GMT",
+        "Mon, 01 Jan 0001 00:00:00 +2300",
+        "Mon, 01 Jan 2001 00:00:00 +99999999999999999999",
+        "Thu, 01 Jan 1970 00:00:09 -0000",
+        "9" * 5000,
+    ],
+)
+def test_odd_dates_are_pauses_too(text):
+    assert 0.0 <= seconds_asked(text, 0.0) < math.inf
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Impression, wire.DecideRequest),
+        (Feedback, wire.FeedbackRequest),
+        (Decided, wire.DecideAnswer),
+        (Recorded, wire.FeedbackAnswer),
+        (tacit.client.Would, wire.Would),
+    ],
+)
+def test_the_client_speaks_what_the_service_speaks(ours, theirs):
+    assert set(ours.__struct_fields__) <= set(theirs.__struct_fields__)
+    if theirs.__name__.endswith("Request"):
+        required = {f.name for f in msgspec.structs.fields(theirs) if f.required}
+        assert required <= set(ours.__struct_fields__)
+
+
+def test_answers_are_frozen():
+    decided = Decided("id", 1, None, 0, "committed")
+    with pytest.raises(AttributeError):
+        decided.arm = 2
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    for name in [n for n in sys.modules if n.startswith("tacit.client")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtra, match=r"tacit\[client\]"):
+        import tacit.client  # noqa: F401
+
+
+def test_the_client_needs_nothing_of_the_service():
+    code = (
+        "import sys, tacit.client; "
+        "print({'starlette', 'uvicorn', 'apsw', 'numba'} & sys.modules.keys())"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"
+
+
+def test_nothing_else_imports_httpx():
+    sources = (ROOT / "src").rglob("*.py")
+    found = {p.parent.name for p in sources if "import httpx" in p.read_text(encoding="utf-8")}
+    assert found == {"client"}
+
+
+def test_the_page_on_the_service_shows_a_client_that_runs(tmp_path):
+    (code,) = blocks("docs/service.md", "python")
+    (shown,) = blocks("docs/service.md", "text")
+    assert run([sys.executable, "-c", code], tmp_path) == shown
