@@ -1,6 +1,6 @@
 """What Ray costs and gains: sweeps and offline evaluation, against threads of this process.
 
-python benchmarks/ray_bench.py [ROWS [evaluation]]
+python benchmarks/ray_bench.py [ROWS [sweeps | evaluation]]
 
 Ratios are taken between runs that follow one another, and the median of them is told: on a
 busy machine single times say little.
@@ -18,12 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 from offline import ARMS, TARGET, write
 
 import tacit
 from tacit import cluster
 from tacit.evaluate import IPS, SNIPS, DoublyRobust, off_policy
+from tacit.simulation import play_runs
+from tacit.spread import in_threads, runner, spread
 
 PAIRS = 3
 FILE_ROWS = 2_500_000
@@ -38,37 +41,51 @@ def seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def sweep(horizon: int, workers: int | None = None) -> None:
-    """Play units of one run each."""
-    policy = tacit.Thompson(arms=5)
-    tacit.simulate(policy, WORLD, horizon, runs=UNITS, workers=workers, checkpoints=1)
+def unit(horizon: int, number: int, report: Any) -> float:
+    """Play one run; return how long it took where it was played."""
+    policy, points = tacit.Thompson(arms=5), np.array([horizon])
+    return seconds(lambda: play_runs(policy, WORLD, horizon, 1, number, number + 1, points, report))
+
+
+def sweep(horizon: int, workers: int | None = None) -> tuple[float, float]:
+    """Play units of one run each; return seconds by the clock, and the mean of the units' own."""
+    units = [(horizon, number) for number in range(UNITS)]
+    began = time.perf_counter()
+    own = spread(unit, units, [1.0] * UNITS, label="sweep", workers=workers)
+    return time.perf_counter() - began, sum(own) / UNITS
 
 
 def sweeps(workers: int) -> dict[str, float]:
-    """Return seconds of a unit, in threads and on Ray, and by how much Ray is slower."""
-    horizon = 1_000_000
-    sweep(horizon, workers)
-    horizon = int(horizon * 2.5 * UNITS / workers / seconds(lambda: sweep(horizon, workers)))
+    """Return what is lost between units, in threads and on Ray, and how the two compare.
+
+    What is lost is the time by the clock that no unit accounts for. It hardly depends on who
+    else uses the machine; the ratio of two times by the clock does.
+    """
+    sweep(1000, workers)
+    horizon = int(4_000_000 / sweep(1_000_000, workers)[1])
     with started(workers):
-        sweep(horizon // 100)  # workers have begun and found the compiled loop
-        pairs = [
-            (local(lambda: sweep(horizon, workers)), seconds(lambda: sweep(horizon)))
-            for _ in range(PAIRS)
-        ]
+        sweep(1000)  # workers have begun and found the compiled loop
+        pairs = [(locally(lambda: sweep(horizon, workers)), sweep(horizon)) for _ in range(PAIRS)]
+
+    def lost(which: int) -> float:
+        return statistics.median(
+            pair[which][0] * workers / UNITS / pair[which][1] - 1.0 for pair in pairs
+        )
+
     return {
-        "seconds a unit, threads": statistics.median(a for a, _ in pairs) * workers / UNITS,
-        "seconds a unit, Ray": statistics.median(b for _, b in pairs) * workers / UNITS,
-        "overhead": statistics.median(b / a for a, b in pairs) - 1.0,
+        "seconds of a unit, threads": statistics.median(a[1] for a, _ in pairs),
+        "seconds of a unit, Ray": statistics.median(b[1] for _, b in pairs),
+        "lost between units, threads": lost(0),
+        "lost between units, Ray": lost(1),
+        "Ray / threads by the clock": statistics.median(b[0] / a[0] for a, b in pairs),
     }
 
 
-def local(function: Callable[[], Any]) -> float:
-    """Return how long a call takes without Ray, although Ray is there."""
-    from tacit.spread import in_threads, runner
-
+def locally(function: Callable[[], Any]) -> Any:
+    """Return what a call gives without Ray, although Ray is there."""
     token = runner.set(in_threads)
     try:
-        return seconds(function)
+        return function()
     finally:
         runner.reset(token)
 
@@ -132,13 +149,15 @@ def _idle(_: int) -> float:
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if sys.argv[1:] else 20_000_000
-    for workers in (1, 2) if "evaluation" not in sys.argv else ():
-        for what, value in sweeps(workers).items():
-            print(f"sweep, workers: {workers}: {what}: {value:.3f}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for what, value in evaluation(Path(folder), rows):
-            print(f"evaluation of {rows:,} rows: {what}: {value:,.2f}", flush=True)
+    rows, *chosen = sys.argv[1:] or ["20000000"]
+    if "evaluation" not in chosen:
+        for workers in (1, 2):
+            for what, value in sweeps(workers).items():
+                print(f"sweep, workers: {workers}: {what}: {value:.3f}", flush=True)
+    if "sweeps" not in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            for what, value in evaluation(Path(folder), int(rows)):
+                print(f"evaluation of {int(rows):,} rows: {what}: {value:,.2f}", flush=True)
 
 
 if __name__ == "__main__":

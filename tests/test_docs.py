@@ -90,6 +90,11 @@ def test_the_page_on_examination_runs(tmp_path):
     assert better == "True"
 
 
+def test_the_page_on_scale_runs(tmp_path):
+    (code,) = blocks("docs/scale.md", "python")
+    run([sys.executable, "-c", code], tmp_path)
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -129,8 +129,8 @@ def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
 
     Examples
     --------
-    >>> shards_of(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 2).tolist()
-    [1, 0, 1]
+    >>> shards_of(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 3).tolist()
+    [0, 2, 0]
     """
     placement, key = (_encoded(column) for column in (placements, keys))
     salts = [zlib.crc32(name.encode() + b"\0") for name in placement.dictionary.to_pylist()]

@@ -348,9 +348,9 @@ same law: part of what the rows of 100 rounds show is chance. Boxes change only 
 dozen times in a run, so a delay of 100 rounds of all keys seldom meets a context that it matters
 for; 0.0 there is what was counted, and no promise.
 
-What a shard does not know costs most at the start. In 30,000 rounds an interval of 10,000 means
-that every shard learns alone for a third of the time; what counts is how the interval compares with
-the rounds that one learner needs, not with the length of the run.
+What a shard does not know costs most at the start. In 30,000 rounds, an interval of 10,000 means
+that every shard learns alone for a third of the time; what counts is how it compares with the
+rounds that one learner needs, not with the length of the run.
 """
 
 
