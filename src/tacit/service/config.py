@@ -28,9 +28,9 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, DUELS = KINDS = "arms", "duels"
+ARMS, FEATURES, DUELS = KINDS = "arms", "features", "duels"
 ONE_ARM = (ARMS,)
-SHOWS = {ARMS: "arm", DUELS: "duel"}
+SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel"}
 INTERLEAVING = {
     "team-draft": "TeamDraft",
     "probabilistic": "Probabilistic",
@@ -143,7 +143,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
     kind : str
-        What it decides for: one of the ``arms``, or which rankers' ``duels``.
+        What it decides for: one of the ``arms``, one of arms known by their ``features``, or which
+        rankers' ``duels``.
     duels : DuelConfig or None
         Where the kind is ``duels``.
     """
@@ -223,6 +224,11 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
         return {"default": self.default_reward, "aggregation": self.aggregation}
 
 
+class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
+    arms: Count | list[str] | None = None  # type: ignore[assignment]
+    policy: str | dict[str, Any]
+
+
 class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
     policy: str | dict[str, Any] = "rmed1"
@@ -248,7 +254,7 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
         return DuelConfig(method, self.ties, self.unclicked)
 
 
-_TABLES: dict[str, type[_Placement]] = {ARMS: _Arms, DUELS: _Duels}
+_TABLES: dict[str, type[_Placement]] = {ARMS: _Arms, FEATURES: _Features, DUELS: _Duels}
 
 
 def load_config(
@@ -346,11 +352,16 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
-        if each.shows != SHOWS[kind] or each.feature_dims != (0, 0):
+        reads = each.feature_dims != (0, 0)
+        if each.shows != SHOWS[kind] or reads != (kind == FEATURES):
             raise ConfigError(
-                f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} or reads "
-                f"features of arms; the placement shows one {SHOWS[kind]} without, so give a "
-                "policy that does"
+                f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} and reads "
+                f"{'' if reads else 'no '}features of arms, which is not for the kind {kind!r}; "
+                "give a policy that is"
+            )
+        if each.feature_dims != policy.feature_dims:
+            raise ConfigError(
+                f"{source}: {key}.shadow: it must read as many features as the policy"
             )
     if raw.mode == SHADOW and shadow is None:
         raise ConfigError(

@@ -237,7 +237,15 @@ def _summary(placement: Placement) -> PlacementSummary:
 
 
 def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
-    return request.key, request.arms, request.context, request.decision_id, request.deferred
+    return (
+        request.key,
+        request.arms,
+        request.context,
+        request.decision_id,
+        request.deferred,
+        request.relevance,
+        request.examination,
+    )
 
 
 def _decided(row: DecisionRow, durability: Any) -> wire.DecideAnswer:
