@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from tacit.errors import ConfigError, MissingExtra, TacitError
-from tacit.policies import Policy, policy_from_spec
+from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
+from tacit.policies import Policy, RankedBandit, policy_from_spec
+from tacit.policies.actions import SlatePolicy
 
 try:
     import msgspec
@@ -28,9 +30,9 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, FEATURES, DUELS = KINDS = "arms", "features", "duels"
+ARMS, FEATURES, DUELS, SLATES = KINDS = "arms", "features", "duels", "slates"
 ONE_ARM = (ARMS,)
-SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel"}
+SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate"}
 INTERLEAVING = {
     "team-draft": "TeamDraft",
     "probabilistic": "Probabilistic",
@@ -144,7 +146,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether decisions carry their propensity, which may cost time.
     kind : str
         What it decides for: one of the ``arms``, one of arms known by their ``features``, or which
-        rankers' ``duels``.
+        rankers' ``duels``, or which arms stand in ``slates``.
     duels : DuelConfig or None
         Where the kind is ``duels``.
     """
@@ -254,7 +256,27 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
         return DuelConfig(method, self.ties, self.unclicked)
 
 
-_TABLES: dict[str, type[_Placement]] = {ARMS: _Arms, FEATURES: _Features, DUELS: _Duels}
+class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
+    arms: Count | list[str]
+    positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    policy: str | dict[str, Any] = "cascade-kl-ucb"
+    aggregation: ClickAggregation = "union"
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+
+_TABLES: dict[str, type[_Placement]] = {
+    ARMS: _Arms,
+    FEATURES: _Features,
+    DUELS: _Duels,
+    SLATES: _Slates,
+}
 
 
 def load_config(
@@ -345,6 +367,8 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
     try:
         policy = policy_from_spec(raw.policy, raw.slots)
         shadow = None if raw.shadow is None else policy_from_spec(raw.shadow, raw.slots)
+        if isinstance(raw, _Slates):
+            policy, shadow = (_of_length(each, raw.positions) for each in (policy, shadow))
         duels = raw.duels if isinstance(raw, _Duels) else None
         if duels is not None and raw.interleaving == "optimized":
             # What it needs must be there before the first request.
@@ -386,3 +410,22 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         kind,
         duels,
     )
+
+
+def _of_length(policy: Policy | None, positions: int) -> Any:
+    """Return a policy for slates of a length.
+
+    Raises
+    ------
+    InvalidValue
+        If the policy remembers what the log does not hold.
+    """
+    if isinstance(policy, RankedBandit):
+        raise InvalidValue(
+            "policy",
+            policy,
+            "what it remembers of lists under way is not in the log; give CascadeKLUCB or PBMUCB",
+        )
+    if not isinstance(policy, SlatePolicy):
+        return policy
+    return replace(policy, positions=positions)  # type: ignore[call-arg]

@@ -31,7 +31,7 @@ from tacit.service.attribution import (
     Lesson,
     Open,
 )
-from tacit.service.config import DUELS, FEATURES, PlacementConfig
+from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
@@ -697,6 +697,10 @@ def placement_class(kind: str) -> type[Placement]:
         from tacit.service.features import FeaturePlacement
 
         return FeaturePlacement
+    if kind == SLATES:
+        from tacit.service.slates import SlatePlacement
+
+        return SlatePlacement
     return Placement
 
 
