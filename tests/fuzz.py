@@ -18,7 +18,6 @@ from schemathesis.core.failures import FailureGroup
 from tacit.service.config import load_config
 from tacit.service.server import running
 
-
 PLACEMENTS = ("default", "duels", "slates", "features", "default")
 
 
