@@ -18,6 +18,8 @@ from schemathesis.core.failures import FailureGroup
 from tacit.service.config import load_config
 from tacit.service.server import running
 
+PLACEMENTS = ("default", "duels", "slates", "features", "default")
+
 
 def fuzz(folder, seconds, examples):
     """Send requests for a while; return what went wrong."""
@@ -27,6 +29,12 @@ def fuzz(folder, seconds, examples):
             "server.port": 0,
             "placements.default.shadow": "ucb1",
             "placements.default.attribution_window": 0.05,
+            "placements.duels": {"kind": "duels", "rankers": ["a", "b"]},
+            "placements.slates": {"kind": "slates", "arms": 3},
+            "placements.features": {
+                "kind": "features",
+                "policy": "lin-ts(relevance_dim=1, examination_dim=1)",
+            },
         }
     )
     deadline, wrong, sent = time.monotonic() + seconds, [], 0
@@ -52,7 +60,7 @@ def fuzz(folder, seconds, examples):
                     nonlocal sent
                     sent += 1
                     if "name" in (case.path_parameters or {}) and sent % 4:
-                        case.path_parameters["name"] = "default"
+                        case.path_parameters["name"] = PLACEMENTS[sent % len(PLACEMENTS)]
                     response = case.call()
                     if response.status_code >= 500:
                         wrong.append((case.method, case.path, case.body, response.text))

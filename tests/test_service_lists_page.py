@@ -1,4 +1,4 @@
-"""The page of placements that show lists, in a real browser: its numbers are the store's."""
+"""The page of duels and of features, in a real browser: its numbers are the store's."""
 
 from __future__ import annotations
 
@@ -33,11 +33,21 @@ def address(tmp_path_factory):
             "search": duels | {"rankers": RANKERS[:3]},
             "many": duels | {"rankers": RANKERS},
             "none": duels | {"rankers": ["a", "b"]},
+            "articles": {
+                "kind": "features",
+                "policy": {
+                    "name": "ec-bandit",
+                    "relevance_dim": 2,
+                    "examination_dim": 1,
+                    "relevance_intercept": True,
+                },
+            },
         },
     }
     with running(load_config(overrides=overrides)) as address:
         send(address, "search", RANKERS[:3], 20)
         send(address, "many", RANKERS, 6)
+        read(address)
         yield address
 
 
@@ -57,6 +67,28 @@ def send(address, placement, rankers, rounds):
     lists = {"rankings": {name: ["a", "b", "c"] for name in rankers}, "key": "shop"}
     for _ in range(4):
         post(address, f"{placement}/duel", lists)
+
+
+def read(address):
+    """Offer articles; those with the first feature are clicked."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        relevance = rng.normal(size=(3, 2)).tolist()
+        asked = {"key": "front", "relevance": relevance, "examination": [[1.0]] * 3}
+        answer = post(address, "articles/decide", asked)
+        reward = float(relevance[answer["arm"]][0] > 0)
+        told = {"decision_id": answer["decision_id"], "reward": reward}
+        post(address, "articles/feedback", told)
+
+
+def test_what_is_believed_of_features_is_on_the_page(opened):
+    page = opened()
+    rows = page.locator("#placement-articles .weights tbody tr")
+    names = rows.locator("th").all_inner_texts()
+    assert names == ["relevance 0", "relevance 1", "relevance, constant", "examination 0"]
+    mean = float(rows.nth(0).locator("td").nth(0).get_attribute("data-value"))
+    low = float(rows.nth(0).locator("td").nth(1).inner_text().split()[0])
+    assert 0 < low < mean
 
 
 def standings(address, placement):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from tacit.errors import ConfigError, MissingExtra, TacitError
-from tacit.policies import Policy, policy_from_spec
+from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
+from tacit.policies import Policy, RankedBandit, policy_from_spec
+from tacit.policies.actions import SlatePolicy
 
 try:
     import msgspec
@@ -28,9 +30,9 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, DUELS = KINDS = "arms", "duels"
+ARMS, FEATURES, DUELS, SLATES = KINDS = "arms", "features", "duels", "slates"
 ONE_ARM = (ARMS,)
-SHOWS = {ARMS: "arm", DUELS: "duel"}
+SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate"}
 INTERLEAVING = {
     "team-draft": "TeamDraft",
     "probabilistic": "Probabilistic",
@@ -143,7 +145,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
     kind : str
-        What it decides for: one of the ``arms``, or which rankers' ``duels``.
+        What it decides for: one of the ``arms``, one of arms known by their ``features``, or which
+        rankers' ``duels``, or which arms stand in ``slates``.
     duels : DuelConfig or None
         Where the kind is ``duels``.
     """
@@ -223,6 +226,11 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
         return {"default": self.default_reward, "aggregation": self.aggregation}
 
 
+class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
+    arms: Count | list[str] | None = None  # type: ignore[assignment]
+    policy: str | dict[str, Any]
+
+
 class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
     policy: str | dict[str, Any] = "rmed1"
@@ -248,7 +256,27 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
         return DuelConfig(method, self.ties, self.unclicked)
 
 
-_TABLES: dict[str, type[_Placement]] = {ARMS: _Arms, DUELS: _Duels}
+class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
+    arms: Count | list[str]
+    positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    policy: str | dict[str, Any] = "cascade-kl-ucb"
+    aggregation: ClickAggregation = "union"
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+
+_TABLES: dict[str, type[_Placement]] = {
+    ARMS: _Arms,
+    FEATURES: _Features,
+    DUELS: _Duels,
+    SLATES: _Slates,
+}
 
 
 def load_config(
@@ -339,6 +367,8 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
     try:
         policy = policy_from_spec(raw.policy, raw.slots)
         shadow = None if raw.shadow is None else policy_from_spec(raw.shadow, raw.slots)
+        if isinstance(raw, _Slates):
+            policy, shadow = (_of_length(each, raw.positions) for each in (policy, shadow))
         duels = raw.duels if isinstance(raw, _Duels) else None
         if duels is not None and raw.interleaving == "optimized":
             # What it needs must be there before the first request.
@@ -346,11 +376,16 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
-        if each.shows != SHOWS[kind] or each.feature_dims != (0, 0):
+        reads = each.feature_dims != (0, 0)
+        if each.shows != SHOWS[kind] or reads != (kind == FEATURES):
             raise ConfigError(
-                f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} or reads "
-                f"features of arms; the placement shows one {SHOWS[kind]} without, so give a "
-                "policy that does"
+                f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} and reads "
+                f"{'' if reads else 'no '}features of arms, which is not for the kind {kind!r}; "
+                "give a policy that is"
+            )
+        if each.feature_dims != policy.feature_dims:
+            raise ConfigError(
+                f"{source}: {key}.shadow: it must read as many features as the policy"
             )
     if raw.mode == SHADOW and shadow is None:
         raise ConfigError(
@@ -375,3 +410,22 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         kind,
         duels,
     )
+
+
+def _of_length(policy: Policy | None, positions: int) -> Any:
+    """Return a policy for slates of a length.
+
+    Raises
+    ------
+    InvalidValue
+        If the policy remembers what the log does not hold.
+    """
+    if isinstance(policy, RankedBandit):
+        raise InvalidValue(
+            "policy",
+            policy,
+            "what it remembers of lists under way is not in the log; give CascadeKLUCB or PBMUCB",
+        )
+    if not isinstance(policy, SlatePolicy):
+        return policy
+    return replace(policy, positions=positions)  # type: ignore[call-arg]

@@ -17,7 +17,7 @@ from tacit.interleaving import Credit, Interleaved, credited
 from tacit.interleaving.base import ranking
 from tacit.service.attribution import LEARNED, TIED, ClickAttribution, Lesson, Open
 from tacit.service.draws import Draws
-from tacit.service.placement import Clicks, Impression, Placement, clicked_positions
+from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
 from tacit.service.store import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
 
 DIGEST_BYTES = 16
@@ -134,6 +134,8 @@ class DuelPlacement(Placement):
         context: Sequence[float] | None = None,
         id: str | None = None,
         deferred: bool = False,
+        relevance: Rows | None = None,
+        examination: Rows | None = None,
     ) -> Impression:
         """Refuse: one arm is not decided here."""
         raise InvalidValue("placement", self.name, "its rankers duel; ask it at its path 'duel'")

@@ -32,6 +32,8 @@ SCOPE_OF = {
     "examined": FEEDBACK,
     "activate": FEEDBACK,
     "mode": ADMIN,
+    "slate": DECIDE,
+    "slate/batch": DECIDE,
     "duel": DECIDE,
     "duel/batch": DECIDE,
     "clicks": FEEDBACK,

@@ -175,6 +175,8 @@ def application(engine: Engine) -> Guard:
             ("decide/batch", wire.DecideManyRequest, decide_many),
             ("feedback/batch", wire.FeedbackManyRequest, feedback_many),
             ("mode", wire.ModeRequest, mode),
+            ("slate", wire_lists.SlateRequest, lists.slate),
+            ("slate/batch", wire_lists.SlateManyRequest, lists.slate_many),
             ("duel", wire_lists.DuelRequest, lists.duel),
             ("duel/batch", wire_lists.DuelManyRequest, lists.duel_many),
             ("clicks", wire_lists.ClicksRequest, clicks),
@@ -237,7 +239,15 @@ def _summary(placement: Placement) -> PlacementSummary:
 
 
 def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
-    return request.key, request.arms, request.context, request.decision_id, request.deferred
+    return (
+        request.key,
+        request.arms,
+        request.context,
+        request.decision_id,
+        request.deferred,
+        request.relevance,
+        request.examination,
+    )
 
 
 def _decided(row: DecisionRow, durability: Any) -> wire.DecideAnswer:

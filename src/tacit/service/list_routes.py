@@ -13,6 +13,7 @@ from tacit.service import wire_lists
 from tacit.service.duels import DuelPlacement
 from tacit.service.engine import Engine, Told
 from tacit.service.placement import Clicks, Placement
+from tacit.service.slates import SlatePlacement
 from tacit.service.store import CLICKS, DecisionRow
 from tacit.service.validation import checked_within
 
@@ -51,6 +52,31 @@ class ListRoutes:
         durability = self._engine.durability(name)
         return wire_lists.DuelManyAnswer([_decided(row, durability) for row in rows])
 
+    async def slate(self, name: str, request: wire_lists.SlateRequest) -> wire_lists.SlateAnswer:
+        """Choose which arms to list."""
+        told = self._slates(name).checked_slate(*_impression(request))
+        (row,) = await self._engine.decide_many(name, [told])
+        return _listed(row, self._engine.durability(name))
+
+    async def slate_many(
+        self, name: str, request: wire_lists.SlateManyRequest
+    ) -> wire_lists.SlateManyAnswer:
+        """Do so for many impressions."""
+        check = self._slates(name).checked_slate
+        told = [
+            checked_within(f"decisions[{i}]", check, _impression(one))
+            for i, one in enumerate(request.decisions)
+        ]
+        rows = await self._engine.decide_many(name, told)
+        durability = self._engine.durability(name)
+        return wire_lists.SlateManyAnswer([_listed(row, durability) for row in rows])
+
+    def _slates(self, name: str) -> SlatePlacement:
+        placement = self._engine.placement(name)
+        if not isinstance(placement, SlatePlacement):
+            raise wrong_kind(placement)
+        return placement
+
     async def standings(
         self, name: str, key: str | None, confidence: float
     ) -> wire_lists.DuelStandings:
@@ -87,6 +113,19 @@ def clicks_told(request: wire_lists.ClicksRequest) -> Told:
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
     clicks = Clicks(request.clicks, request.items)
     return Told(request.decision_id, CLICKS, None, request.feedback_id, clicks)
+
+
+def _impression(request: wire_lists.SlateRequest) -> tuple[Any, ...]:
+    return request.key, request.arms, request.context, request.decision_id, request.deferred
+
+
+def _listed(row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
+    slate = json.loads(row.shown or "")
+    answer = wire_lists.SlateAnswer(row.id, slate, row.propensity, row.epoch, durability)
+    if row.would is not None:
+        would = json.loads(str(row.would))
+        answer.would = wire_lists.WouldSlate(would, row.would_propensity)
+    return answer
 
 
 def _search(request: wire_lists.DuelRequest) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from tacit.arrays import Floats
 from tacit.service.charts import Curve, area_chart, line_chart, percent
 from tacit.service.duels import DuelPlacement
 from tacit.service.engine import Engine
+from tacit.service.features import FeaturePlacement
 from tacit.service.placement import Placement
 from tacit.service.series import ARMS, Estimate, R, uniform_estimate
 
@@ -214,6 +215,10 @@ def view_of(placement: Placement, now: int) -> View:
         from tacit.service.duel_page import DuelView
 
         return DuelView(placement, now)
+    if isinstance(placement, FeaturePlacement):
+        from tacit.service.feature_page import FeatureView
+
+        return FeatureView(placement, now)
     return View(placement, now)
 
 

@@ -31,7 +31,7 @@ from tacit.service.attribution import (
     Lesson,
     Open,
 )
-from tacit.service.config import DUELS, PlacementConfig
+from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
@@ -59,6 +59,9 @@ from tacit.state import leaves
 FOLD_ROWS = 4096
 CLOSED = "window-closed"
 LONGEST_ID = 256
+
+Rows = Sequence[Sequence[float]]
+"""Features: a row for each arm."""
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +200,7 @@ class Placement:
             arms if any(offer is not None for offer in arms) else None,
         )
 
-    def _baseline(self, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
         """Return what the mode ``apprentice`` shows."""
         return (self.arms[int(decision.offered[0])],)
 
@@ -272,6 +275,8 @@ class Placement:
         context: Sequence[float] | None = None,
         id: str | None = None,
         deferred: bool = False,
+        relevance: Rows | None = None,
+        examination: Rows | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
@@ -280,6 +285,9 @@ class Placement:
         InvalidValue, UnknownName
             If the key, an arm, the context or the id does not fit.
         """
+        for field, rows in (("relevance", relevance), ("examination", examination)):
+            if rows is not None:
+                raise InvalidValue(field, rows, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         return self._impression(key, arms, context, id, deferred)
@@ -341,7 +349,7 @@ class Placement:
         shown, would = decision, None
         if self.mode == APPRENTICE:
             # A baseline that is always shown has the propensity 1.
-            baseline = self._baseline(decision)
+            baseline = self._baseline(told, decision)
             slots = self._slots_shown(baseline, told.arms)
             shown = decision._replace(shown=baseline, slots=slots, propensity=1.0)
             would = decision
@@ -685,6 +693,14 @@ def placement_class(kind: str) -> type[Placement]:
         from tacit.service.duels import DuelPlacement
 
         return DuelPlacement
+    if kind == FEATURES:
+        from tacit.service.features import FeaturePlacement
+
+        return FeaturePlacement
+    if kind == SLATES:
+        from tacit.service.slates import SlatePlacement
+
+        return SlatePlacement
     return Placement
 
 

@@ -17,6 +17,13 @@ Key = Annotated[
     ),
 ]
 Arm = Annotated[int | str, Meta(description="An arm: its name, or its number from 0.")]
+Features = Annotated[
+    list[list[float]],
+    Meta(
+        description="A row of features for each arm on offer, for policies that know arms by "
+        "their features; the arms are then named as the client likes, or numbered from 0."
+    ),
+]
 DecisionId = Annotated[
     str,
     Meta(
@@ -62,6 +69,8 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
+    relevance: Features | None = None
+    examination: Features | None = None
     decision_id: NewDecisionId | None = None
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False

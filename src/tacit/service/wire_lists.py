@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.service.wire import DecisionId, Durability, FeedbackId, NewDecisionId
+from tacit.service.wire import DecisionId, Durability, FeedbackId, Key, NewDecisionId
 
 Item = int | str
 Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
@@ -96,6 +96,56 @@ class DuelManyAnswer(msgspec.Struct):
     """What to show, in the order of the request."""
 
     decisions: list[DuelAnswer]
+
+
+class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One impression: a key, and perhaps the arms on offer."""
+
+    key: Key
+    arms: Annotated[list[Item], Meta(description="The arms on offer; all if left out.")] | None = (
+        None
+    )
+    context: list[float] | None = None
+    decision_id: NewDecisionId | None = None
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
+        False
+    )
+
+
+class WouldSlate(msgspec.Struct):
+    """What another one would have listed: the policy itself in mode ``apprentice``, the second
+    policy in mode ``shadow``."""
+
+    slate: list[Item | None]
+    propensity: float | None
+
+
+class SlateAnswer(msgspec.Struct, omit_defaults=True):
+    """What to list, logged."""
+
+    decision_id: DecisionId
+    slate: Annotated[
+        list[Item | None],
+        Meta(description="The arm at each position; null where the policy leaves one empty."),
+    ]
+    propensity: Annotated[
+        float | None, Meta(description="Of this very list; null if it is not known.")
+    ]
+    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    durability: Durability
+    would: WouldSlate | None = None
+
+
+class SlateManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Many impressions: all are decided in one commit, or none."""
+
+    decisions: Annotated[list[SlateRequest], Meta(min_length=1, max_length=1000)]
+
+
+class SlateManyAnswer(msgspec.Struct):
+    """What to list, in the order of the request."""
+
+    decisions: list[SlateAnswer]
 
 
 class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):

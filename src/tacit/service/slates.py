@@ -1,0 +1,109 @@
+"""Slate placements: an ordered list of arms out, clicks on its positions in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from tacit.arrays import Ints
+from tacit.decisions import Arm, Decision
+from tacit.errors import InvalidValue
+from tacit.service.attribution import ClickAttribution, Lesson, Open
+from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
+from tacit.service.store import CLICKS, REWARD, DecisionRow
+
+
+class SlatePlacement(Placement):
+    """Decides which arms to list, best first, and learns from the clicks on each position.
+
+    Parameters are those of :class:`Placement`.
+    """
+
+    asks_at = "slate"
+    attribution = ClickAttribution
+
+    @property
+    def _positions(self) -> int:
+        return self.config.policy.action_width
+
+    def checked(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
+        relevance: Rows | None = None,
+        examination: Rows | None = None,
+    ) -> Impression:
+        """Refuse: one arm is not decided here."""
+        raise InvalidValue("placement", self.name, "it shows lists; ask it at its path 'slate'")
+
+    def checked_slate(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
+    ) -> Impression:
+        """Return an impression that :meth:`choose` will take; as of other placements."""
+        return super().checked(key, arms, context, id, deferred)
+
+    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str | None:
+        return msgspec.json.encode(self._listed(shown)).decode()
+
+    def _listed(self, decision: Decision) -> list[Arm | None]:
+        """Return the arm at each position down to the last one; None where it stays empty."""
+        slots = decision.slots.tolist()
+        while slots and slots[-1] < 0:
+            slots.pop()
+        return [None if slot < 0 else self.arms[slot] for slot in slots]
+
+    def _would(self, decision: Decision) -> Arm:
+        return json.dumps(self._listed(decision))
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        first = decision.offered[: self._positions]
+        return tuple(self.arms[slot] for slot in first.tolist())
+
+    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+        """Return the arms that a decision listed, best first; None at an empty position."""
+        return tuple(json.loads(row.shown or ""))
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        slots = np.full(self._positions, -1, np.int64)
+        slots[: len(shown)] = [self._slots.get(arm, -1) for arm in shown]
+        return slots
+
+    def _count_impression(self, row: DecisionRow) -> None:
+        for arm in self.shown(row):
+            if arm in self._slots:
+                self.series.decided(row.time, self._slots[arm], None, 1)
+        self.series.at_epoch(row.time, row.key, row.epoch)
+
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+        """Return clicked positions of a decision as the log keeps them; see the base class."""
+        if kind == REWARD:
+            raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
+        if kind != CLICKS or clicks is None:
+            return None
+        listed = self.shown(row)
+        positions = clicked_positions(clicks, listed)
+        for position in json.loads(positions):
+            if listed[position] not in self._slots:
+                raise InvalidValue("clicks", position, "nothing was shown at this position")
+        return positions
+
+    def _worth(self, lesson: Lesson) -> float | list[float]:
+        """Return 1 for each clicked position, 0 for the others."""
+        rewards = [0.0] * self._positions
+        for position in lesson.reward:
+            rewards[position] = 1.0
+        return rewards if self._positions > 1 else rewards[0]
+
+    def _note(self, open: Open, came: list[int]) -> None:
+        self.series.rewarded(open.row.time, None, 1, float(len(came)))

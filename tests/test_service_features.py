@@ -1,0 +1,200 @@
+"""Feature placements: arms come with the request; the log keeps their features."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError
+from tacit.learner import Learner
+from tacit.service.attribution import LEARNED
+from tacit.service.config import load_config
+from tacit.service.draws import Draws
+from tacit.service.engine import Engine
+from tacit.service.log import verify
+from tacit.service.server import running
+from tacit.service.sqlite import SqliteStore
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_service_engine import START, Clock, as_after_a_crash
+from test_service_http import Client
+
+POLICIES = {
+    "lin": "lin-ts(relevance_dim=2, examination_dim=1)",
+    "logistic": "logistic-ts(relevance_dim=2, examination_dim=1)",
+    "ec": "ec-bandit(relevance_dim=2, examination_dim=1)",
+    "laplace": "laplace-ec(relevance_dim=2, examination_dim=1)",
+}
+
+
+def configured(policy=POLICIES["lin"], path=None, **more):
+    placement = {"kind": "features", "policy": policy, "seed": 7} | more
+    overrides = {"placements": {"home": placement}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+def learned(placement):
+    """Return what the placement is, bit for bit."""
+    used = len(placement.learner.keys)
+    arrays = {name: array[:used].tobytes() for name, array in leaves(placement.learner.state)}
+    counted = placement.decisions, placement.feedback, placement.series.to_bytes()
+    return arrays, counted, placement.windows.saved()
+
+
+async def traffic(engine, rounds):
+    """Offer arms by name or number, one by one and together; click on some."""
+    for i in range(rounds):
+        rng = np.random.default_rng(i)
+        engine.clock.now = START + i * 7_000_000
+        count = int(rng.integers(2, 5))
+        names = [f"article {j}" for j in rng.permutation(9)[:count]] if i % 2 else None
+        told = [
+            engine.placements["home"].checked(
+                f"key {rng.integers(2)}", names, None, None, False,
+                rng.normal(size=(count, 2)).tolist(), rng.random((count, 1)).tolist(),
+            )
+            for _ in range(1 + i % 3)
+        ]  # fmt: skip
+        for row in await engine.decide_many("home", told):
+            if rng.random() < 0.6:
+                await engine.feedback("home", row.id, float(rng.random() < 0.5))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    async def session():
+        config = configured(policy, snapshot_every=40)
+        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
+        await engine.start()
+        await traffic(engine, 25)
+        live = learned(engine.placements["home"])
+        crashed = as_after_a_crash(tmp_path / "s.db")
+        await engine.stop()
+        store = SqliteStore(crashed)
+        assert 0 < store.snapshot(1).seq < store.end().seq
+        assert learned(Engine(config, store, Clock()).placements["home"]) == live
+        assert verify(config, store) == []
+        store.close()
+
+    asyncio.run(session())
+
+
+def test_it_learns_what_the_learner_learns(tmp_path):
+    async def session():
+        engine = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+        await engine.start()
+        placement = engine.placements["home"]
+        expected = Learner(placement.config.policy, seed=0)
+        rng = np.random.default_rng(3)
+        for i in range(20):
+            relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
+            told = placement.checked(
+                "k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist()
+            )
+            (row,) = await engine.decide_many("home", [told])
+            assert (await engine.decide_many("home", [told])) == [row]
+            Draws(7).begin(expected.rng, f"d{i}")
+            decision = expected.choose("k", relevance=relevance, examination=examination)
+            assert decision.arm == row.arm
+            assert await engine.feedback("home", row.id, i % 2) == LEARNED
+            expected.learn(decision, i % 2)
+        mean = placement.learner.posterior("k").mean
+        np.testing.assert_array_equal(mean, expected.posterior("k").mean)
+        await engine.stop()
+
+    asyncio.run(session())
+
+
+def test_a_policy_with_fixed_arms_and_features(tmp_path):
+    async def session():
+        policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
+        config = configured(policy, arms=["a", "b", "c"])
+        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
+        await engine.start()
+        placement = engine.placements["home"]
+        told = placement.checked("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]])
+        (row,) = await engine.decide_many("home", [told])
+        assert row.arm in ("a", "c")
+        assert await engine.feedback("home", row.id, 1.0) == LEARNED
+        live = learned(placement)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+        await engine.stop()
+        store = SqliteStore(crashed)
+        assert learned(Engine(config, store, Clock()).placements["home"]) == live
+        store.close()
+
+    asyncio.run(session())
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    config = configured(path=tmp_path_factory.mktemp("features") / "s.db", shadow=POLICIES["ec"])
+    config.placements["plain"] = load_config().placements["default"]
+    with running(config) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address):
+    return Client(address)
+
+
+FEATURES = {"relevance": [[1, 0], [0, 1]], "examination": [[1], [0.5]]}
+
+
+def test_over_http(client):
+    body = {"key": "k", "arms": ["a", "b"], **FEATURES}
+    for mode, extra in (("online", set()), ("shadow", {"would"}), ("apprentice", {"would"})):
+        assert client.post("home/mode", {"mode": mode})[0] == 200
+        status, _, answer = client.post("home/decide", body)
+        assert status == 200
+        assert answer["arm"] in body["arms"]
+        assert answer.keys() >= extra
+        if mode == "apprentice":
+            assert answer["arm"] == "a"
+        told = {"decision_id": answer["decision_id"], "reward": 1}
+        assert client.post("home/feedback", told)[2]["learned"]
+    client.post("home/mode", {"mode": "online"})
+    _, _, answer = client.post("home/decide/batch", {"decisions": [{"key": "k", **FEATURES}] * 3})
+    assert {one["arm"] for one in answer["decisions"]} <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "field"),
+    [
+        ("home", {"relevance": None}, "relevance"),
+        ("home", {"relevance": []}, "relevance"),
+        ("home", {"relevance": [[1, 2], [1]]}, "relevance[1]"),
+        ("home", {"relevance": [[1, "x"]]}, "relevance[0][1]"),
+        ("home", {"examination": [[1]]}, "examination"),
+        ("home", {"examination": [[1, 2], [1, 2]]}, "examination[0]"),
+        ("home", {"arms": ["a"]}, "arms"),
+        ("home", {"arms": ["a", "a"]}, "arms"),
+        ("home", {"arms": ["a", "ä" * 257]}, "arms"),
+        ("plain", {"examination": None}, "relevance"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, path, more, field):
+    status, _, answer = client.post(f"{path}/decide", {"key": "k", **FEATURES, **more})
+    assert (status, answer["field"]) == (422, field), json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"policy": "ucb1", "arms": 2}, "placements.home.policy"),
+        ({"policy": "rmed1", "arms": 2}, "placements.home.policy"),
+        ({"shadow": "lin-ts(relevance_dim=1, examination_dim=1)"}, "placements.home.shadow"),
+        ({"rankers": ["a", "b"]}, "placements.home.rankers"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_key(more, named):
+    with pytest.raises(ConfigError, match="configuration: ") as caught:
+        configured(**more)
+    assert named in str(caught.value)

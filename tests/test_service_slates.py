@@ -1,0 +1,168 @@
+"""Slate placements: a list of arms out, clicks on its positions in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError
+from tacit.learner import Learner
+from tacit.service.attribution import PENDING
+from tacit.service.config import load_config
+from tacit.service.engine import Engine, Told
+from tacit.service.log import verify
+from tacit.service.placement import Clicks
+from tacit.service.server import running
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import CLICKS
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_service_engine import START, Clock, as_after_a_crash
+from test_service_http import Client
+
+ARMS = ["a", "b", "c", "d", "e"]
+SECOND = 1_000_000
+
+
+def configured(policy="cascade-kl-ucb", path=None, **more):
+    placement = {"kind": "slates", "arms": ARMS, "policy": policy, "seed": 7} | more
+    overrides = {"placements": {"home": placement}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+def learned(placement):
+    """Return what the placement is, bit for bit."""
+    used = len(placement.learner.keys)
+    arrays = {name: a[:used].tobytes() for name, a in leaves(placement.learner.state)}
+    counted = placement.decisions, dict(placement.outcomes), placement.series.to_bytes()
+    return arrays, counted, placement.windows.saved()
+
+
+async def traffic(engine, rounds):
+    """List arms, sometimes of fewer than there are positions; click on some."""
+    shown = []
+    for i in range(rounds):
+        rng = np.random.default_rng(i)
+        engine.clock.now = START + i * 7 * SECOND
+        check = engine.placements["home"].checked_slate
+        told = [check(f"key {rng.integers(2)}", offer) for offer in (None, ["d", "b"], None)]
+        for row in await engine.decide_many("home", told):
+            clicks = None
+            if rng.random() < 0.6:
+                places = [k for k, arm in enumerate(json.loads(row.shown)) if arm is not None]
+                clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
+                sent = Told(row.id, CLICKS, clicks=Clicks(clicks))
+                assert await engine.tell_many("home", [sent]) == [PENDING]
+            shown.append((row, clicks))
+    return shown
+
+
+@pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb"])
+def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    async def session():
+        config = configured(policy, snapshot_every=40)
+        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
+        await engine.start()
+        shown = await traffic(engine, 20)
+        live = learned(engine.placements["home"])
+        crashed = as_after_a_crash(tmp_path / "s.db")
+        engine.clock.now += 60 * SECOND
+        told = engine.placements["home"].checked_slate("key 0")
+        await engine.decide_many("home", [told])
+        placement = engine.placements["home"]
+        expected = Learner(placement.config.policy, seed=0)
+        for row, _ in shown:
+            expected.recall([placement._decision(row, row.epoch)])
+        for row, clicks in shown:
+            rewards = [float(k in (clicks or ())) for k in range(3)]
+            expected.learn(placement._decision(row, row.epoch), rewards)
+        used = len(expected.keys)
+        for (_, a), (_, b) in zip(
+            leaves(placement.learner.state), leaves(expected.state), strict=True
+        ):
+            np.testing.assert_array_equal(a[:used], b[:used])
+        await engine.stop()
+        store = SqliteStore(crashed)
+        assert 0 < store.snapshot(1).seq < store.end().seq
+        assert learned(Engine(config, store, Clock()).placements["home"]) == live
+        assert verify(config, store) == []
+        store.close()
+
+    asyncio.run(session())
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("slates") / "s.db"
+    config = configured(path=path, positions=2, shadow="cascade-ucb1", aggregation="first")
+    config.placements["plain"] = load_config().placements["default"]
+    with running(config) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address):
+    return Client(address)
+
+
+def test_over_http(client):
+    for mode, extra in (("online", set()), ("shadow", {"would"}), ("apprentice", {"would"})):
+        assert client.post("home/mode", {"mode": mode})[0] == 200
+        body = {"key": "k", "arms": ["e", "c", "a"], "decision_id": mode}
+        status, _, answer = client.post("home/slate", body)
+        assert status == 200
+        assert len(answer["slate"]) == 2
+        assert answer.keys() >= extra
+        assert client.post("home/slate", body)[2] == answer
+        if mode == "apprentice":
+            assert answer["slate"] == ["e", "c"]
+        told = {"decision_id": mode, "items": answer["slate"][1:]}
+        assert client.post("home/clicks", told)[2]["learned"]
+    client.post("home/mode", {"mode": "online"})
+    _, _, many = client.post("home/slate/batch", {"decisions": [{"key": "k"}] * 3})
+    assert all(set(one["slate"]) <= set(ARMS) for one in many["decisions"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("home/slate", {}, 422, "key"),
+        ("home/slate", {"key": "k", "arms": ["z"]}, 422, "arms"),
+        ("home/slate", {"key": "k", "arms": []}, 422, "arms"),
+        ("home/slate/batch", {"decisions": [{"key": "k", "arms": []}]}, 422, "decisions[0].arms"),
+        ("home/decide", {"key": "k"}, 422, "placement"),
+        ("home/duel", {}, 422, "placement"),
+        ("plain/slate", {"key": "k"}, 422, "placement"),
+        ("home/clicks", {"decision_id": "LIST", "clicks": [2]}, 422, "clicks[0]"),
+        ("home/clicks", {"decision_id": "LIST", "items": ["z"]}, 422, "items[0]"),
+        ("home/feedback", {"decision_id": "LIST", "reward": 1}, 422, "reward"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, field):
+    if body.get("decision_id") == "LIST":
+        _, _, answer = client.post("home/slate", {"key": "k"})
+        body = body | {"decision_id": answer["decision_id"]}
+    answer = client.post(path, body)
+    assert (answer[0], answer[2]["field"]) == (status, field), json.dumps(answer[2])
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"policy": "ucb1"}, "placements.home.policy"),
+        ({"policy": "ranked-bandit(ucb1)"}, "placements.home: policy"),
+        ({"positions": 0}, "placements.home.positions"),
+        ({"default_reward": 1}, "placements.home.default_reward"),
+        ({"aggregation": "max"}, "placements.home.aggregation"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_key(more, named):
+    with pytest.raises(ConfigError, match="configuration: ") as caught:
+        configured(**more)
+    assert named in str(caught.value)
