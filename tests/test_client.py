@@ -23,7 +23,6 @@ import pytest
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from test_docs import blocks, run
 
 import tacit.client
 from tacit.client import (
@@ -558,9 +557,3 @@ def test_nothing_else_imports_httpx():
     sources = (ROOT / "src").rglob("*.py")
     found = {p.parent.name for p in sources if "import httpx" in p.read_text(encoding="utf-8")}
     assert found == {"client"}
-
-
-def test_the_page_on_the_service_shows_a_client_that_runs(tmp_path):
-    (code,) = blocks("docs/service.md", "python")
-    (shown,) = blocks("docs/service.md", "text")
-    assert run([sys.executable, "-c", code], tmp_path) == shown
