@@ -42,9 +42,9 @@ arms = ["a", "b", "c", "d", "e"]
 policy = "thompson(discount=0.99)"
 seed = 11
 snapshot_every = 150
-attribution_window = 0.5
+attribution_window = 0.1
 """
-WINDOW = 500_000
+WINDOW = 100_000
 
 
 class Traffic:
