@@ -317,6 +317,15 @@ def test_a_damaged_snapshot_is_refused_or_unharmed(data, tmp_path_factory):
     assert state_bytes(loaded) == state_bytes(learner)
 
 
+def test_a_snapshot_of_an_impossible_zip_version_is_refused(snapshot):
+    content = bytearray(snapshot.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 6] = 109  # the version needed to extract, in the archive's directory
+    snapshot.write_bytes(content)
+    with pytest.raises(SnapshotError, match="damaged"):
+        tacit.Learner.load(snapshot)
+
+
 def test_a_foreign_file_is_refused(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"not a snapshot")

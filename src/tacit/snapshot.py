@@ -83,6 +83,8 @@ def from_bytes(content: bytes, source: str) -> Learner:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile as error:
         raise SnapshotError(f"{source}: truncated: the end of the file is missing") from error
+    except Exception as error:
+        raise SnapshotError(f"{source}: damaged: {error}") from error
     with archive:
         try:
             return _learner(archive, _header(archive, source))

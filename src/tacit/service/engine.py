@@ -196,7 +196,10 @@ class Engine:
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
         self.placements = self._opened(list(config.placements))
-        self._seq, self._time = store.end()
+        self._seq, end = store.end()
+        # A snapshot's time may be later than the log's: nothing that happened until then was
+        # logged. A row before it would have another deadline in the fold than in memory.
+        self._time = max([end, *(placement.windows.time for placement in self.placements.values())])
         # A wall that lags behind the log must not make the log's time stand still.
         self._ahead = max(self._time - self.clock(), 0)
 
