@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import inputs
 
 import tacit
 from tacit.errors import InvalidValue, TacitError, UnfitLog
@@ -276,14 +277,9 @@ def test_the_confidence_sequence_narrows_to_the_value():
 # Against another package --------------------------------------------------------------------
 
 
-def reference():
-    """Return the script that made the reference numbers, without running its imports of obp."""
-    text = (REFERENCE / "obp.py").read_text(encoding="utf-8")
-    start = text.index("ITEMS, PLACES")
-    stop = text.index("def single")
-    space = {"np": np}
-    exec(text[start:stop] + text[text.index("def slate_log") : text.index("def slates")], space)
-    return space, json.loads((REFERENCE / "obp.json").read_text())
+def numbers_of_obp():
+    """Return the reference numbers."""
+    return json.loads((REFERENCE / "obp.json").read_text())
 
 
 def per_position(matrix):
@@ -297,8 +293,8 @@ def per_position(matrix):
 @pytest.mark.skipif(not DATA.exists(), reason="needs the Open Bandit Dataset's small version")
 @pytest.mark.parametrize("policy", ["random", "bts"])
 def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
-    space, numbers = reference()
-    model = Rewards(per_position(space["rewards"]()), per="position")
+    numbers = numbers_of_obp()
+    model = Rewards(per_position(inputs.rewards()), per="position")
     estimators = {
         "ips": IPS(),
         "ips-clipped": IPS(clip=1.5),
@@ -308,7 +304,7 @@ def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
         "dr-clipped": DoublyRobust(model, clip=1.5),
         "switch-dr": SwitchDR(model, threshold=1.5),
     }
-    target = Table(per_position(space["target"]()), per="position")
+    target = Table(per_position(inputs.target()), per="position")
     result = off_policy(target, DATA / policy / "men", list(estimators.values()))
     assert result.rows == numbers[policy]["rounds"]
     for name, estimate in zip(estimators, result.estimates, strict=True):
@@ -317,8 +313,8 @@ def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
 
 def slate_rows():
     """Return the reference log of slates, and its target."""
-    space, numbers = reference()
-    log = space["slate_log"]()
+    numbers = numbers_of_obp()
+    log = inputs.slate_log()
     rows = log_of(
         [str(arm) for arm in range(5)],
         [str(arm) for arm in log["arm"]],

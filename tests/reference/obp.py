@@ -16,6 +16,8 @@ from operator import attrgetter
 from pathlib import Path
 from unittest.mock import MagicMock
 
+from inputs import ITEMS, PLACES, rewards, slate_log, target
+
 sys.path.pop(0)  # this file's own name would hide the package's
 TORCH = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.utils.data")
 stand_in = MagicMock()
@@ -33,19 +35,6 @@ from obp.dataset import OpenBanditDataset  # noqa: E402
 
 for name in TORCH:  # scipy would take it for the real one
     del sys.modules[name]
-
-ITEMS, PLACES = 34, 3
-
-
-def target():
-    """Return π(item at position), shape (items, positions): different at each position."""
-    raw = np.array([[1 + (7 * a + 3 * k) % 11 for k in range(PLACES)] for a in range(ITEMS)], float)
-    return raw / raw.sum(axis=0)
-
-
-def rewards():
-    """Return q(item at position), shape (items, positions): some model, right or wrong."""
-    return np.array([[0.001 * (1 + (5 * a + k) % 13) for k in range(PLACES)] for a in range(ITEMS)])
 
 
 def single(folder, policy):
@@ -73,21 +62,6 @@ def single(folder, policy):
         "dr": ope.DoublyRobust().estimate_policy_value(**common, **model),
         "dr-clipped": ope.DoublyRobust(lambda_=clip).estimate_policy_value(**common, **model),
         "switch-dr": ope.SwitchDoublyRobust(lambda_=clip).estimate_policy_value(**common, **model),
-    }
-
-
-def slate_log():
-    """Return a small log of slates: positions, clicks, and conditional probabilities."""
-    slates, slots = 400, 3
-    i, k = np.divmod(np.arange(slates * slots), slots)
-    arm = (i * 7 + k * 3 + i // 11) % 5
-    return {
-        "slate_id": i,
-        "position": k,
-        "arm": arm,
-        "reward": ((i * 13 + k * 29 + arm * 5) % 17 < 5 - k).astype(float),
-        "logged": np.array([0.1, 0.15, 0.2, 0.25, 0.3])[arm],
-        "target": np.array([0.35, 0.25, 0.2, 0.15, 0.05])[(arm + k) % 5],
     }
 
 
