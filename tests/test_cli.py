@@ -224,6 +224,18 @@ def test_interrupting_ends_cleanly(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_log_that_is_not_there_is_said_to_be_missing(tmp_path):
+    result = tacit("evaluate", tmp_path / "nothing", "--policy", "ucb1")
+    assert result.returncode != 0
+    assert "there is no such file or folder" in result.stderr
+
+
+def test_a_store_with_a_url_is_no_file(tmp_path):
+    result = tacit("log", "verify", "--store", "postgresql://127.0.0.1:1/none", cwd=tmp_path)
+    assert result.returncode != 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_policies_say_what_they_rest_on():
     text = tacit("policies", "kl-ucb").stdout
     assert "Garivier" in text

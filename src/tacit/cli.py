@@ -645,10 +645,8 @@ def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
-@click.option(
-    "--store", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of the log."
-)
-def serve(config: Path | None, host: str | None, port: int | None, store: Path | None) -> None:
+@click.option("--store", help="The log: an SQLite file, or postgresql://user@host/database.")
+def serve(config: Path | None, host: str | None, port: int | None, store: str | None) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
         from tacit.service.config import load_config
@@ -656,7 +654,7 @@ def serve(config: Path | None, host: str | None, port: int | None, store: Path |
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
 
-    overrides = {"server.host": host, "server.port": port, "store.path": store and str(store)}
+    overrides = {"server.host": host, "server.port": port, **store_place(store)}
     with usage():
         configuration = load_config(config, overrides)
     run(configuration, reread=lambda: load_config(config, overrides))
@@ -700,12 +698,17 @@ placements_option = click.option(
     help="TOML file of the service; by default one placement named default.",
 )
 store_option = click.option(
-    "--store", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of the log."
+    "--store", help="The log: an SQLite file, or postgresql://user@host/database."
 )
 
 
+def store_place(store: str | None) -> dict[str, str | None]:
+    """Return the setting that says where the log is."""
+    return {"store.url" if store and "://" in store else "store.path": store}
+
+
 @contextmanager
-def service_log(config: Path | None, store: Path | None) -> Iterator[tuple[Any, Any]]:
+def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, Any]]:
     """Open the store of a configuration."""
     try:
         from tacit.service.config import load_config
@@ -713,7 +716,7 @@ def service_log(config: Path | None, store: Path | None) -> Iterator[tuple[Any, 
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     with usage():
-        configuration = load_config(config, {"store.path": store and str(store)})
+        configuration = load_config(config, store_place(store))
     opened = open_store(configuration.store)
     try:
         yield configuration, opened
@@ -725,7 +728,7 @@ def service_log(config: Path | None, store: Path | None) -> Iterator[tuple[Any, 
 @placements_option
 @store_option
 @json_option
-def verify(config: Path | None, store: Path | None, as_json: bool) -> None:
+def verify(config: Path | None, store: str | None, as_json: bool) -> None:
     """Fold the log anew and compare with what the snapshots lead to."""
     with service_log(config, store) as (configuration, opened):
         from tacit.service.log import verify as check
@@ -743,7 +746,7 @@ def verify(config: Path | None, store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def export(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+def export(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
     """Write the log to FOLDER, as Parquet."""
     with service_log(config, store) as (configuration, opened):
         from tacit.service.log import export as write
@@ -757,7 +760,7 @@ def export(config: Path | None, store: Path | None, as_json: bool, folder: Path)
 @store_option
 @json_option
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def import_log(config: Path | None, store: Path | None, as_json: bool, folder: Path) -> None:
+def import_log(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
     """Fill an empty store with the log that was exported to FOLDER."""
     with service_log(config, store) as (_, opened):
         from tacit.service.log import take_in

@@ -73,6 +73,8 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
     if is_url(place):
         return list(_remote(str(place), suffixes))
     path = Path(place)
+    if not path.exists() and "*" not in str(place):
+        raise LogError(f"{place}: cannot be read: there is no such file or folder")
     if path.exists() or "*" not in str(place):
         return list(_local(path, suffixes))
     found: list[File] = [
