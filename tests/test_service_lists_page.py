@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -25,7 +24,7 @@ RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    duels = {"kind": "duels", "seed": 3, "attribution_window": 0.05}
+    duels = {"kind": "duels", "seed": 3, "attribution_window": 600.0}
     overrides = {
         "store.path": str(tmp_path_factory.mktemp("page") / "s.db"),
         "server.port": 0,
@@ -63,7 +62,6 @@ def send(address, placement, rankers, rounds):
             outcome = float(rng.random() < 0.5 + 0.3 * np.sign(right - left))
             feedback.append({"decision_id": answer["decision_id"], "reward": outcome})
         post(address, f"{placement}/feedback/batch", {"feedback": feedback})
-    time.sleep(0.1)
     lists = {"rankings": {name: ["a", "b", "c"] for name in rankers}, "key": "shop"}
     for _ in range(4):
         post(address, f"{placement}/duel", lists)
