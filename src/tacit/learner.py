@@ -257,6 +257,16 @@ class Learner:
             self._state = copied_into(self._state, self.policy.init(self._capacity))
         return lane
 
+    def lanes(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys; a key that was never seen gets one.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is too long.
+        """
+        return self._lanes_of(keys)
+
     def _lanes_of(self, keys: Sequence[str]) -> Ints:
         lanes = list(map(self._lanes.get, keys))
         if None in lanes:

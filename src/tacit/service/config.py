@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import METHODS, InterleavingMethod
 from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
+from tacit.service.signals import SignalConfig, check_config
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
@@ -149,6 +150,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         rankers' ``duels``, or which arms stand in ``slates``.
     duels : DuelConfig or None
         Where the kind is ``duels``.
+    signals : SignalConfig or None
+        The signals that the placement computes itself.
     """
 
     policy: Policy
@@ -161,6 +164,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities: bool = True
     kind: str = ARMS
     duels: DuelConfig | None = None
+    signals: SignalConfig | None = None
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -200,6 +204,10 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+    signals: list[str] = []
+    signals_fast: Seconds = 600.0
+    signals_slow: Seconds = 86_400.0
+    client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
     @property
     def slots(self) -> Any:
@@ -398,6 +406,15 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         activation=round(1_000_000 * raw.activation_window),
         **raw.attribution,
     )
+    signals = None
+    if raw.signals or raw.client_signals:
+        signals = SignalConfig(
+            tuple(raw.signals), raw.signals_fast, raw.signals_slow, raw.client_signals
+        )
+        try:
+            check_config(signals, policy)
+        except TacitError as error:
+            raise ConfigError(f"{source}: {key}.{error}") from error
     return PlacementConfig(
         policy,
         raw.seed,
@@ -409,6 +426,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raw.propensities,
         kind,
         duels,
+        signals if signals and signals.names else None,
     )
 
 

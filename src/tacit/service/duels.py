@@ -136,6 +136,7 @@ class DuelPlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Refuse: one arm is not decided here."""
         raise InvalidValue("placement", self.name, "its rankers duel; ask it at its path 'duel'")
@@ -164,7 +165,7 @@ class DuelPlacement(Placement):
     def _count_impression(self, row: DecisionRow) -> None:
         for ranker in self.shown(row):
             self.series.decided(row.time, self._slots[ranker], None, len(self._slots))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+        self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     # Learn -----------------------------------------------------------------------------------
 

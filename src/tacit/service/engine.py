@@ -755,7 +755,7 @@ class Engine:
             row = found[key].decision
         answer: DecisionRow | tuple[int, int]
         if row is not None:
-            same, answer = told.asks_for(row), row
+            same, answer = placement.asked_before(told, row), row
         elif key in made:
             i, j = answer = made[key]
             same = asks[i].impressions[j] == told

@@ -44,6 +44,7 @@ class FeaturePlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
@@ -52,7 +53,7 @@ class FeaturePlacement(Placement):
         key : str
         arms : sequence of arms, optional
             Names of those on offer; numbers from 0 if left out.
-        context, id, deferred
+        context, id, deferred, session
             As for other placements.
         relevance, examination : sequence of sequence of float, optional
             A row of features for each arm on offer, as the policy reads them.
@@ -62,6 +63,7 @@ class FeaturePlacement(Placement):
         InvalidValue, UnknownName
             If something does not fit.
         """
+        self._session(session)
         given = []
         fields = ("relevance", relevance), ("examination", examination)
         for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
@@ -147,7 +149,7 @@ class FeaturePlacement(Placement):
         slot = self._slots.get(row.arm, 0)
         propensity = None if row.mode == APPRENTICE else row.propensity
         self.series.decided(row.time, slot, propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+        self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

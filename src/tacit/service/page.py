@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -108,6 +109,7 @@ class View:
         self.feedback = placement.feedback
         self.keys = len(placement.learner.keys)
         self._series = placement.series
+        self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
         self._now = now
 
@@ -133,10 +135,21 @@ class View:
         return uniform_estimate(self.total)
 
     @property
-    def shifts(self) -> list[tuple[str, str, int]]:
-        """The latest intent shifts: how long ago, of which key, its new epoch."""
+    def shifts(self) -> list[tuple[str, str, int, str]]:
+        """The latest intent shifts: how long ago, of which key, its new epoch, the context."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
-        return [(age(self._now - time), key, epoch) for time, key, epoch in latest]
+        return [
+            (age(self._now - time), key, epoch, self._described(context))
+            for time, key, epoch, context in latest
+        ]
+
+    def _described(self, context: str | None) -> str:
+        """Name the numbers of a context as far as they have names."""
+        numbers = json.loads(context or "[]")
+        names = [*self._signals, *["client"] * len(numbers)]
+        return ", ".join(
+            f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False)
+        )
 
     @cached_property
     def _points(self) -> tuple[list[str], Floats]:

@@ -35,6 +35,7 @@ from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
+from tacit.service.signals import PlacementSignals
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
@@ -87,10 +88,10 @@ class Impression(NamedTuple):
     asked: str | None = None
     given: Any = None
 
-    def asks_for(self, row: DecisionRow) -> bool:
-        """Say whether a decision answers this very impression."""
+    def asks_for(self, row: DecisionRow, context: str | None) -> bool:
+        """Say whether a decision answers this very impression; its context is as it was asked."""
         told = self.key, _json(self.arms), _json(self.context), int(self.deferred), self.asked
-        return told == (row.key, row.offered, row.context, row.deferred, row.asked)
+        return told == (row.key, row.offered, context, row.deferred, row.asked)
 
 
 class Clicks(NamedTuple):
@@ -108,6 +109,7 @@ class _Saved(msgspec.Struct):
     outcomes: dict[str, int]
     open: list[tuple[Any, ...]]
     counts: Any = None
+    signals: bytes | None = None
 
 
 class Placement:
@@ -161,6 +163,9 @@ class Placement:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
+        self.signals: PlacementSignals | None = None
+        if config.signals is not None:
+            self.signals = PlacementSignals(config.signals, config.policy.arm_count)
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
@@ -176,6 +181,8 @@ class Placement:
             "propensities": self.config.propensities,
             **self._own_plan(),
         }
+        if self.config.signals is not None:
+            plan["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(plan, sort_keys=True)
 
     # What a kind says of itself --------------------------------------------------------------
@@ -277,20 +284,29 @@ class Placement:
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If the key, an arm, the context or the id does not fit.
+            If the key, an arm, the context, the session or the id does not fit.
         """
         for field, rows in (("relevance", relevance), ("examination", examination)):
             if rows is not None:
                 raise InvalidValue(field, rows, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
-        return self._impression(key, arms, context, id, deferred)
+        return self._impression(key, arms, context, id, deferred, self._session(session))
+
+    def _session(self, id: str | None) -> str | None:
+        """Return a session as the log keeps it."""
+        if id is None:
+            return None
+        if self.signals is None:
+            raise InvalidValue("session", id, "leave it out: the placement computes no signals")
+        return self.signals.session(checked_id("session", id))
 
     def _impression(
         self,
@@ -303,7 +319,10 @@ class Placement:
         given: Any = None,
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
-        dim = self.config.policy.context_dim
+        signals = self.config.signals
+        dim = self.config.policy.context_dim if signals is None else signals.client
+        if signals is not None and not dim and context is not None:
+            raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if (dim or context is not None) and not _fits(context, dim):
             size = f"{dim} " if dim else ""
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
@@ -320,6 +339,9 @@ class Placement:
         one after the other from the id of the first of them, so that they can be made at once.
         """
         rows: list[DecisionRow] = []
+        if self.signals is not None:
+            offers = [self._offered_slots(told.arms) for told in impressions]
+            impressions = self.signals.read(self.learner, impressions, offers, time)
         for together, run in groupby(impressions, lambda told: told.id is None):
             part = list(run)
             if together and self.mode == ONLINE and len(part) > 1:
@@ -328,7 +350,13 @@ class Placement:
                 rows += [
                     self._chosen(told, seq + len(rows) + i, time) for i, told in enumerate(part)
                 ]
+        if self.signals is not None:
+            self.signals.decided(self.learner, rows)
         return rows
+
+    def asked_before(self, told: Impression, row: DecisionRow) -> bool:
+        """Say whether a decision answers this very impression."""
+        return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
@@ -430,7 +458,7 @@ class Placement:
         # What a fixed baseline earned says nothing about uniform exploration.
         propensity = None if row.mode == APPRENTICE else row.propensity
         self.series.decided(row.time, self._slots[row.arm], propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+        self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -439,6 +467,9 @@ class Placement:
         self.settle()
         lessons = self.windows.advance(time)
         if lessons:
+            if self.signals is not None:
+                self.signals.closed(lessons)
+                self.signals.settle(self.learner)
             self.outcomes[CLOSED] += len(lessons)
             self._teach([lesson for lesson in lessons if self._may_learn(lesson)])
 
@@ -448,11 +479,16 @@ class Placement:
         self.feedback += feedback.kind == REWARD
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
+            if self.signals is not None:
+                self.signals.told(lesson, feedback)
             outcome = self._learned(lesson)
         elif feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
             self._count_impression(open.row)
+            if self.signals is not None:
+                offer = self._offered_slots(_parsed(open.row.offered))
+                self.signals.activated(self.learner, open.row, offer, feedback.time)
         self.outcomes[outcome] += 1
         return outcome
 
@@ -471,6 +507,8 @@ class Placement:
         """Learn what feedback has taught since the last time."""
         lessons, self._lessons = self._lessons, []
         self._teach(lessons)
+        if self.signals is not None:
+            self.signals.settle(self.learner)
 
     def _may_learn(self, lesson: Lesson) -> bool:
         return FROZEN not in (self.mode, lesson.open.row.mode)
@@ -503,6 +541,9 @@ class Placement:
 
     def recall(self, rows: Sequence[DecisionRow]) -> None:
         """Take in decisions from the log, made by the same moment."""
+        if self.signals is not None:
+            offers = [self._offered_slots(_parsed(row.offered)) for row in rows]
+            self.signals.recall(self.learner, rows, offers)
         if self.restarts or rows[0].mode in (FROZEN, SHADOW):
             for row in rows:
                 self._recall_one(row)
@@ -528,7 +569,7 @@ class Placement:
 
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
-        names = None if row.offered is None else json.loads(row.offered)
+        names = _parsed(row.offered)
         context = np.empty(0)
         if self.config.policy.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
@@ -551,6 +592,7 @@ class Placement:
             dict(self.outcomes),
             self.windows.saved(),
             self.counts(),
+            None if self.signals is None else self.signals.saved(self.learner),
         )
         return Snapshot(
             self.id,
@@ -589,6 +631,8 @@ class Placement:
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
+        if self.signals is not None and saved.signals is not None:
+            self.signals.stream.restore(saved.signals)
         for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
             row = DecisionRow(*row)
             shadow = None if epochs[1] is None else self._decision(row, epochs[1])
@@ -651,6 +695,10 @@ def _fits(context: Any, dim: int) -> bool:
         and len(context) == (dim or len(context))
         and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
     )
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
 
 
 def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

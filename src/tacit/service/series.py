@@ -22,11 +22,12 @@ R, W, WW, WR, WWR, WWRR, ARMS = range(7)
 
 
 class Shift(NamedTuple):
-    """A restart of a key, seen at the first decision after it."""
+    """A restart of a key, seen at the first decision after it, and the context of that one."""
 
     time: int
     key: str
     epoch: int
+    context: str | None = None
 
 
 class Estimate(NamedTuple):
@@ -101,11 +102,11 @@ class Series:
             row[WWR] += weight * weight * reward
             row[WWRR] += (weight * reward) ** 2
 
-    def at_epoch(self, time: int, key: str, epoch: int) -> None:
+    def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""
         if epoch != self.epochs.get(key, 0):
             self.epochs[key] = epoch
-            self.shifts.append(Shift(time, key, epoch))
+            self.shifts.append(Shift(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
         if self.start < 0:

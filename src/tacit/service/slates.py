@@ -38,6 +38,7 @@ class SlatePlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Refuse: one arm is not decided here."""
         raise InvalidValue("placement", self.name, "it shows lists; ask it at its path 'slate'")
@@ -83,7 +84,7 @@ class SlatePlacement(Placement):
         for arm in self.shown(row):
             if arm in self._slots:
                 self.series.decided(row.time, self._slots[arm], None, 1)
-        self.series.at_epoch(row.time, row.key, row.epoch)
+        self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
