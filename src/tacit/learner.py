@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
+from tacit.batch import Batch, choose_rows, correct_rows, learn_rows, observe_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
@@ -592,19 +592,70 @@ class Learner:
             If there is not one reward within [0, 1] for each; then nothing was learned.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if isinstance(decisions, Decisions):
-            batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
-            propensities = decisions.propensities
-        else:
-            batch = self._batch_of(decisions)
-            width = self.policy.action_width
-            actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
-            epochs = np.array([d.epoch for d in decisions], np.int64)
-            propensities = np.array(
-                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
-            )
+        batch, actions, propensities, epochs = self._columns(decisions)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
+        )
+
+    def correct_many(
+        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
+    ) -> int:
+        """Put other rewards in the place of those that were learned, whatever was learned since.
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+        before, after : array of float, shape (decisions,)
+            What was learned for each, and what it shall be; in [0, 1].
+
+        Returns
+        -------
+        int
+            How many were corrected; the others were made before their lane's last restart.
+
+        Raises
+        ------
+        InvalidValue
+            If the policy cannot take out what it has learned, or a reward is outside [0, 1].
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_many(decisions, [0.0, 0.0])
+        2
+        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
+        1
+        >>> learner.state.rewards.sum(), learner.state.plays.sum()
+        (1.0, 2.0)
+        """
+        from tacit.compiled import compiled
+
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._checked_feedback("before", before, len(decisions))
+        new = self._checked_feedback("after", after, len(decisions))
+        correct = compiled(correct_rows, self._params)
+        batch, actions, propensities, epochs = self._columns(decisions)
+        return int(
+            correct(self._params, self._state, batch, actions, old, new, propensities, epochs)
+        )
+
+    def _columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
+        """Return impressions, actions, propensities and epochs of decisions."""
+        if isinstance(decisions, Decisions):
+            return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
+        width = self.policy.action_width
+        return (
+            self._batch_of(decisions),
+            np.array([d.slots for d in decisions], np.int64).reshape(-1, width),
+            np.array(
+                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
+            ),
+            np.array([d.epoch for d in decisions], np.int64),
         )
 
     def _checked_feedback(self, field: str, rewards: Any, rows: int) -> Floats:

@@ -224,6 +224,8 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
     arms: Count | list[str]
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
+    late: Literal["record", "correct"] = "record"
+    correction_window: Seconds = 3600.0
 
     @property
     def slots(self) -> Any:
@@ -231,7 +233,12 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        return {"default": self.default_reward, "aggregation": self.aggregation}
+        return {
+            "default": self.default_reward,
+            "aggregation": self.aggregation,
+            "late": self.late,
+            "correction": round(1_000_000 * self.correction_window),
+        }
 
 
 class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
@@ -394,6 +401,12 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         if each.feature_dims != policy.feature_dims:
             raise ConfigError(
                 f"{source}: {key}.shadow: it must read as many features as the policy"
+            )
+        if isinstance(raw, _Arms) and raw.late == "correct" and not each.correctable:
+            raise ConfigError(
+                f"{source}: {key}.late: {each.label} cannot take out what it has learned; give a "
+                "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
+                'or late = "record"'
             )
     if raw.mode == SHADOW and shadow is None:
         raise ConfigError(

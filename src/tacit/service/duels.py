@@ -194,7 +194,7 @@ class DuelPlacement(Placement):
     def _became(self, lesson: Lesson) -> str:
         return TIED if self._worth(lesson) is None else LEARNED
 
-    def _note(self, open: Open, came: Any) -> None:
+    def _note(self, open: Open, came: Any, before: float = 0.0) -> None:
         row = open.row
         credit = credit_of(row, came)
         if credit.clicks:

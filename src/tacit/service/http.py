@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire, wire_lists
-from tacit.service.attribution import LEARNED
+from tacit.service.attribution import CORRECTED, LEARNED
 from tacit.service.engine import Engine, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
@@ -260,7 +260,7 @@ def _decided(placement: Placement, row: DecisionRow, durability: Any) -> wire.De
 def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.FeedbackAnswer:
     if isinstance(outcome, TacitError):
         outcome = problem_of(outcome).type.rpartition(":")[2]
-    return wire.FeedbackAnswer(id, outcome == LEARNED, outcome, durability)
+    return wire.FeedbackAnswer(id, outcome in (LEARNED, CORRECTED), outcome, durability)
 
 
 class _HotRoute:

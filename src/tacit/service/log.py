@@ -270,7 +270,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
         rewards.update((lesson.open.row.seq, lesson.reward) for lesson in lessons)
     end = store.end().time
     for attribution in rules.values():
-        rewards.update((o.row.seq, reward) for o, reward in attribution.advance(end))
+        rewards.update((o.row.seq, reward) for o, reward, _ in attribution.advance(end))
     return rewards
 
 

@@ -110,6 +110,7 @@ class _Saved(msgspec.Struct):
     open: list[tuple[Any, ...]]
     counts: Any = None
     signals: bytes | None = None
+    defaults: list[tuple[Any, ...]] = []
 
 
 class Placement:
@@ -175,8 +176,11 @@ class Placement:
     @property
     def plan(self) -> str:
         """How the log is folded, as JSON."""
+        rule = msgspec.to_builtins(self.config.rule)
+        if rule["late"] == "record":
+            del rule["correction"]
         plan = {
-            "rule": msgspec.to_builtins(self.config.rule),
+            "rule": rule,
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
             **self._own_plan(),
@@ -471,7 +475,12 @@ class Placement:
                 self.signals.closed(lessons)
                 self.signals.settle(self.learner)
             self.outcomes[CLOSED] += len(lessons)
-            self._teach([lesson for lesson in lessons if self._may_learn(lesson)])
+            learned = [lesson for lesson in lessons if self._may_learn(lesson)]
+            if len(learned) < len(lessons):
+                for lesson in lessons:
+                    if not self._may_learn(lesson):
+                        self.windows.not_learned(lesson.open)
+            self._teach(learned)
 
     def told(self, feedback: FeedbackRow) -> str:
         """Take in feedback for a decision of the log; return what became of it."""
@@ -479,9 +488,10 @@ class Placement:
         self.feedback += feedback.kind == REWARD
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
-            if self.signals is not None:
+            if self.signals is not None and lesson.before is None:
                 self.signals.told(lesson, feedback)
-            outcome = self._learned(lesson)
+            became = self._learned(lesson)
+            outcome = outcome if became == LEARNED else became
         elif feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
@@ -514,23 +524,41 @@ class Placement:
         return FROZEN not in (self.mode, lesson.open.row.mode)
 
     def _teach(self, lessons: Sequence[Lesson]) -> None:
-        if not lessons:
-            return
-        worths = [(open, self._worth(Lesson(open, reward))) for open, reward in lessons]
+        for corrects, run in groupby(lessons, lambda lesson: lesson.before is not None):
+            (self._correct if corrects else self._teach_first)(list(run))
+
+    def _correct(self, lessons: Sequence[Lesson]) -> None:
+        """Put rewards that came late in the place of the defaults."""
+        before = [lesson.before or 0.0 for lesson in lessons]
+        after = [lesson.reward for lesson in lessons]
+        opens = [lesson.open for lesson in lessons]
+        self.learner.correct_many([open.decision for open in opens], before, after)
+        shadowed = [i for i, open in enumerate(opens) if open.shadow is not None]
+        if shadowed and self.shadow is not None:
+            self.shadow.correct_many(
+                [opens[i].shadow for i in shadowed],
+                [before[i] for i in shadowed],
+                [after[i] for i in shadowed],
+            )
+        for open, reward, default in lessons:
+            self._note(open, reward, default or 0.0)
+
+    def _teach_first(self, lessons: Sequence[Lesson]) -> None:
+        worths = [(lesson.open, self._worth(lesson)) for lesson in lessons]
         learned = [(open, worth) for open, worth in worths if worth is not None]
         self.learner.learn_many([o.decision for o, _ in learned], [w for _, w in learned])
         shadowed = [(o.shadow, w) for o, w in learned if o.shadow is not None]
         if shadowed and self.shadow is not None:
             self.shadow.learn_many([d for d, _ in shadowed], [w for _, w in shadowed])
-        for open, reward in lessons:
+        for open, reward, _ in lessons:
             self._note(open, reward)
 
-    def _note(self, open: Open, came: Any) -> None:
-        """Count what came back for a decision."""
-        if came:
+    def _note(self, open: Open, came: Any, before: float = 0.0) -> None:
+        """Count what came back for a decision, in place of what was counted before."""
+        if came or before:
             row = open.row
             propensity = None if row.mode == APPRENTICE else row.propensity
-            self.series.rewarded(row.time, propensity, self._offered(row), came)
+            self.series.rewarded(row.time, propensity, self._offered(row), came, before)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -593,6 +621,7 @@ class Placement:
             self.windows.saved(),
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
+            self.windows.saved_defaults(),
         )
         return Snapshot(
             self.id,
@@ -633,15 +662,22 @@ class Placement:
         self._take_counts(saved.counts)
         if self.signals is not None and saved.signals is not None:
             self.signals.stream.restore(saved.signals)
-        for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
-            row = DecisionRow(*row)
-            shadow = None if epochs[1] is None else self._decision(row, epochs[1])
-            decision = self._decision(row, epochs[0])
-            ids = ids and {id: tuple(content) for id, content in ids.items()}
-            self.windows.restore(
-                Open(row, decision, shadow, deadline, active, reward, examined, settled, told, ids)
-            )
+        for open in saved.open:
+            self.windows.restore(self._reopened(*open))
+        for open in saved.defaults:
+            self.windows.keep_default(self._reopened(*open))
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+
+    def _reopened(
+        self, row: Sequence[Any], deadline: int, active: bool, reward: Any, examined: bool,
+        settled: bool, told: int, ids: Any, epoch: int, shadow_epoch: int | None,
+    ) -> Open:  # fmt: skip
+        """Return an open decision as a snapshot has it."""
+        made = DecisionRow(*row)
+        shadow = None if shadow_epoch is None else self._decision(made, shadow_epoch)
+        decision = self._decision(made, epoch)
+        ids = ids and {id: tuple(content) for id, content in ids.items()}
+        return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
 
 
 def checked_id(field: str, id: str) -> str:

@@ -92,15 +92,23 @@ class Series:
             row[W] += weight
             row[WW] += weight * weight
 
-    def rewarded(self, time: int, propensity: float | None, offered: int, reward: float) -> None:
-        """Count the reward of a decision made at ``time``."""
+    def rewarded(
+        self,
+        time: int,
+        propensity: float | None,
+        offered: int,
+        reward: float,
+        before: float = 0.0,
+    ) -> None:
+        """Count the reward of a decision made at ``time``, in place of the one counted before."""
         row = self._row(time)
-        row[R] += reward
+        gain = reward - before
+        row[R] += gain
         if propensity is not None:
             weight = _weight(propensity, offered)
-            row[WR] += weight * reward
-            row[WWR] += weight * weight * reward
-            row[WWRR] += (weight * reward) ** 2
+            row[WR] += weight * gain
+            row[WWR] += weight * weight * gain
+            row[WWRR] += (weight * reward) ** 2 - (weight * before) ** 2
 
     def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""

@@ -138,7 +138,7 @@ class PlacementSignals:
 
     def closed(self, lessons: Sequence[Lesson]) -> None:
         """Take in windows that have closed, each at its end."""
-        self._answers += [(open.row.key, open.deadline, bool(open.reward)) for open, _ in lessons]
+        self._answers += [(open.row.key, open.deadline, bool(open.reward)) for open, *_ in lessons]
 
     def told(self, lesson: Lesson, feedback: FeedbackRow) -> None:
         """Take in feedback that settled a decision."""

@@ -106,5 +106,5 @@ class SlatePlacement(Placement):
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _note(self, open: Open, came: list[int]) -> None:
+    def _note(self, open: Open, came: list[int], before: float = 0.0) -> None:
         self.series.rewarded(open.row.time, None, 1, float(len(came)))
