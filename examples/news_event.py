@@ -176,9 +176,7 @@ def placements(news: News, arguments: argparse.Namespace) -> dict[str, Placement
     classifier = tacit.Rectangle(dim=dim, margin=arguments.margin)
     if arguments.classifier == "hyperplane":
         classifier = tacit.Hyperplane(dim=dim, margin=arguments.margin)
-    bwc = tacit.BWC(
-        classifier=classifier, policy=base, test_rounds=arguments.rounds, min_shift=0.3
-    )
+    bwc = tacit.BWC(classifier=classifier, policy=base, test_rounds=arguments.rounds, min_shift=0.3)
     probation = tacit.ProbationBandit(ARMS, classifier=classifier)
     rule = Rule(window=30_000_000)
     told = {"seed": 7, "rule": rule, "propensities": False}
