@@ -219,7 +219,7 @@ def test_an_exported_log_has_the_corrected_reward(tmp_path):
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),

@@ -20,6 +20,7 @@ from tacit.service.config import Config, PlacementConfig, load_config
 from tacit.service.engine import Engine, Told
 from tacit.service.errors import Conflict
 from tacit.service.log import export, verify
+from tacit.service.page import Page
 from tacit.service.placement import fold, opened
 from tacit.service.server import running
 from tacit.service.signals import PlacementSignals, SignalConfig
@@ -78,7 +79,7 @@ def known(engine):
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
@@ -172,6 +173,10 @@ def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             assert json.loads(row.context) == list(busy.values())
             shift = placement.series.shifts[-1]
             assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
+            told = [
+                f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)
+            ]
+            assert f"epoch {shift.epoch}; {', '.join(told)}" in Page(engine).whole()
 
     asyncio.run(session())
 
@@ -292,3 +297,50 @@ def test_signals_over_http(tmp_path):
             status, _, problem = client.post(path, body)
             assert (status, problem["field"]) == (422, field)
         assert "signals" not in client.post("plain/decide", {"key": "a"})[2]
+
+
+@pytest.mark.parametrize("eventful", ["policy", "shadow"])
+def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
+    both = {"policy": tacit.Thompson(ARM_NAMES), "shadow": tacit.Thompson(ARM_NAMES)}
+    both[eventful] = POLICY
+    policy = both.pop("policy")
+    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
+    options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
+    config = Config({"home": PlacementConfig(policy, **both, **options)})
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 12)
+            shadow = engine.placements["home"].shadow
+            assert shadow.keys
+            assert verify(config, engine.store) == []
+            return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
+
+    before, _ = asyncio.run(session())
+    store = SqliteStore(tmp_path / "s.db")
+    again = Engine(config, store, Clock())
+    store.close()
+    assert known(again) == before
+
+
+def test_a_second_policy_of_another_length_is_refused(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(TOML + 'shadow = "bwc(classifier=rectangle(dim=2, margin=0.1))"')
+    with pytest.raises(ConfigError, match=r"placements\.home\.shadow: it reads 2 .* 3"):
+        load_config(path)
+
+
+def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
+    plain = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=tacit.Thompson(3))
+    bwc = tacit.BWC(3, classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(3))
+    later = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=bwc)
+
+    async def session(config, context):
+        async with served(tmp_path / "s.db", Config({"home": config})) as engine:
+            row = await engine.decide("home", "tomato", None, context)
+            await engine.feedback("home", row.id, 1.0)
+            return list(engine.placements["home"].shadow.keys)
+
+    assert asyncio.run(session(plain, None)) == ["tomato"]
+    assert asyncio.run(session(later, [0.5])) == ["tomato"]
+    assert asyncio.run(session(later, [0.5])) == ["tomato"]

@@ -166,6 +166,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     duels: DuelConfig | None = None
     signals: SignalConfig | None = None
 
+    @property
+    def context_dim(self) -> int:
+        """Length of the contexts that are read, by the policy or by the second one."""
+        return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
+
 
 class Config(msgspec.Struct, frozen=True):
     """Everything the service must know before it starts.
@@ -402,6 +407,11 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
             raise ConfigError(
                 f"{source}: {key}.shadow: it must read as many features as the policy"
             )
+        if each.context_dim and policy.context_dim not in (0, each.context_dim):
+            raise ConfigError(
+                f"{source}: {key}.shadow: it reads {each.context_dim} numbers of context and the "
+                f"policy {policy.context_dim}; give one that reads as many, or none"
+            )
         if isinstance(raw, _Arms) and raw.late == "correct" and not each.correctable:
             raise ConfigError(
                 f"{source}: {key}.late: {each.label} cannot take out what it has learned; give a "
@@ -425,7 +435,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
             tuple(raw.signals), raw.signals_fast, raw.signals_slow, raw.client_signals
         )
         try:
-            check_config(signals, policy)
+            check_config(signals, max((policy, shadow or policy), key=_context_dim))
         except TacitError as error:
             raise ConfigError(f"{source}: {key}.{error}") from error
     return PlacementConfig(
@@ -441,6 +451,10 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         duels,
         signals if signals and signals.names else None,
     )
+
+
+def _context_dim(policy: Policy) -> int:
+    return policy.context_dim
 
 
 def _of_length(policy: Policy | None, positions: int) -> Any:

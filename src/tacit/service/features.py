@@ -91,7 +91,7 @@ class FeaturePlacement(Placement):
         return offer
 
     def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if self.config.policy.context_dim else None
+        context = told.context if learner.policy.context_dim else None
         relevance, examination = told.given
         return learner.choose(
             told.key, context, told.arms, relevance=relevance, examination=examination

@@ -60,6 +60,7 @@ from tacit.state import leaves
 FOLD_ROWS = 4096
 CLOSED = "window-closed"
 LONGEST_ID = 256
+NO_CONTEXT = np.empty(0)
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
@@ -200,7 +201,7 @@ class Placement:
         return {}
 
     def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if self.config.policy.context_dim else None
+        context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
     def _choose_many(self, impressions: Sequence[Impression]) -> Sequence[Decision]:
@@ -324,7 +325,7 @@ class Placement:
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
         signals = self.config.signals
-        dim = self.config.policy.context_dim if signals is None else signals.client
+        dim = self.config.context_dim if signals is None else signals.client
         if signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if (dim or context is not None) and not _fits(context, dim):
@@ -391,7 +392,7 @@ class Placement:
         shadow = None
         if self.mode == SHADOW and would is not None:
             # The second policy learns from what was shown.
-            shadow = shown._replace(epoch=would.epoch)
+            shadow = shown._replace(epoch=would.epoch, context=would.context)
         self._decided(row, shown, shadow)
         return row
 
@@ -576,7 +577,7 @@ class Placement:
             for row in rows:
                 self._recall_one(row)
             return
-        decisions = [self._decision(row, row.epoch) for row in rows]
+        decisions = [_read_by(self.learner, self._decision(row, row.epoch)) for row in rows]
         self.learner.recall(decisions)
         for row, decision in zip(rows, decisions, strict=True):
             self._decided(row, decision, None)
@@ -585,21 +586,26 @@ class Placement:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
         decision = self._recalled(self.learner, row)
         shadow = None
-        if row.mode == SHADOW and self.shadow is not None:
+        if row.mode == SHADOW and self.shadow is not None and self._fits_shadow(row):
             shadow = self._recalled(self.shadow, row)
         self._decided(row, decision, shadow)
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
-        decision = self._decision(row, row.epoch)
+        decision = _read_by(learner, self._decision(row, row.epoch))
         with self._standing(learner, row.key):
             learner.recall([decision])
         return decision._replace(epoch=learner.epoch(row.key))
 
+    def _fits_shadow(self, row: DecisionRow) -> bool:
+        """Say whether the second policy can read a context, which may be older than that."""
+        dim = 0 if self.shadow is None else self.shadow.policy.context_dim
+        return dim == 0 or len(_parsed(row.context) or ()) == dim
+
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = _parsed(row.offered)
-        context = np.empty(0)
-        if self.config.policy.context_dim and row.context is not None:
+        context = NO_CONTEXT
+        if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
         offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
@@ -674,8 +680,9 @@ class Placement:
     ) -> Open:  # fmt: skip
         """Return an open decision as a snapshot has it."""
         made = DecisionRow(*row)
-        shadow = None if shadow_epoch is None else self._decision(made, shadow_epoch)
-        decision = self._decision(made, epoch)
+        decision, shadow = _read_by(self.learner, self._decision(made, epoch)), None
+        if shadow_epoch is not None and self.shadow is not None:
+            shadow = _read_by(self.shadow, self._decision(made, shadow_epoch))
         ids = ids and {id: tuple(content) for id, content in ids.items()}
         return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
 
@@ -716,6 +723,11 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
         positions.add(places[item])
     return msgspec.json.encode(sorted(positions)).decode()
+
+
+def _read_by(learner: Learner, decision: Decision) -> Decision:
+    """Return a decision without its context where that is not read."""
+    return decision if learner.policy.context_dim else decision._replace(context=NO_CONTEXT)
 
 
 def _bytes(learner: Learner, draws: Draws) -> bytes:
