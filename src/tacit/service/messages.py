@@ -6,6 +6,7 @@ from starlette.types import Receive, Send
 
 # So that a client which is still sending gets to read why its body was refused.
 DRAINED_LIMITS = 16
+NO_CONTENT = 204
 
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -30,11 +31,8 @@ async def sent(
     send: Send, status: int, media: str, body: bytes, *headers: tuple[bytes, bytes]
 ) -> None:
     """Answer with a body."""
-    start = [
-        (b"content-type", media.encode()),
-        (b"content-length", b"%d" % len(body)),
-        *_raw_data_headers,
-        *headers,
-    ]
+    described = [(b"content-type", media.encode()), (b"content-length", b"%d" % len(body))]
+    # An answer without content says nothing of it (RFC 9110, section 8.6).
+    start = [*([] if status == NO_CONTENT else described), *_raw_data_headers, *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})

@@ -21,6 +21,8 @@ CODES = {
     "configurations/policy": "InvalidPolicyConfiguration",
     "evaluations": "InvalidEvaluationContract",
 }
+NAMES = {"decision_id": "eventId", "reward": "value"}
+"""How the API calls what others call otherwise."""
 BAD_REQUEST, NOT_FOUND, FAILED = "BadRequest", "ResourceNotFound", "InternalServerError"
 
 
@@ -41,7 +43,8 @@ def answer_of(error: TacitError | msgspec.MsgspecError, action: str) -> tuple[in
     # The API knows no 422: what it cannot take is a bad request.
     status = 400 if found.status == 422 else found.status
     inner = "EventNotFound" if isinstance(error, UnknownDecision) else CODES.get(action)
-    return status, _body(status, found.detail, inner, found.field)
+    field = NAMES.get(found.field, found.field)
+    return status, _body(status, field + found.detail.removeprefix(found.field), inner, field)
 
 
 def refusal_of(found: Problem) -> ErrorResponse:

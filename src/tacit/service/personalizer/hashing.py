@@ -16,6 +16,7 @@ others. A pair's hash mixes those of its two features; each block has a salt of 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -29,6 +30,8 @@ from tacit.errors import InvalidValue
 
 MOST_FEATURES = 250
 DEEPEST = 16
+LARGEST = 2**63
+"""What is no larger is a number wherever the log may go."""
 
 Hashes = npt.NDArray[np.uint64]
 Features = tuple[Hashes, Floats]
@@ -44,7 +47,7 @@ def features_of(field: str, objects: Sequence[Mapping[str, Any]]) -> Features:
     Raises
     ------
     InvalidValue
-        If there are more than 250, or they are nested more than 16 deep.
+        If there are more than 250, they are nested more than 16 deep, or a number is too large.
 
     Examples
     --------
@@ -73,7 +76,9 @@ def _walk(field: str, path: tuple[Any, ...], value: Any) -> Iterator[tuple[int, 
             else:
                 yield from _walk(field, (*path, place) if dense else path, inner)
     elif _is_number(value):
-        worth = float(np.sign(value) * np.log2(1.0 + abs(float(value))))
+        if not abs(value) < LARGEST:
+            raise InvalidValue(field, str(value)[:40], "give numbers below 2^63 in size")
+        worth = math.copysign(math.log2(1.0 + abs(value)), value)
         if worth:
             yield _hash(path), worth
     elif value is not None:

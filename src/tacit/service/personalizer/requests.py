@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from tacit.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.service.personalizer.hashing import features_of, vectors
+from tacit.service.personalizer.hashing import Features, features_of, vectors
 from tacit.service.personalizer.wire import (
     Blocks,
     MultiSlotRankRequest,
@@ -21,6 +21,7 @@ from tacit.service.placement import Impression, checked_id
 
 KEY = "rank"
 """All events of a placement learn together: as one key."""
+MOST_PAIRS = 500_000
 
 
 class Asked(msgspec.Struct, omit_defaults=True):
@@ -89,7 +90,10 @@ def impression_of(request: RankRequest, dim: int) -> Impression:
             "excludedActions", request.excluded_actions, "leave at least one of the actions"
         )
     asked = Asked(_described(request.actions), request.context_features or [])
-    return _impression(asked, candidates, candidates[0], dim, request)
+    features = _features(asked.actions)
+    context = features_of("contextFeatures", asked.context)
+    _check_size([context], features)
+    return _impression(asked, candidates, candidates[0], context, features, dim, request)
 
 
 def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[Impression]:
@@ -122,13 +126,18 @@ def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[
         for slot, left in zip(slots, candidates, strict=True)
     ]
     described, names = _described(request.actions), [slot.id for slot in slots]
+    features = _features(described)
+    blocks = [[*(request.context_features or []), *(slot.features or [])] for slot in slots]
+    contexts = [
+        features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)
+    ]
+    _check_size(contexts, features)
     impressions = []
     for i, slot in enumerate(slots):
-        kept = set(scarce[i + 1 :])
-        context = [*(request.context_features or []), *(slot.features or [])]
-        asked = Asked(described, context, names, i, slot.baseline_action)
+        kept, baseline = set(scarce[i + 1 :]), slot.baseline_action
+        asked = Asked(described, blocks[i], names, i, baseline)
         left = [action for action in candidates[i] if action not in kept]
-        told = _impression(asked, left, slot.baseline_action, dim, request)
+        told = _impression(asked, left, baseline, contexts[i], features, dim, request)
         impressions.append(told._replace(id=slot_id(event, i)))
     return impressions
 
@@ -149,15 +158,12 @@ def _impression(
     asked: Asked,
     candidates: Sequence[str],
     baseline: str,
+    context: Features,
+    features: Mapping[str, Features],
     dim: int,
     request: RankRequest | MultiSlotRankRequest,
 ) -> Impression:
-    features = dict(asked.actions)
-    relevance = vectors(
-        features_of("contextFeatures", asked.context),
-        [features_of(f"features of {name!r}", features[name]) for name in candidates],
-        dim,
-    )
+    relevance = vectors(context, [features[name] for name in candidates], dim)
     return Impression(
         KEY,
         candidates,
@@ -171,6 +177,21 @@ def _impression(
 
 def _described(actions: Sequence[RankableAction]) -> list[tuple[str, Blocks]]:
     return [(action.id, action.features or []) for action in actions]
+
+
+def _features(actions: Sequence[tuple[str, Blocks]]) -> dict[str, Features]:
+    return {name: features_of(f"features of {name!r}", blocks) for name, blocks in actions}
+
+
+def _check_size(contexts: Sequence[Features], actions: Mapping[str, Features]) -> None:
+    """Refuse a request whose pairs of features would keep others waiting."""
+    of_actions = sum(len(hashes) for hashes, _ in actions.values())
+    pairs = of_actions * sum(len(hashes) for hashes, _ in contexts)
+    if pairs > MOST_PAIRS:
+        raise InvalidValue(
+            "features", pairs, f"give fewer: at most {MOST_PAIRS} pairs of one feature of the "
+            "context and one of an action, all slots together",
+        )  # fmt: skip
 
 
 def _checked(actions: Sequence[RankableAction]) -> list[str]:

@@ -101,7 +101,7 @@ class PersonalizerRoutes:
             },
             "evaluations/*": {
                 "GET": Route(self._evaluation),
-                "PUT": Route(self._evaluate, wire.EvaluationContract, 201),
+                "PUT": Route(self._evaluate, wire.EvaluationContract),
                 "DELETE": Route(self._forget_evaluation, None, 204),
             },
         }
