@@ -16,6 +16,25 @@ WITH_ID = re.compile(
 )
 
 
+ACTIONS = (
+    "rank",
+    "events/*/reward",
+    "events/*/activate",
+    "multislot/rank",
+    "multislot/events/*/reward",
+    "multislot/events/*/activate",
+    "configurations/service",
+    "configurations/policy",
+    "configurations/applyFromEvaluation",
+    "model",
+    "model/properties",
+    "logs",
+    "logs/properties",
+    "evaluations",
+    "evaluations/*",
+)
+
+
 class Place(NamedTuple):
     """What an address names.
 
@@ -34,8 +53,9 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The path as metrics tell it."""
-        return f"personalizer/{self.action}"
+        """The path as metrics tell it; any may be asked for, so only those that exist are told
+        apart."""
+        return f"personalizer/{self.action}" if self.action in ACTIONS else "other"
 
 
 def place_of(path: str) -> Place | None:
