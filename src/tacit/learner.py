@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
+from tacit.batch import Batch, choose_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import NO_FEATURES, Policy
-from tacit.state import copied_into
+from tacit.state import copied_into, leaves
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -468,6 +469,80 @@ class Learner:
             batch,
             self._lanes,
         )
+
+    def probabilities(
+        self,
+        key: str,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+    ) -> Floats | None:
+        """Return with what probability each arm on offer would be chosen, now.
+
+        Parameters
+        ----------
+        key, context, arms, relevance, examination
+            As for :meth:`choose`.
+
+        Returns
+        -------
+        array of float, shape (arms on offer,), or None
+            None where the policy does not know them.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As :meth:`choose`; or if the policy does not show single arms.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.probabilities("tomato").tolist()
+        [0.25, 0.25, 0.25, 0.25]
+        """
+        from tacit.compiled import compiled
+
+        if self.policy.shows != "arm":
+            raise InvalidValue("policy", self.policy, "give one that shows a single arm")
+        blocks, sizes = self._checked_features(
+            None if relevance is None else [relevance],
+            None if examination is None else [examination],
+            1,
+        )
+        offers = self._offers(None if arms is None else [arms], sizes, 1)
+        contexts = self._checked_contexts(None if context is None else [context], 1)
+        batch = Batch(self._lanes_of([key]), *offers, contexts, *blocks)
+        found = np.empty(len(batch.arms))
+        compiled(weigh_rows, self._params)(self._params, self._state, batch, found)
+        return None if np.isnan(found).any() else found
+
+    def tune(self, **hyperparameters: Any) -> None:
+        """Go on with other hyperparameters, and with all that was learned.
+
+        Raises
+        ------
+        InvalidValue
+            If a value is out of its range, or the policy would keep its state otherwise.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.tune(epsilon=0.1)
+        >>> learner.policy.epsilon
+        0.1
+        """
+        tuned = replace(self.policy, **hyperparameters)
+        for (name, now), (_, then) in zip(
+            leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True
+        ):
+            if now.shape != then.shape:
+                raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
+        self.policy = tuned
+        self._prepare()
 
     @property
     def _featured(self) -> bool:

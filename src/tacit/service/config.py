@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
-from tacit.policies import Policy, RankedBandit, policy_from_spec
+from tacit.policies import LinearEpsilonGreedy, Policy, RankedBandit, policy_from_spec
 from tacit.policies.actions import SlatePolicy
 
 try:
@@ -30,9 +30,12 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, FEATURES, DUELS, SLATES = KINDS = "arms", "features", "duels", "slates"
+ARMS, FEATURES, DUELS, SLATES, PERSONALIZER = KINDS = (
+    "arms", "features", "duels", "slates", "personalizer"
+)  # fmt: skip
 ONE_ARM = (ARMS,)
-SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate"}
+BY_FEATURES = (FEATURES, PERSONALIZER)
+SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate", PERSONALIZER: "arm"}
 INTERLEAVING = {
     "team-draft": "TeamDraft",
     "probabilistic": "Probabilistic",
@@ -101,6 +104,18 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer: Count = 100_000
 
 
+class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who answers at ``/personalizer``.
+
+    Attributes
+    ----------
+    placement : str
+        A placement of the kind ``personalizer``.
+    """
+
+    placement: str
+
+
 class DuelConfig(msgspec.Struct, frozen=True):
     """How rankers duel.
 
@@ -146,7 +161,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether decisions carry their propensity, which may cost time.
     kind : str
         What it decides for: one of the ``arms``, one of arms known by their ``features``, or which
-        rankers' ``duels``, or which arms stand in ``slates``.
+        rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
+        terms of that API.
     duels : DuelConfig or None
         Where the kind is ``duels``.
     """
@@ -173,12 +189,14 @@ class Config(msgspec.Struct, frozen=True):
     store : StoreConfig
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
+    personalizer : PersonalizerConfig or None
     """
 
     placements: dict[str, PlacementConfig]
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    personalizer: PersonalizerConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -186,6 +204,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    personalizer: PersonalizerConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -271,11 +290,28 @@ class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
         return {"aggregation": self.aggregation}
 
 
+class _Personalizer(_Placement, forbid_unknown_fields=True, kw_only=True):
+    policy: str | dict[str, Any] = "linear-epsilon-greedy(dim=256)"
+    attribution_window: Seconds = 600.0
+    default_reward: Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)] = 0.0
+    aggregation: Aggregation = "first"
+    propensities: Literal[True] = True
+
+    @property
+    def slots(self) -> Any:
+        return None
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"default": self.default_reward, "aggregation": self.aggregation, "lowest": -1.0}
+
+
 _TABLES: dict[str, type[_Placement]] = {
     ARMS: _Arms,
     FEATURES: _Features,
     DUELS: _Duels,
     SLATES: _Slates,
+    PERSONALIZER: _Personalizer,
 }
 
 
@@ -321,7 +357,14 @@ def load_config(
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
             "keys; make one with: tacit key NAME, or leave the host out"
         )
-    return Config(placements, file.server, file.store, file.keys)
+    if file.personalizer is not None:
+        named = placements.get(file.personalizer.placement)
+        if named is None or named.kind != PERSONALIZER:
+            raise ConfigError(
+                f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
+                f"placement of kind = {PERSONALIZER!r}"
+            )
+    return Config(placements, file.server, file.store, file.keys, file.personalizer)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -377,11 +420,16 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
         reads = each.feature_dims != (0, 0)
-        if each.shows != SHOWS[kind] or reads != (kind == FEATURES):
+        if each.shows != SHOWS[kind] or reads != (kind in BY_FEATURES):
             raise ConfigError(
                 f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} and reads "
                 f"{'' if reads else 'no '}features of arms, which is not for the kind {kind!r}; "
                 "give a policy that is"
+            )
+        if kind == PERSONALIZER and not isinstance(policy, LinearEpsilonGreedy):
+            raise ConfigError(
+                f"{source}: {key}.policy: {type(policy).__name__} does not say with what "
+                "probability it chooses each action; give linear-epsilon-greedy(dim=256)"
             )
         if each.feature_dims != policy.feature_dims:
             raise ConfigError(

@@ -108,6 +108,10 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown text;
     ALTER TABLE feedback ADD COLUMN clicks text;
     """,
+    """
+    ALTER TABLE feedback DROP CONSTRAINT feedback_reward_check;
+    ALTER TABLE feedback ADD CONSTRAINT feedback_reward_check CHECK (reward BETWEEN -1 AND 1);
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
