@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,11 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tacit
+from tacit.clicks import PositionBased, sessions_of
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate import Uniform, examination, off_policy
 from tacit.evaluate.slates import IndependentIPS
 from tacit.logs import read_log, read_ubi, write_log
 from tacit.ubi import CLICKS, EXAMINED, event_of, place_of, query_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_cli import tacit as tacit_command
 
 TIME = "2025-02-26T12:00:00Z"
 MICROS = 1_740_571_200_000_000
@@ -235,9 +241,48 @@ def test_estimators_and_formats_take_it_as_any_click_log(tmp_path):
     assert result.effects.tolist() == [1.0, 1.0]
     (estimate,) = off_policy(Uniform(), log, [IndependentIPS(slots=2)]).estimates
     assert estimate.value == pytest.approx(1.0)
+    sessions = sessions_of(log)
+    assert sessions.shown[:2].tolist() == [[0, 1], [1, 0]]
+    assert sessions.names == [("toner", "a"), ("toner", "c")]
+    fit = PositionBased.fit(sessions.shown, sessions.clicks)
+    assert fit.model.attraction == pytest.approx((0.0, 1.0))
     write_log(log, tmp_path / "clicks.parquet")
     copied = read_log(tmp_path / "clicks.parquet")
     assert [b.to_pylist() for b in copied] == [b.to_pylist() for b in read_log(folder)]
+
+
+def test_sessions_need_a_place_for_each_arm(tmp_path):
+    log = read_ubi(written(tmp_path / "r.ndjson", query()))
+    assert sessions_of(log, "arm").names == ["a", "b", "c"]
+    table = pa.Table.from_batches(log)
+    with pytest.raises(LogError, match="row 4: position: 0"):
+        sessions_of(pa.concat_tables([table, table]))
+    with pytest.raises(LogError, match="row 1: position: None"):
+        sessions_of(table.drop_columns("position"))
+    with pytest.raises(InvalidValue, match="log"):
+        sessions_of(table.slice(0, 0))
+    with pytest.raises(InvalidValue, match="kind"):
+        sessions_of(table, "colour")
+
+
+def test_the_command_line_reads_them(tmp_path):
+    path = written(tmp_path / "r.ndjson", query(), event("buy"), event(id="nobody's"))
+    out = tmp_path / "clicks.csv"
+    arguments = ["ubi", path, out, "--clicks", "buy,click", "--length", "2", "--json"]
+    result = tacit_command(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {
+        "rows": 2, "queries": 1, "events": 2, "clicks": 2, "examined": 0, "others": {},
+        "rejected": {"unknown-query": 1},
+    }  # fmt: skip
+    assert rows(read_log(out), "arm", "reward") == [("a", 0.0), ("b", 1.0)]
+    assert "nobody's" in tacit_command("ubi", path, out).stdout
+    assert tacit_command("ubi", path, tmp_path / "clicks.txt").returncode == 2
+    refused = tacit_command("ubi", path, out, "--strict")
+    assert refused.returncode == 1
+    assert "r.ndjson: row 3: query_id" in refused.stderr
+    result = tacit_command("evaluate", path, "--format", "ubi", "--policy", "ucb1")
+    assert "propensit" in result.stderr
 
 
 def test_wrong_options_are_refused(tmp_path):
