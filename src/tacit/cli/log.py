@@ -36,14 +36,29 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
 @placements_option
 @store_option
 @json_option
+@click.option(
+    "--format",
+    default="parquet",
+    show_default=True,
+    type=click.Choice(["parquet", "ubi"]),
+    help="Parquet, which can be imported, or records of User Behavior Insights as JSON lines.",
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def export(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
-    """Write the log to FOLDER, as Parquet."""
+def export(
+    config: Path | None, store: str | None, as_json: bool, format: str, folder: Path
+) -> None:
+    """Write the log to FOLDER."""
     with service_log(config, store) as (configuration, opened):
-        from tacit.service.log import export as write
+        if format == "ubi":
+            from tacit.service.ubi_export import export_ubi
 
-        counts = write(configuration, opened, folder)
-    show(counts, "\n".join(f"{n:>12,}  {name}.parquet" for name, n in counts.items()), as_json)
+            counts = export_ubi(opened, folder)
+        else:
+            from tacit.service.log import export as write
+
+            counts = write(configuration, opened, folder)
+    suffix = "ndjson" if format == "ubi" else "parquet"
+    show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
 
 @log.command(name="import")

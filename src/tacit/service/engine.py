@@ -19,7 +19,7 @@ import contextlib
 import logging
 import secrets
 import time as clocks
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -30,7 +30,13 @@ from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.attribution import DUPLICATE
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
-from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import (
+    Conflict,
+    RepeatedFeedback,
+    StoreError,
+    Unavailable,
+    UnknownDecision,
+)
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
 from tacit.service.store import (
     ACTIVATE,
@@ -43,6 +49,7 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    RecordRow,
     Rows,
     Store,
 )
@@ -181,6 +188,7 @@ class Engine:
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
+        self.kept: Counter[tuple[str, str]] = Counter()
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -416,6 +424,50 @@ class Engine:
         told = [_checked(one) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
+
+    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+        """Return those decisions that a placement made, by their ids.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If the store fails.
+        """
+        known = self.placement(placement)
+        rows = {id: row for id in ids if (row := self._remembered(known, id)) is not None}
+        wanted = [(known.id, id) for id in ids if id not in rows]
+        found = await self._of_store(self.store.find, wanted) if wanted else {}
+        return rows | {id: one.decision for (_, id), one in found.items()}
+
+    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
+        """Keep records of what was not decided here; for each the content it had before, or None.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If they could not be made durable.
+        """
+        self.placement(placement)
+        now = self.clock()
+        rows = [row._replace(time=now) for row in records]
+        before = await self._of_store(self.store.keep, rows)
+        new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
+        self.kept.update((placement, kind) for kind in new)
+        return before
+
+    async def _of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call the store outside of any group."""
+        if self._stopping:
+            raise Unavailable("service: it is stopping; try again when it is back")
+        try:
+            return await self._in_thread(function, *arguments)
+        except StoreError as error:
+            logger.error("the store failed", exc_info=error)
+            raise Unavailable("store: it fails at present; try again later") from error
 
     async def switch(self, placement: str, mode: str) -> None:
         """Change a placement's mode.

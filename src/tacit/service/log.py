@@ -18,11 +18,19 @@ from tacit.service.config import DUELS, ONE_ARM, Config
 from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
 from tacit.service.placement import Placement, fold, opened, placement_class
-from tacit.service.store import DecisionRow, Event, FeedbackRow, MarkRow, Rows, Store
+from tacit.service.store import (
+    DecisionRow,
+    Event,
+    FeedbackRow,
+    MarkRow,
+    RecordRow,
+    Rows,
+    Store,
+)
 from tacit.state import leaves
 
 ROWS = 10_000
-VERSION = 2
+VERSION = 3
 FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
 SCHEMAS = {
     "decisions": pa.schema(
@@ -48,6 +56,12 @@ SCHEMAS = {
         }
     ),
 }  # fmt: skip
+RECORDS_SCHEMA = pa.schema(
+    {
+        "placement": pa.int32(), "kind": pa.string(), "id": pa.string(), "time": pa.int64(),
+        "content": pa.string(),
+    }
+)  # fmt: skip
 DUELS_SCHEMA = pa.schema(
     {
         "decision_id": pa.string(), "key": pa.string(), "left": pa.string(), "right": pa.string(),
@@ -132,7 +146,8 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     """Write the log to a folder.
 
     ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
-    every row as it is, for :func:`take_in`; ``clicks.parquet`` is a click log for
+    every row as it is, for :func:`take_in`, and so does ``records.parquet`` the records that were
+    kept beside the log; ``clicks.parquet`` is a click log for
     :func:`tacit.logs.read_log`, with the reward that the rule attributes to each decision (null
     while its window is open). ``duels-NAME.parquet`` holds the duels of a placement whose windows
     have closed, for :func:`tacit.evaluate.duels.read_duels`.
@@ -156,6 +171,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     finally:
         for writer in writers.values():
             writer.close()
+    counts["records"] = _export_records(store, folder / "records.parquet")
     placements = {name: stored._asdict() for name, stored in store.placements().items()}
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
@@ -167,6 +183,17 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
             pq.write_table(table, folder / f"duels-{name}.parquet")
             counts[f"duels-{name}"] = table.num_rows
     return counts
+
+
+def _export_records(store: Store, path: Path) -> int:
+    count = 0
+    records = store.records()
+    with pq.ParquetWriter(path, RECORDS_SCHEMA) as writer:
+        while group := list(itertools.islice(records, ROWS)):
+            count += len(group)
+            rows = [row._asdict() for row in group]
+            writer.write_table(pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA))
+    return count
 
 
 def _duels(store: Store, placement: int, worths: dict[int, Any]) -> pa.Table:
@@ -304,6 +331,18 @@ def take_in(store: Store, folder: Path) -> int:
             rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
             store.append(rows)
             count += batch.num_rows
+    return count + _take_in_records(store, folder / "records.parquet", ids)
+
+
+def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:
+    # The first two versions had none.
+    if not path.exists():
+        return 0
+    count = 0
+    for batch in pq.ParquetFile(path).iter_batches(ROWS):
+        rows = [RecordRow(**values) for values in batch.to_pylist()]
+        store.keep([row._replace(placement=ids[row.placement]) for row in rows])
+        count += len(rows)
     return count
 
 

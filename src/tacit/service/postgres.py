@@ -28,6 +28,7 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    RecordRow,
     Rows,
     Snapshot,
     StoredPlacement,
@@ -108,6 +109,17 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown text;
     ALTER TABLE feedback ADD COLUMN clicks text;
     """,
+    """
+    CREATE TABLE records (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        placement integer NOT NULL REFERENCES placements,
+        kind text NOT NULL,
+        id text NOT NULL,
+        time bigint NOT NULL,
+        content text NOT NULL
+    );
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -156,6 +168,12 @@ FIND = (
 FEEDBACK_OF = (
     f"SELECT {_columns(FeedbackRow)} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 )
+KEEP = (
+    f"INSERT INTO records ({_columns(RecordRow)}) VALUES (%s, %s, %s, %s, %s) "
+    "ON CONFLICT DO NOTHING RETURNING number"
+)
+KEPT = "SELECT content FROM records WHERE id = %s AND placement = %s AND kind = %s"
+RECORDS = f"SELECT {_columns(RecordRow)} FROM records ORDER BY number"
 PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
@@ -333,6 +351,15 @@ class PostgresStore:
                     self.schema,
                 )
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+        before: list[str | None] = []
+        with self._transaction() as writer:
+            for row in records:
+                new = _one(writer, KEEP, *row) is not None
+                before.append(None if new else _one(writer, KEPT, row.id, row.placement, row.kind))
+        return before
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
         fields = Snapshot._fields
@@ -385,6 +412,12 @@ class PostgresStore:
                 cursor.execute(query, (after,))
                 parts.append(map(make, cursor))
             yield from heapq.merge(*parts, key=attrgetter("seq"))  # type: ignore
+
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+        with self._reading() as reader, reader.transaction(), reader.cursor(name="kept") as cursor:
+            cursor.execute(RECORDS)
+            yield from map(RecordRow._make, cursor)
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -26,6 +26,7 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    RecordRow,
     Rows,
     Snapshot,
     StoredPlacement,
@@ -136,6 +137,17 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown TEXT;
     ALTER TABLE feedback ADD COLUMN clicks TEXT;
     """,
+    """
+    CREATE TABLE records (
+        number INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        time INTEGER NOT NULL,
+        content TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -161,6 +173,12 @@ EVENTS = [(k, f"SELECT {_columns(k)} FROM {t} WHERE seq > ? ORDER BY seq") for t
 LASTS = [f"SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1" for t, _ in TABLES]
 DECISION_BY_ID = f"SELECT {_columns(DecisionRow)} FROM decisions WHERE id = ? AND placement = ?"
 FEEDBACK_OF = f"SELECT {_columns(FeedbackRow)} FROM feedback WHERE decision = ? ORDER BY seq"
+KEEP = (
+    f"INSERT INTO records ({_columns(RecordRow)}) VALUES ({_marks(RecordRow)}) "
+    "ON CONFLICT DO NOTHING"
+)
+KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
+RECORDS = f"SELECT {_columns(RecordRow)} FROM records ORDER BY number"
 PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
@@ -274,6 +292,17 @@ class SqliteStore:
             for insert, part in zip(INSERTS, rows, strict=True):
                 self._writer.executemany(insert, part)  # type: ignore[arg-type]
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+        before: list[str | None] = []
+        with self._transaction():
+            for row in records:
+                self._writer.execute(KEEP, row)
+                new = self._writer.changes() > 0
+                key = row.id, row.placement, row.kind
+                before.append(None if new else self._writer.execute(KEPT, key).get)
+        return before
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
         with self._transaction():
@@ -307,6 +336,11 @@ class SqliteStore:
         with self._named_errors():
             rows = (map(kind._make, self._reader.execute(q, (after,))) for kind, q in EVENTS)
             yield from heapq.merge(*rows, key=attrgetter("seq"))  # type: ignore[type-var]
+
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+        with self._named_errors():
+            yield from map(RecordRow._make, self._reader.execute(RECORDS))
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE = "tick", "mode"
 
+QUERY, EVENT = "query", "event"
+
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
 
@@ -139,6 +141,29 @@ class MarkRow(NamedTuple):
     value: str
 
 
+class RecordRow(NamedTuple):
+    """A record that stands beside the log: of what was not decided here, so it teaches nothing.
+
+    Attributes
+    ----------
+    placement : int
+    kind : str
+        ``query`` or ``event``.
+    id : str
+        Unique for placement and kind.
+    time : int
+        When it came, in microseconds since 1970.
+    content : str
+        JSON.
+    """
+
+    placement: int
+    kind: str
+    id: str
+    time: int
+    content: str
+
+
 Event = DecisionRow | FeedbackRow | MarkRow
 
 
@@ -240,6 +265,12 @@ class Store(Protocol):
 
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
+
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
