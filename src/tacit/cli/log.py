@@ -1,4 +1,4 @@
-"""``tacit log``: check, export and import the log of the decision service."""
+"""``tacit log``: check, export, import and back up the log of the decision service."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from tacit.cli.options import json_option, show
-from tacit.cli.store import placements_option, service_log, store_option
+from tacit.cli.options import json_option, show, usage
+from tacit.cli.store import placements_option, service_config, service_log, store_option
 
 
 @click.group()
 def log() -> None:
-    """Check, export or import the log of the decision service."""
+    """Check, export, import or back up the log of the decision service."""
 
 
 @log.command()
@@ -73,3 +73,21 @@ def import_log(config: Path | None, store: str | None, as_json: bool, folder: Pa
 
         count = take_in(opened, folder)
     show({"rows": count}, f"{count:,} rows", as_json)
+
+
+@log.command(name="backup")
+@placements_option
+@store_option
+@json_option
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def back_up(config: Path | None, store: str | None, as_json: bool, target: Path) -> None:
+    """Copy the store to TARGET while the service runs: an SQLite file."""
+    with usage():
+        configuration = service_config(config, store)
+    if configuration.store.url is not None:
+        schema = configuration.store.schema
+        raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
+    from tacit.service.backup import backup
+
+    size = backup(configuration.store.path, target)
+    show({"bytes": size}, f"{size:,} bytes: {target}", as_json)

@@ -38,6 +38,7 @@ from tacit.service.errors import (
     UnknownDecision,
 )
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
+from tacit.service.retention import Retention
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
@@ -203,6 +204,7 @@ class Engine:
         self._committed: int | None = None
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
+        self._retention = Retention(store)
         self.placements = self._opened(list(config.placements))
         self._seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
@@ -555,6 +557,7 @@ class Engine:
                 default=None,
             )
             timeout = None if due is None else max((due - self._now()) / 1e6, TICK_SECONDS)
+            timeout = 0.0 if self._retention.busy else timeout
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._arrived.wait()
@@ -647,6 +650,7 @@ class Engine:
             _answer(reply, result)
         if not self._tail.size:
             await self._save_snapshots(None)
+            await self._drop_old()
 
     async def _commit(self) -> None:
         if not self._tail.size:
@@ -875,6 +879,21 @@ class Engine:
                     logger.warning("no snapshot of placement %s: %s", placement.name, error)
                 finally:
                     self._saving = False
+
+    async def _drop_old(self) -> None:
+        """Drop some of the rows that are older than their placements keep them."""
+        now = self._now()
+        if not self._retention.due(now):
+            return
+        self._saving = True
+        try:
+            archive = self.config.store.archive
+            placements = list(self.placements.values())
+            await self._in_thread(self._retention.step, placements, self._seq, now, archive)
+        except TacitError as error:
+            logger.warning("old rows could not be dropped: %s", error)
+        finally:
+            self._saving = False
 
     def _save_snapshot(self, placement: Placement) -> None:
         time = self.clock()

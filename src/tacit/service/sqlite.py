@@ -26,6 +26,7 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    Old,
     RecordRow,
     Rows,
     Snapshot,
@@ -147,6 +148,16 @@ MIGRATIONS = (
         content TEXT NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    CREATE TABLE bases (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        learner BLOB NOT NULL,
+        shadow BLOB,
+        series BLOB NOT NULL,
+        windows BLOB NOT NULL
+    ) STRICT;
     """,
 )
 """Each script brings a store from the version of its index to the next one."""
@@ -179,6 +190,20 @@ KEEP = (
 )
 KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 RECORDS = f"SELECT {_columns(RecordRow)} FROM records ORDER BY number"
+OLD_DECISIONS = (
+    f"SELECT {_columns(DecisionRow)} FROM decisions d WHERE placement = ? AND seq < ? "
+    "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
+    "AND f.seq >= ?) ORDER BY seq LIMIT ?"
+)
+OLD_MARKS = (
+    f"SELECT {_columns(MarkRow)} FROM marks WHERE placement IS ? AND seq < ? AND time < ? "
+    "ORDER BY seq LIMIT ?"
+)
+OLD_RECORDS = (
+    f"SELECT {_columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
+    "ORDER BY number LIMIT ?"
+)
+DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
 PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
@@ -308,6 +333,25 @@ class SqliteStore:
         with self._transaction():
             self._writer.execute(f"REPLACE INTO snapshots VALUES ({_marks(Snapshot)})", snapshot)
 
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+        with self._transaction():
+            self._writer.execute(f"REPLACE INTO bases VALUES ({_marks(Snapshot)})", base)
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
+        with self._transaction():
+            # Feedback refers to decisions, so it goes first.
+            for table, rows in (
+                ("feedback", old.rows.feedback),
+                ("decisions", old.rows.decisions),
+                ("marks", old.rows.marks),
+            ):
+                seqs: list[Any] = [(row.seq,) for row in rows]
+                self._writer.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)
+            keys = [(row.placement, row.kind, row.id) for row in old.records]
+            self._writer.executemany(DROP_RECORD, keys)
+
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
         with self._transaction():
@@ -355,6 +399,24 @@ class SqliteStore:
                 "SELECT * FROM snapshots WHERE placement = ?", (placement,)
             ).fetchone()
         return None if row is None else Snapshot(*row)
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+        with self._named_errors():
+            query = "SELECT * FROM bases WHERE placement = ?"
+            row = self._reader.execute(query, (placement,)).fetchone()
+        return None if row is None else Snapshot(*row)
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``."""
+        with self._named_errors():
+            read = self._reader.execute
+            found = read(OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = [DecisionRow(*row) for row in found]
+            feedback = [FeedbackRow(*row) for d in decisions for row in read(FEEDBACK_OF, (d.seq,))]
+            marks = [MarkRow(*row) for row in read(OLD_MARKS, (placement, before, time, limit))]
+            records = [RecordRow(*row) for row in read(OLD_RECORDS, (placement, time, limit))]
+        return Old(Rows(decisions, feedback, marks), records)
 
     def size(self) -> int:
         """Return the bytes that the store takes."""

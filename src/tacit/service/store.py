@@ -250,6 +250,19 @@ class Snapshot(NamedTuple):
     windows: bytes
 
 
+class Old(NamedTuple):
+    """What is older than a placement keeps: decisions with all that came back for them, marks,
+    records."""
+
+    rows: Rows
+    records: list[RecordRow]
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self.rows.size + len(self.records)
+
+
 class Store(Protocol):
     """A log that survives.
 
@@ -286,6 +299,22 @@ class Store(Protocol):
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``.
+
+        Of decisions, those whose feedback came before the sequence number ``before``, too; each
+        with all its feedback.
+        """
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
