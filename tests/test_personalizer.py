@@ -533,7 +533,7 @@ def test_slots_are_rewarded_apart(tmp_path):
         told = impressions_of(slots_of("abc", slots), 64, "last")
         top, _ = await engine.decide_many("home", told)
         assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
-        assert (await engine.made("home", slot_id("last", 0))) == top
+        assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
         await engine.stop()
 
     asyncio.run(session())

@@ -167,6 +167,16 @@ class Attribution:
         """Return an open decision by its id."""
         return self._by_id.get(id)
 
+    @property
+    def oldest(self) -> int | None:
+        """The place in the log of the first decision whose window is open."""
+        return min(self._by_seq, default=None)
+
+    def forget_shadow(self) -> None:
+        """Let no open decision teach the second policy."""
+        for open in self._by_seq.values():
+            open.shadow = None
+
     def of(self, seq: int) -> Open | None:
         """Return an open decision by its place in the log."""
         return self._by_seq.get(seq)

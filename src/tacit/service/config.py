@@ -46,6 +46,7 @@ INTERLEAVING = {
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0)]
+Days = Annotated[float, msgspec.Meta(gt=0.0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -96,12 +97,19 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Schema of that database.
     buffer : int
         Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
+    retention : float or None
+        Days after which rows are dropped, once what they taught is in a snapshot; None for never.
+    archive : str or None
+        Folder to which they are written as Parquet before. In a configuration file, relative to
+        that file.
     """
 
     path: str = "tacit.db"
     url: str | None = None
     schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
     buffer: Count = 100_000
+    retention: Days | None = None
+    archive: str | None = None
 
 
 class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +173,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         terms of that API.
     duels : DuelConfig or None
         Where the kind is ``duels``.
+    retention : float or None
+        Days after which rows are dropped.
     """
 
     policy: Policy
@@ -177,6 +187,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities: bool = True
     kind: str = ARMS
     duels: DuelConfig | None = None
+    retention: float | None = None
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -219,6 +230,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+    retention: Days | None = None
 
     @property
     def slots(self) -> Any:
@@ -351,7 +363,10 @@ def load_config(
     file = _converted(table, _File, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
-    placements = {name: _placement(name, raw, source) for name, raw in file.placements.items()}
+    placements = {
+        name: _placement(name, raw, source, file.store.retention)
+        for name, raw in file.placements.items()
+    }
     if not file.keys and not is_loopback(file.server.host):
         raise ConfigError(
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
@@ -375,8 +390,9 @@ def _read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     store = table.get("store")
-    if isinstance(store, dict) and isinstance(store.get("path"), str):
-        store["path"] = str(path.parent / store["path"])
+    for place in ("path", "archive"):
+        if isinstance(store, dict) and isinstance(store.get(place), str):
+            store[place] = str(path.parent / store[place])
     return table
 
 
@@ -396,7 +412,7 @@ def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> An
         raise ConfigError(f"{source}: {prefix}{field}: {what}") from error
 
 
-def _placement(name: str, table: Any, source: str) -> PlacementConfig:
+def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
     key = f"placements.{name}"
     if not PLACEMENT_NAME.fullmatch(name):
         raise ConfigError(
@@ -457,6 +473,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raw.propensities,
         kind,
         duels,
+        retention if raw.retention is None else raw.retention,
     )
 
 

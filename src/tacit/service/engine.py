@@ -19,7 +19,7 @@ import contextlib
 import logging
 import secrets
 import time as clocks
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -31,8 +31,15 @@ from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.attribution import DUPLICATE
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
-from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import (
+    Conflict,
+    RepeatedFeedback,
+    StoreError,
+    Unavailable,
+    UnknownDecision,
+)
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
+from tacit.service.retention import Retention
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
@@ -46,6 +53,7 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    RecordRow,
     Rows,
     Store,
 )
@@ -185,6 +193,7 @@ class Engine:
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
+        self.kept: Counter[tuple[str, str]] = Counter()
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -199,6 +208,7 @@ class Engine:
         self._committed: int | None = None
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
+        self._retention = Retention(store)
         self.placements = self._opened(list(config.placements))
         self._seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
@@ -421,6 +431,50 @@ class Engine:
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
 
+    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+        """Return those decisions that a placement made, by their ids.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If the store fails.
+        """
+        known = self.placement(placement)
+        rows = {id: row for id in ids if (row := self._remembered(known, id)) is not None}
+        wanted = [(known.id, id) for id in ids if id not in rows]
+        found = await self._of_store(self.store.find, wanted) if wanted else {}
+        return rows | {id: one.decision for (_, id), one in found.items()}
+
+    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
+        """Keep records of what was not decided here; for each the content it had before, or None.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If they could not be made durable.
+        """
+        self.placement(placement)
+        now = self.clock()
+        rows = [row._replace(time=now) for row in records]
+        before = await self._of_store(self.store.keep, rows)
+        new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
+        self.kept.update((placement, kind) for kind in new)
+        return before
+
+    async def _of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call the store outside of any group."""
+        if self._stopping:
+            raise Unavailable("service: it is stopping; try again when it is back")
+        try:
+            return await self._in_thread(function, *arguments)
+        except StoreError as error:
+            logger.error("the store failed", exc_info=error)
+            raise Unavailable("store: it fails at present; try again later") from error
+
     async def switch(self, placement: str, mode: str) -> None:
         """Change a placement's mode.
 
@@ -448,33 +502,16 @@ class Engine:
         self.placement(placement)
         await self._submit(_Switch(placement, settings, SETTINGS))
 
-    async def made(self, placement: str, id: str) -> DecisionRow | None:
-        """Return a decision by its id, None if the placement made none of this id.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such placement.
-        StoreError
-            If the store fails.
-        """
-        known = self.placement(placement)
-        row = self._remembered(known, id)
-        if row is None:
-            found = await self._in_thread(self.store.find, [(known.id, id)])
-            row = found[known.id, id].decision if found else None
-        return row
-
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log that concern a placement, out of ``count`` rows.
 
         Raises
         ------
-        UnknownName, StoreError
+        UnknownName, Unavailable
             As :meth:`made`.
         """
         self.placement(placement)
-        return await self._in_thread(lambda: list(islice(self.store.events(after), count)))
+        return await self._of_store(lambda: list(islice(self.store.events(after), count)))
 
     async def _submit(self, request: _Request) -> Any:
         if self._stopping:
@@ -546,6 +583,7 @@ class Engine:
                 default=None,
             )
             timeout = None if due is None else max((due - self._now()) / 1e6, TICK_SECONDS)
+            timeout = 0.0 if self._retention.busy else timeout
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._arrived.wait()
@@ -638,6 +676,7 @@ class Engine:
             _answer(reply, result)
         if not self._tail.size:
             await self._save_snapshots(None)
+            await self._drop_old()
 
     async def _commit(self) -> None:
         if not self._tail.size:
@@ -866,6 +905,21 @@ class Engine:
                     logger.warning("no snapshot of placement %s: %s", placement.name, error)
                 finally:
                     self._saving = False
+
+    async def _drop_old(self) -> None:
+        """Drop some of the rows that are older than their placements keep them."""
+        now = self._now()
+        if not self._retention.due(now):
+            return
+        self._saving = True
+        try:
+            archive = self.config.store.archive
+            placements = list(self.placements.values())
+            await self._in_thread(self._retention.step, placements, self._seq, now, archive)
+        except TacitError as error:
+            logger.warning("old rows could not be dropped: %s", error)
+        finally:
+            self._saving = False
 
     def _save_snapshot(self, placement: Placement) -> None:
         time = self.clock()

@@ -33,6 +33,7 @@ from tacit.service.attribution import (
 )
 from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
+from tacit.service.errors import StoreError
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
 from tacit.service.store import (
@@ -124,6 +125,13 @@ class Placement:
         As the store has it.
     snapshot : Snapshot, optional
         Where to begin; without one, at the beginning of the log.
+    base : Snapshot, optional
+        The beginning of the log, where what was before has been dropped.
+
+    Raises
+    ------
+    StoreError
+        If the base is damaged.
     """
 
     asks_at: ClassVar[str] = "decide"
@@ -137,6 +145,7 @@ class Placement:
         config: PlacementConfig,
         stored: StoredPlacement,
         snapshot: Snapshot | None = None,
+        base: Snapshot | None = None,
     ) -> None:
         self.name = name
         self.config = config
@@ -150,8 +159,10 @@ class Placement:
         self._all = np.arange(len(self._slots))
         self.arms: list[Arm] = list(self._slots)
         self._begin()
-        if snapshot is not None:
-            self._restore(snapshot)
+        if snapshot is not None and base is not None and snapshot.seq < base.seq:
+            snapshot = None
+        if snapshot is None or not self._restored(snapshot):
+            self._rest_on(base)
 
     def _begin(self) -> None:
         config = self.config
@@ -568,14 +579,37 @@ class Placement:
             msgspec.json.encode(saved),
         )
 
-    def _restore(self, snapshot: Snapshot) -> None:
+    def _rest_on(self, base: Snapshot | None) -> None:
+        """Begin where the log begins."""
+        if base is None:
+            return
+        try:
+            self._take(base)
+        except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+            raise StoreError(
+                f"store: placement {self.name}: what it had learned from rows that were dropped "
+                f"is damaged: {error}; restore a backup"
+            ) from error
+        if json.loads(base.plan)["shadow"] != json.loads(self.plan)["shadow"]:
+            self._shadow_anew()
+
+    def _shadow_anew(self) -> None:
+        """Let a second policy that was not there before begin with nothing learned."""
+        config = self.config
+        self.shadow = None
+        if config.shadow is not None:
+            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.windows.forget_shadow()
+
+    def _restored(self, snapshot: Snapshot) -> bool:
+        """Begin at a snapshot; say whether it could be used."""
         if snapshot.plan != self.plan:
             logger.warning(
                 "placement %s: the attribution rule, the shadow policy or the propensities were "
-                "changed; folding the whole log anew",
+                "changed; folding anew what the log holds",
                 self.name,
             )
-            return
+            return False
         try:
             self._take(snapshot)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
@@ -583,6 +617,8 @@ class Placement:
                 "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
             )
             self._begin()
+            return False
+        return True
 
     def _take(self, snapshot: Snapshot) -> None:
         saved = msgspec.json.decode(snapshot.windows, type=_Saved)
@@ -674,6 +710,8 @@ def opened(
     ------
     ConfigError
         If the placement has learned with another policy, other arms or another seed.
+    StoreError
+        If the store fails, or what the log begins with is damaged.
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
@@ -688,8 +726,8 @@ def opened(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    made = placement_class(config.kind)
-    return made(name, config, stored, store.snapshot(stored.id) if snapshot else None)
+    latest = store.snapshot(stored.id) if snapshot else None
+    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
 
 
 def placement_class(kind: str) -> type[Placement]:
