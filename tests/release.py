@@ -61,7 +61,7 @@ else:
     "client": """
 from tacit.client import Client, Unavailable
 try:
-    with Client("http://127.0.0.1:1", attempts=1) as client:
+    with Client("http://127.0.0.1:1", retries=0) as client:
         client.decide("default", "a")
 except Unavailable:
     pass
