@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "tacit needs Python 3.11 or newer"'
@@ -84,6 +85,12 @@ reproduce: $(VENV)/.run
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict --quiet
+
+# More interpreters: make release PYTHONS='python3.12 python3.13'
+PYTHONS ?= $(PYTHON)
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python tests/release.py --out dist --tests $(foreach each,$(PYTHONS),--python $(each))
 
 clean:
 	rm -rf $(VENV) build dist site out demo benchmarks/.venvs

@@ -26,6 +26,9 @@ from tacit.service.keys import KeyConfig, is_loopback
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
+VERSION = 1
+"""The newest version of the configuration that is understood."""
+
 DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -212,6 +215,7 @@ class Config(msgspec.Struct, frozen=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     placements: dict[str, Any]
+    version: Count = VERSION
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
@@ -346,7 +350,8 @@ def load_config(
     Raises
     ------
     ConfigError
-        If the file cannot be read, or a key is unknown or its value not allowed.
+        If the file cannot be read, is of a newer version, or a key is unknown or its value not
+        allowed.
 
     Examples
     --------
@@ -360,6 +365,7 @@ def load_config(
     for key, value in (overrides or {}).items():
         if value is not None:
             _replace(table, key.split(".", 2), value)
+    _check_version(table, source)
     file = _converted(table, _File, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
@@ -394,6 +400,16 @@ def _read(path: Path) -> dict[str, Any]:
         if isinstance(store, dict) and isinstance(store.get(place), str):
             store[place] = str(path.parent / store[place])
     return table
+
+
+def _check_version(table: dict[str, Any], source: str) -> None:
+    """Refuse a newer version by its name, before the first key that only it knows."""
+    version = table.get("version", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise ConfigError(
+            f"{source}: version: {version} is newer than this tacit, which reads up to {VERSION}; "
+            "update tacit"
+        )
 
 
 def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:

@@ -160,6 +160,14 @@ def application(engine: Engine) -> Guard:
     async def whole_page(request: Request) -> Response:
         return HTMLResponse(page.whole(), headers=PAGE_HEADERS)
 
+    async def one_key(request: Request) -> Response:
+        query = request.query_params
+        try:
+            shown = page.key(query.get("placement", ""), query.get("key", ""))
+        except TacitError as error:
+            return _refusal(problem_of(error))
+        return HTMLResponse(shown, headers=PAGE_HEADERS)
+
     async def fragment(request: Request) -> Response:
         return HTMLResponse(page.fragment(), headers=PAGE_HEADERS)
 
@@ -193,6 +201,7 @@ def application(engine: Engine) -> Guard:
             Route("/metrics", measured),
             Route("/openapi.json", described),
             Route("/", whole_page),
+            Route("/key", one_key),
             Route("/fragment/placements", fragment),
             Mount("/static", _Static(directory=STATIC)),
         ],
