@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks examples
+SOURCES := src tests benchmarks examples docs/generate
 
 .PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
 
