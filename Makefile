@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs figures clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make figures    run the tutorials and take over their outputs and pictures"
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "tacit needs Python 3.11 or newer"'
@@ -27,7 +28,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt Makefile
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev,docs]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
@@ -83,7 +84,13 @@ reproduce: $(VENV)/.run
 	else echo "left out: search-interest, for want of $(INTEREST)"; fi
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
+# PYTHONPATH=docs $(BIN)/python -m generate.gallery
+figures: $(VENV)/.dev
+	PYTHONPATH=docs $(BIN)/python -m generate.home
+	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md
 
 clean:
 	rm -rf $(VENV) build dist site out demo benchmarks/.venvs

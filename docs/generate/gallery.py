@@ -1,6 +1,6 @@
 """The gallery: every figure of ``tacit reproduce``, the command that makes it, what it takes.
 
-Run as a program it makes the figures anew: ``python docs/generate/gallery.py [ITEM ...]``.
+Run as a program it makes the figures anew: ``python -m generate.gallery [ITEM ...]``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,34 @@ RUNS = {
 }
 
 
-def make(name: str) -> dict[str, float]:
+def part() -> str:
+    """Return every item with its command, what it took, and its figure."""
+    facts = json.loads(FACTS.read_text())
+    return "\n\n".join(shown(name, facts[name]) for name in ITEMS if name in facts)
+
+
+def shown(name: str, took: dict[str, int]) -> str:
+    """Return an item of the gallery."""
+    found = item(name)
+    data = " --data FILE" if found.needs_data else ""
+    fewer = f"; its own number is {found.runs}" if took["runs"] != found.runs else ""
+    needs = f"FILE is {found.needs_data}.\n\n" if found.needs_data else ""
+    return (
+        f"## {name}\n\n{found.title}.\n\n"
+        f"```console\n$ tacit reproduce {name} --runs {took['runs']} --seed 1{data}\n```\n\n"
+        f"{needs}Seed 1, {counted(took['runs'], 'run')}{fewer}. It took "
+        f"{counted(took['processor'], 'second')} of processor time, {took['seconds']} by the "
+        f"clock of a busy machine, compiling included.\n\n"
+        f"![{found.title}](images/gallery/{name}.png)"
+    )
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def make(name: str) -> dict[str, int]:
     """Run an item's command, keep its figure, and return what it took."""
     found = item(name)
     runs = RUNS.get(name, found.runs)

@@ -1,7 +1,7 @@
 """Run a page as a reader would, and compare what happens with what the page shows.
 
-    python docs/generate/run.py PAGE...            # says what differs
-    python docs/generate/run.py --write PAGE...    # takes over outputs and pictures instead
+    python -m generate.run PAGE...            # says what differs
+    python -m generate.run --write PAGE...    # takes over outputs and pictures instead
 
 Everything runs in one empty folder, in the page's order:
 
@@ -159,7 +159,7 @@ def execute(code: str, names: dict[str, Any], name: str) -> str:
     """Run a block of Python in a namespace; return what it printed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, name, "exec"), names)  # noqa: S102, the page is our own
+        exec(compile(code, name, "exec"), names)
     return printed.getvalue()
 
 
@@ -221,7 +221,7 @@ def main() -> None:
             for difference in differences:
                 print(difference)
             if options.write:
-                from gallery import small
+                from generate.gallery import small
 
                 page.write_text(after, encoding="utf-8")
                 for picture in pictures(after):
