@@ -223,6 +223,39 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is decided, and how.
+
+    Attributes
+    ----------
+    kind : str
+        What it decides for: one of the ``arms``, one of arms known by their ``features``, which
+        rankers' ``duels``, or which arms stand in ``slates``.
+    policy : str or table
+        As on the command line, or a table with the key ``name``.
+    seed : int
+        Where its random draws come from; by default drawn once, and kept in the store.
+    snapshot_every : int
+        Events after which a snapshot is written, so that recovery replays no more than these.
+    attribution_window : float
+        Seconds in which feedback counts.
+    seen : str
+        Which decisions without a reward earn the default: all that were ``decided``, or only those
+        that were ``examined``.
+    activation_window : float
+        Seconds in which a deferred decision must be activated; else it never counts.
+    mode : str
+        Mode of a new placement; later the log says. ``apprentice`` shows the first arm on offer and
+        learns from that, ``frozen`` learns nothing, ``shadow`` lets a second policy decide beside,
+        unseen.
+    shadow : str or table
+        The second policy.
+    durability : str
+        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        while the store fails.
+    propensities : bool
+        Whether decisions carry their propensity, which may cost time.
+    """
+
     kind: str = ARMS
     policy: str | dict[str, Any] = "thompson"
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
@@ -248,6 +281,19 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of its arms.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    """
+
     arms: Count | list[str]
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
@@ -262,11 +308,39 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of the arms that a request describes by their features.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        Only for policies that keep something for each arm.
+    """
+
     arms: Count | list[str] | None = None  # type: ignore[assignment]
     policy: str | dict[str, Any]
 
 
 class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Interleaves the lists of two rankers, and learns which rankers are better.
+
+    Attributes
+    ----------
+    rankers : list of str
+        Their names.
+    interleaving : str
+        How one list is made of two.
+    length : int
+        Results of the interleaved list.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
     policy: str | dict[str, Any] = "rmed1"
     interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
@@ -292,6 +366,19 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Shows several of its arms at once, best first.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    positions : int
+        How many of them are shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
     arms: Count | list[str]
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     policy: str | dict[str, Any] = "cascade-kl-ucb"
