@@ -585,14 +585,15 @@ class Learner:
         if isinstance(decisions, Decisions):
             batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
             propensities = decisions.propensities
+        elif not decisions:
+            return 0
         else:
             batch = self._batch_of(decisions)
-            width = self.policy.action_width
-            actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
-            epochs = np.array([d.epoch for d in decisions], np.int64)
-            propensities = np.array(
-                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
-            )
+            _, _, _, propensity, epoch, _, slots, *_ = zip(*decisions, strict=True)
+            actions = np.concatenate(slots).reshape(-1, self.policy.action_width)
+            epochs = np.array(epoch, np.int64)
+            # NumPy takes None for NaN.
+            propensities = np.array(propensity, np.float64)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
         )
@@ -617,21 +618,30 @@ class Learner:
         return values.reshape(rows, width)
 
     def _batch_of(self, decisions: Sequence[Decision]) -> Batch:
-        sizes = np.array([len(d.offered) for d in decisions], np.int64)
-        stops = np.cumsum(sizes)
-        contexts = [d.context for d in decisions]
+        rows = len(decisions)
+        if not rows:
+            return self._shared_batch(0)
+        _, keys, _, _, _, offered, _, contexts, relevance, examination = zip(
+            *decisions, strict=True
+        )
+        lanes = list(map(self._lanes.get, keys))
+        if None in lanes:
+            lanes = list(map(self.lane, keys))
+        arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
         blocks = NO_FEATURES, NO_FEATURES
-        if self._featured and decisions:
-            blocks = (
-                np.concatenate([d.relevance for d in decisions]),
-                np.concatenate([d.examination for d in decisions]),
-            )
+        if self._featured or any(offer is not arms for offer in offered):
+            sizes = np.array([len(offer) for offer in offered], np.int64)
+            stops = np.cumsum(sizes)
+            arms, starts = np.concatenate(offered), stops - sizes
+        if self._featured:
+            blocks = np.concatenate(relevance), np.concatenate(examination)
+        dim = self.policy.context_dim
         return Batch(
-            np.array([self.lane(d.key) for d in decisions], np.int64),
-            np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
-            stops - sizes,
+            np.array(lanes, np.int64),
+            arms,
+            starts,
             stops,
-            np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
+            np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0)),
             *blocks,
         )
 
