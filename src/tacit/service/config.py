@@ -263,6 +263,13 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         while the store fails.
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
+    signals : list of str
+        What the placement computes for its contexts: ``volume``, ``abandonment``,
+        ``reformulation``, ``new-arms``, ``since-shift``.
+    signals_fast, signals_slow : float
+        Their time constants in seconds.
+    client_signals : int
+        How many numbers the client adds to them.
     """
 
     kind: str = ARMS
@@ -305,6 +312,11 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
         most 1), or the ``max``.
+    late : str
+        What a reward after the window does: ``record``, or ``correct`` the default, where the
+        policy keeps sums.
+    correction_window : float
+        Seconds after the end of a window in which it may be corrected.
     """
 
     arms: Count | list[str]
