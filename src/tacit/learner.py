@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import Batch, choose_rows, learn_rows, observe_rows, weigh_rows
+from tacit.batch import Batch, choose_rows, correct_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
@@ -260,6 +260,16 @@ class Learner:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
             self._state = copied_into(self._state, self.policy.init(self._capacity))
         return lane
+
+    def lanes(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys; a key that was never seen gets one.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is too long.
+        """
+        return self._lanes_of(keys)
 
     def _lanes_of(self, keys: Sequence[str]) -> Ints:
         lanes = list(map(self._lanes.get, keys))
@@ -676,19 +686,71 @@ class Learner:
             If nothing was ever chosen for a decision's key.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
-            batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
-            propensities = decisions.propensities
-        elif not decisions:
+        if not len(decisions):
             return 0
-        else:
-            batch = self._batch_of(decisions)
-            actions = self._checked_actions(decisions, batch)
-            epochs = np.array([d.epoch for d in decisions], np.int64)
-            # NumPy takes None for NaN.
-            propensities = np.array([d.propensity for d in decisions], np.float64)
+        batch, actions, propensities, epochs = self._columns(decisions)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
+        )
+
+    def correct_many(
+        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
+    ) -> int:
+        """Put other rewards in the place of those that were learned, whatever was learned since.
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+        before, after : array of float, shape (decisions,)
+            What was learned for each, and what it shall be; in [0, 1].
+
+        Returns
+        -------
+        int
+            How many were corrected; the others were made before their lane's last restart.
+
+        Raises
+        ------
+        InvalidValue
+            If the policy cannot take out what it has learned, or a reward is outside [0, 1].
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_many(decisions, [0.0, 0.0])
+        2
+        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
+        1
+        >>> learner.state.rewards.sum(), learner.state.plays.sum()
+        (1.0, 2.0)
+        """
+        from tacit.compiled import compiled
+
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._checked_feedback("before", before, len(decisions))
+        new = self._checked_feedback("after", after, len(decisions))
+        correct = compiled(correct_rows, self._params)
+        batch, actions, propensities, epochs = self._columns(decisions)
+        return int(
+            correct(self._params, self._state, batch, actions, old, new, propensities, epochs)
+        )
+
+    def _columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
+        """Return impressions, actions, propensities and epochs of decisions."""
+        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
+            return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
+        batch = self._batch_of(decisions)
+        return (
+            batch,
+            self._checked_actions(decisions, batch),
+            # NumPy takes None for NaN.
+            np.array([d.propensity for d in decisions], np.float64),
+            np.array([d.epoch for d in decisions], np.int64),
         )
 
     def _checked_feedback(self, field: str, rewards: Any, rows: int) -> Floats:

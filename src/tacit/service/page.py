@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -130,6 +131,7 @@ class View:
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
         self._of = placement
         self._series = placement.series
+        self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
         self._now = now
 
@@ -171,10 +173,21 @@ class View:
         return uniform_estimate(self.total)
 
     @property
-    def shifts(self) -> list[tuple[str, str, int]]:
-        """The latest intent shifts: how long ago, of which key, its new epoch."""
+    def shifts(self) -> list[tuple[str, str, int, str]]:
+        """The latest intent shifts: how long ago, of which key, its new epoch, the context."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
-        return [(age(self._now - time), key, epoch) for time, key, epoch in latest]
+        return [
+            (age(self._now - time), key, epoch, self._described(context))
+            for time, key, epoch, context in latest
+        ]
+
+    def _described(self, context: str | None) -> str:
+        """Name the numbers of a context as far as they have names."""
+        numbers = json.loads(context or "[]")
+        names = [*self._signals, *["client"] * len(numbers)]
+        return ", ".join(
+            f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False)
+        )
 
     @cached_property
     def _points(self) -> tuple[list[str], Floats]:
