@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import numpy as np
 import pytest
+import stores
 from azure.ai.personalizer import PersonalizerAdministrationClient
 from azure.ai.personalizer import PersonalizerClient as LaterClient
 from azure.cognitiveservices.personalizer import PersonalizerClient
@@ -32,9 +33,10 @@ from test_service_engine import START, Clock, as_after_a_crash, learned
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learner import Learner
+from tacit.service import sqlite
 from tacit.service.config import load_config
 from tacit.service.engine import Engine, Told
-from tacit.service.errors import Conflict
+from tacit.service.errors import Conflict, StoreError
 from tacit.service.keys import new_key
 from tacit.service.log import verify
 from tacit.service.personalizer import wire
@@ -43,7 +45,7 @@ from tacit.service.personalizer.placement import Shown
 from tacit.service.personalizer.requests import impression_of, impressions_of, slot_id
 from tacit.service.personalizer.settings import Settings
 from tacit.service.server import running
-from tacit.service.store import ACTIVATE, FeedbackRow
+from tacit.service.store import ACTIVATE, DecisionRow, FeedbackRow, Rows
 
 SECOND = 1_000_000
 FOODS = {
@@ -537,6 +539,45 @@ def test_slots_are_rewarded_apart(tmp_path):
         await engine.stop()
 
     asyncio.run(session())
+
+
+def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "chosen", "postgres")
+
+    async def session():
+        engine = await served(tmp_path / "s.db")
+        await traffic(engine, 18)
+        live = learned(engine)
+        await engine.stop()
+        store = store_at(tmp_path / "s.db")
+        assert learned(Engine(engine.config, store, Clock())) == live
+        assert verify(engine.config, store) == []
+        store.close()
+
+    asyncio.run(session())
+
+
+def test_an_older_store_takes_rewards_below_0_and_keeps_what_it_has(tmp_path, monkeypatch):
+    before = [script for script in sqlite.MIGRATIONS if "BETWEEN -1 AND 1" not in script]
+    assert len(before) == len(sqlite.MIGRATIONS) - 1
+    path = tmp_path / "s.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "MIGRATIONS", before)
+        store = store_at(path)
+        home = store.placement("home", "{}", 7)
+        row = DecisionRow(1, "d", home.id, home.policy, 5, "rank", None, "a", 0.5, 0, None)
+        told = FeedbackRow(2, home.id, 1, "f", 6, "reward", 0.5)
+        below = told._replace(seq=3, id="g", reward=-0.5)
+        store.append(Rows([row], [told], []))
+        with pytest.raises(StoreError, match="CHECK"):
+            store.append(Rows([], [below], []))
+        store.close()
+    store = store_at(path)
+    store.append(Rows([], [below], []))
+    assert list(store.events(0)) == [row, told, below]
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.append(Rows([], [below._replace(seq=4)], []))
+    store.close()
 
 
 # Settings ------------------------------------------------------------------------------------
