@@ -113,3 +113,8 @@ def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
         blocks("docs/service.md", "python"), blocks("docs/service.md", "text"), strict=True
     ):
         assert run([sys.executable, "-c", code], tmp_path) == output
+
+
+def test_the_page_on_user_behavior_insights_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("docs/ubi.md", "python"))
+    assert run([sys.executable, "-c", code], tmp_path) == "".join(blocks("docs/ubi.md", "text"))

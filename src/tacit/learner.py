@@ -74,6 +74,9 @@ class Learner:
         self._first_features: list[tuple[Floats, Floats]] | None = []
         self._set_arms(policy.arms, retired=())
 
+    def __repr__(self) -> str:
+        return f"<Learner of {self.policy}: {len(self._lanes)} keys, {self.decisions} decisions>"
+
     @property
     def state(self) -> Any:
         """What was learned: named arrays with a leading lane axis (some lanes may be spare)."""
@@ -457,7 +460,15 @@ class Learner:
         self.decisions += rows
         named = (arms or [None] * rows) if self.policy.arms is None else None
         return Decisions(
-            first, tuple(keys), self._names, named, actions, epochs, propensities, batch
+            first,
+            tuple(keys),
+            self._names,
+            named,
+            actions,
+            epochs,
+            propensities,
+            batch,
+            self._lanes,
         )
 
     def probabilities(
@@ -617,17 +628,22 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If a reward is outside [0, 1].
+            If a reward is outside [0, 1], or the decision is of a learner of another kind.
+        UnknownName
+            If nothing was ever chosen for the decision's key.
         """
         if self._feedback.shape[1] > 1:
             self._feedback[:] = self._checked_feedback("reward", [reward], 1)
         else:
             value = float(reward) if isinstance(reward, bool | np.bool_) else reward
             self._feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)  # type: ignore[arg-type]
+        if not isinstance(decision, Decision):
+            raise _no_decision(decision)
         one = self._one
         one.lanes[0] = self.lane(decision.key)
         if decision.offered is not self._offered or len(decision.context):
             one = self._batch_of([decision])
+            self._checked_actions([decision], one)
         self._action[0] = decision.slots
         self._epochs[0] = decision.epoch
         self._propensity[0] = np.nan if decision.propensity is None else decision.propensity
@@ -659,20 +675,23 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If there is not one reward within [0, 1] for each; then nothing was learned.
+            If there is not one reward within [0, 1] for each, or a decision is of a learner of
+            another kind; then nothing was learned.
+        UnknownName
+            If nothing was ever chosen for a decision's key.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if isinstance(decisions, Decisions):
+        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
             batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
             propensities = decisions.propensities
+        elif not decisions:
+            return 0
         else:
             batch = self._batch_of(decisions)
-            width = self.policy.action_width
-            actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
+            actions = self._checked_actions(decisions, batch)
             epochs = np.array([d.epoch for d in decisions], np.int64)
-            propensities = np.array(
-                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
-            )
+            # NumPy takes None for NaN.
+            propensities = np.array([d.propensity for d in decisions], np.float64)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
         )
@@ -697,23 +716,62 @@ class Learner:
         return values.reshape(rows, width)
 
     def _batch_of(self, decisions: Sequence[Decision]) -> Batch:
-        sizes = np.array([len(d.offered) for d in decisions], np.int64)
-        stops = np.cumsum(sizes)
-        contexts = [d.context for d in decisions]
+        """Return decisions as columns, whoever made them, if they fit."""
+        rows = len(decisions)
+        if not rows:
+            return self._shared_batch(0)
+        if set(map(type, decisions)) != {Decision}:
+            raise _no_decision(next(d for d in decisions if type(d) is not Decision))
+        _, keys, _, _, _, offered, _, contexts, relevance, examination = zip(
+            *decisions, strict=True
+        )
+        lanes = list(map(self._lanes.get, keys))
+        if None in lanes:
+            lanes = list(map(self.lane, keys))
+        arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
+        if self._featured or any(offer is not arms for offer in offered):
+            sizes = np.array([len(offer) for offer in offered], np.int64)
+            stops = np.cumsum(sizes)
+            arms, starts = np.concatenate(offered), stops - sizes
         blocks = NO_FEATURES, NO_FEATURES
-        if self._featured and decisions:
-            blocks = (
-                np.concatenate([d.relevance for d in decisions]),
-                np.concatenate([d.examination for d in decisions]),
-            )
+        if self._featured:
+            blocks = np.concatenate(relevance), np.concatenate(examination)
+            wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
+            if [block.shape for block in blocks] != wanted:
+                raise self._foreign(decisions)
+        dim = self.policy.context_dim
+        if set(map(len, contexts)) != {dim}:
+            raise self._foreign(decisions)
+        if self.policy.arms is not None and arms.size and arms.max() >= len(self._names):
+            raise self._foreign(decisions)
         return Batch(
-            np.array([self.lane(d.key) for d in decisions], np.int64),
-            np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
-            stops - sizes,
+            np.array(lanes, np.int64),
+            arms,
+            starts,
             stops,
-            np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
+            np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0)),
             *blocks,
         )
+
+    def _checked_actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
+        """Return what decisions showed, if this learner could have shown it.
+
+        Compiled code looks at no bounds: a slot that is none would be written elsewhere.
+        """
+        width = self.policy.action_width
+        slots = [d.slots for d in decisions]
+        if set(map(len, slots)) != {width}:
+            raise self._foreign(decisions)
+        actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
+        limits = batch.stops - batch.starts if self.policy.arms is None else len(self._names)
+        least = -1 if self.policy.shows == "slate" else 0
+        if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
+            raise self._foreign(decisions)
+        return actions
+
+    def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
+        given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
+        return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
 
     def recall(self, decisions: Sequence[Decision]) -> None:
         """Take in decisions that were made before, as read from a log, without deciding again.
@@ -766,6 +824,10 @@ class Learner:
         self._state, self._capacity = state, len(keys)
         self.decisions = decisions
         self._set_arms(self.policy.arms, retired)
+
+
+def _no_decision(given: Any) -> InvalidValue:
+    return InvalidValue("decision", given, "give what choose returned")
 
 
 def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:

@@ -151,6 +151,8 @@ class Attribution:
         self.time = 0
         self._by_seq: dict[int, Open] = {}
         self._by_id: dict[str, Open] = {}
+        self.find = self._by_id.get
+        """Return an open decision by its id, or None."""
         self._windows: deque[Open] = deque()
         self._deferred: deque[Open] = deque()
 
@@ -163,9 +165,15 @@ class Attribution:
         firsts = [opens[0].deadline for opens in (self._windows, self._deferred) if opens]
         return min(firsts, default=None)
 
-    def find(self, id: str) -> Open | None:
-        """Return an open decision by its id."""
-        return self._by_id.get(id)
+    @property
+    def oldest(self) -> int | None:
+        """The place in the log of the first decision whose window is open."""
+        return min(self._by_seq, default=None)
+
+    def forget_shadow(self) -> None:
+        """Let no open decision teach the second policy."""
+        for open in self._by_seq.values():
+            open.shadow = None
 
     def of(self, seq: int) -> Open | None:
         """Return an open decision by its place in the log."""

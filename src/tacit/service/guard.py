@@ -42,6 +42,7 @@ SCOPE_OF = {
     "duel/batch": DECIDE,
     "clicks": FEEDBACK,
     "clicks/batch": FEEDBACK,
+    "ubi": FEEDBACK,
 }
 PLACEMENT_PATH = re.compile(r"/v1/placements/([^/]+)/(.+)")
 

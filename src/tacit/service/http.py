@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
-from tacit.service import openapi, wire, wire_lists
+from tacit.service import openapi, wire, wire_lists, wire_ubi
 from tacit.service.attribution import LEARNED
 from tacit.service.engine import Engine, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
@@ -33,6 +33,7 @@ from tacit.service.personalizer.routes import PersonalizerRoutes
 from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
+from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within
 from tacit.service.wire import Placements, PlacementSummary, Problem, Status
 
@@ -159,13 +160,21 @@ def application(engine: Engine) -> Guard:
     async def whole_page(request: Request) -> Response:
         return HTMLResponse(page.whole(), headers=PAGE_HEADERS)
 
+    async def one_key(request: Request) -> Response:
+        query = request.query_params
+        try:
+            shown = page.key(query.get("placement", ""), query.get("key", ""))
+        except TacitError as error:
+            return _refusal(problem_of(error))
+        return HTMLResponse(shown, headers=PAGE_HEADERS)
+
     async def fragment(request: Request) -> Response:
         return HTMLResponse(page.fragment(), headers=PAGE_HEADERS)
 
     specification = _encode(openapi.document())
     metrics = Metrics(engine)
     hot = {
-        path: _HotRoute(request, answer, many if path.endswith("batch") else limit)
+        path: _HotRoute(request, answer, many if path.endswith(("batch", "ubi")) else limit)
         for path, request, answer in (
             ("decide", wire.DecideRequest, decide),
             ("feedback", wire.FeedbackRequest, feedback),
@@ -180,6 +189,7 @@ def application(engine: Engine) -> Guard:
             ("duel/batch", wire_lists.DuelManyRequest, lists.duel_many),
             ("clicks", wire_lists.ClicksRequest, clicks),
             ("clicks/batch", wire_lists.ClicksManyRequest, clicks_many),
+            ("ubi", wire_ubi.UbiRequest, UbiRoutes(engine).take),
         )
     }
     rest = Starlette(
@@ -191,6 +201,7 @@ def application(engine: Engine) -> Guard:
             Route("/metrics", measured),
             Route("/openapi.json", described),
             Route("/", whole_page),
+            Route("/key", one_key),
             Route("/fragment/placements", fragment),
             Mount("/static", _Static(directory=STATIC)),
         ],

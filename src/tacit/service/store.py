@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS = "tick", "mode", "settings"
 
+QUERY, EVENT = "query", "event"
+
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
 
@@ -141,6 +143,29 @@ class MarkRow(NamedTuple):
     value: str
 
 
+class RecordRow(NamedTuple):
+    """A record that stands beside the log: of what was not decided here, so it teaches nothing.
+
+    Attributes
+    ----------
+    placement : int
+    kind : str
+        ``query`` or ``event``.
+    id : str
+        Unique for placement and kind.
+    time : int
+        When it came, in microseconds since 1970.
+    content : str
+        JSON.
+    """
+
+    placement: int
+    kind: str
+    id: str
+    time: int
+    content: str
+
+
 Event = DecisionRow | FeedbackRow | MarkRow
 
 
@@ -227,6 +252,19 @@ class Snapshot(NamedTuple):
     windows: bytes
 
 
+class Old(NamedTuple):
+    """What is older than a placement keeps: decisions with all that came back for them, marks,
+    records."""
+
+    rows: Rows
+    records: list[RecordRow]
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self.rows.size + len(self.records)
+
+
 class Store(Protocol):
     """A log that survives.
 
@@ -243,6 +281,12 @@ class Store(Protocol):
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
 
@@ -257,6 +301,22 @@ class Store(Protocol):
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``.
+
+        Of decisions, those whose feedback came before the sequence number ``before``, too; each
+        with all its feedback.
+        """
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""

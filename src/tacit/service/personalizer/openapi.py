@@ -9,6 +9,7 @@ import msgspec
 from tacit.service.personalizer import wire
 
 PREFIX = "/personalizer/v1.0"
+REFUSALS = (400, 401, 403, 404, 409, 413, 415, 421, 429, 503)
 KEY_SCHEME = {
     "subscription": {"type": "apiKey", "in": "header", "name": "Ocp-Apim-Subscription-Key"}
 }
@@ -80,7 +81,7 @@ def paths(reference: str) -> dict[str, Any]:
         operation = {
             "operationId": f"personalizer_{id}",
             "summary": summary,
-            "responses": {str(status): good, "default": bad},
+            "responses": {str(status): good, **{str(refused): bad for refused in REFUSALS}},
         }
         if request is not None:
             operation["requestBody"] = _content(request, reference) | {"required": True}

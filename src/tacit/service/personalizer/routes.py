@@ -28,7 +28,7 @@ from tacit.service.personalizer.settings import (
     moment,
     settings_of,
 )
-from tacit.service.store import ACTIVATE, ONLINE, REWARD, SHADOW, DecisionRow
+from tacit.service.store import ACTIVATE, ONLINE, REWARD, SHADOW
 
 JSON, BYTES = "application/json", "application/octet-stream"
 ROWS = 4096
@@ -196,9 +196,8 @@ class PersonalizerRoutes:
         await self._tell(call, [Told(slot_id(call.id, i), ACTIVATE) for i in range(count)])
 
     async def _slots(self, call: Call) -> Asked:
-        first: DecisionRow | None = await self._engine.made(
-            call.placement.name, slot_id(call.id, 0)
-        )
+        id = slot_id(call.id, 0)
+        first = (await self._engine.made(call.placement.name, [id])).get(id)
         if first is None or not (asked := Asked.read(first.asked)).slots:
             raise UnknownDecision(f"eventId: no multi-slot event has the id {call.id!r}")
         return asked
