@@ -287,6 +287,7 @@ class Learner:
 
         params = self.policy.params
         self._params = params
+        self._weigh: Any = None
         self._one = self._shared_batch(1)
         self._action = np.empty((1, self.policy.action_width), np.int64)
         self._feedback = np.empty((1, self.policy.feedback_width))
@@ -513,8 +514,6 @@ class Learner:
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        from tacit.compiled import compiled
-
         if self.policy.shows != "arm":
             raise InvalidValue("policy", self.policy, "give one that shows a single arm")
         blocks, sizes = self._checked_features(
@@ -526,7 +525,13 @@ class Learner:
         contexts = self._checked_contexts(None if context is None else [context], 1)
         batch = Batch(self._lanes_of([key]), *offers, contexts, *blocks)
         found = np.empty(len(batch.arms))
-        compiled(weigh_rows, self._params)(self._params, self._state, batch, found)
+        if self._weigh is None:
+            from tacit.compiled import compiled
+
+            # Few ask for it, so it is not compiled for all.
+            driver = compiled(weigh_rows, self._params)
+            self._weigh = driver.entry((self._params, self._state, batch, found))
+        self._weigh(self._params, self._state, batch, found)
         return None if np.isnan(found).any() else found
 
     def tune(self, **hyperparameters: Any) -> None:
