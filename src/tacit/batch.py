@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import (
-    chance,
-    decide,
-    epoch,
-    kernel,
-    observe,
-    propensity,
-    unlearn,
-    update,
-)
+from tacit.dispatch import chance, decide, epoch, kernel, observe, propensity, unlearn, update
 from tacit.policies.base import Impression
 
 

@@ -13,14 +13,7 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import (
-    Batch,
-    choose_rows,
-    correct_rows,
-    learn_rows,
-    observe_rows,
-    weigh_rows,
-)
+from tacit.batch import Batch, choose_rows, correct_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
@@ -294,6 +287,7 @@ class Learner:
 
         params = self.policy.params
         self._params = params
+        self._weigh: Any = None
         self._one = self._shared_batch(1)
         self._action = np.empty((1, self.policy.action_width), np.int64)
         self._feedback = np.empty((1, self.policy.feedback_width))
@@ -520,8 +514,6 @@ class Learner:
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        from tacit.compiled import compiled
-
         if self.policy.shows != "arm":
             raise InvalidValue("policy", self.policy, "give one that shows a single arm")
         blocks, sizes = self._checked_features(
@@ -533,7 +525,13 @@ class Learner:
         contexts = self._checked_contexts(None if context is None else [context], 1)
         batch = Batch(self._lanes_of([key]), *offers, contexts, *blocks)
         found = np.empty(len(batch.arms))
-        compiled(weigh_rows, self._params)(self._params, self._state, batch, found)
+        if self._weigh is None:
+            from tacit.compiled import compiled
+
+            # Few ask for it, so it is not compiled for all.
+            driver = compiled(weigh_rows, self._params)
+            self._weigh = driver.entry((self._params, self._state, batch, found))
+        self._weigh(self._params, self._state, batch, found)
         return None if np.isnan(found).any() else found
 
     def tune(self, **hyperparameters: Any) -> None:
@@ -693,7 +691,7 @@ class Learner:
             If nothing was ever chosen for a decision's key.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if not decisions:
+        if not len(decisions):
             return 0
         batch, actions, propensities, epochs = self._columns(decisions)
         return int(
@@ -754,11 +752,13 @@ class Learner:
         if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
             return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
         batch = self._batch_of(decisions)
-        actions = self._checked_actions(decisions, batch)
-        epochs = np.array([d.epoch for d in decisions], np.int64)
-        # NumPy takes None for NaN.
-        propensities = np.array([d.propensity for d in decisions], np.float64)
-        return batch, actions, propensities, epochs
+        return (
+            batch,
+            self._checked_actions(decisions, batch),
+            # NumPy takes None for NaN.
+            np.array([d.propensity for d in decisions], np.float64),
+            np.array([d.epoch for d in decisions], np.int64),
+        )
 
     def _checked_feedback(self, field: str, rewards: Any, rows: int) -> Floats:
         """Return feedback as an array of rows."""

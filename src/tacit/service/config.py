@@ -177,10 +177,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         terms of that API.
     duels : DuelConfig or None
         Where the kind is ``duels``.
-    signals : SignalConfig or None
-        The signals that the placement computes itself.
     retention : float or None
         Days after which rows are dropped.
+    signals : SignalConfig or None
+        The signals that the placement computes itself.
     """
 
     policy: Policy
@@ -193,6 +193,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities: bool = True
     kind: str = ARMS
     duels: DuelConfig | None = None
+    retention: float | None = None
     signals: SignalConfig | None = None
     retention: float | None = None
 
@@ -283,11 +284,11 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+    retention: Days | None = None
     signals: list[str] = []
     signals_fast: Seconds = 600.0
     signals_slow: Seconds = 86_400.0
     client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
-    retention: Days | None = None
 
     @property
     def slots(self) -> Any:
@@ -628,8 +629,8 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         raw.propensities,
         kind,
         duels,
-        signals if signals and signals.names else None,
         retention if raw.retention is None else raw.retention,
+        signals if signals and signals.names else None,
     )
 
 

@@ -142,6 +142,11 @@ class View:
         return total
 
     @property
+    def shown(self) -> bool:
+        """Whether anything was shown yet; what waits to be activated was not."""
+        return bool(self.total[ARMS:].any())
+
+    @property
     def rewards(self) -> float:
         """The sum of all rewards."""
         return float(self.total[R])
@@ -190,7 +195,9 @@ class View:
         if len(ends) > 1 and ends[-1] > self._now:
             # The stretch that is still filling would look like a fall.
             ends, sums = ends[:-1], sums[:-1]
-        return [age(self._now - end) for end in ends], sums
+        # Stretches in which nobody came are left out, so that no line is torn by them.
+        filled = np.flatnonzero(sums[:, ARMS:].sum(axis=1))
+        return [age(self._now - ends[i]) for i in filled], sums[filled]
 
     @property
     def curves(self) -> list[Curve]:
@@ -241,15 +248,14 @@ class View:
         """Each arm's share of the impressions over time."""
         times, sums = self._points
         impressions = sums[:, ARMS:].sum(axis=1)
-        filled = np.flatnonzero(impressions)
         curves = [
-            Curve(name, style, (sums[filled][:, columns].sum(1) / impressions[filled]).tolist())
+            Curve(name, style, (sums[:, columns].sum(axis=1) / impressions).tolist())
             for name, style, columns in self._stack
         ]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
         return area_chart(
             curves,
-            [times[i] for i in filled],
+            times,
             f"{self.name}: share of impressions of each {self.what} over time",
             f"Over all time: {listed}.",
         )

@@ -564,19 +564,11 @@ class Placement:
         for corrects, run in groupby(lessons, lambda lesson: lesson.before is not None):
             (self._correct if corrects else self._teach_first)(list(run))
 
-    def _teach_first(self, lessons: Sequence[Lesson]) -> None:
-        worths = self._worths(lessons)
-        learned = [(lesson.open, worth) for lesson, worth in zip(lessons, worths, strict=True)]
-        if None in worths:
-            learned = [(open, worth) for open, worth in learned if worth is not None]
-        _learn(self.learner, [(open.decision, worth) for open, worth in learned])
-        if self.shadow is not None:
-            _learn(self.shadow, [(o.shadow, worth) for o, worth in learned if o.shadow is not None])
-        self._note(lessons)
-
     def _correct(self, lessons: Sequence[Lesson]) -> None:
         """Put rewards that came late in the place of the defaults."""
-        opens, after, before = zip(*lessons, strict=True)
+        after = self._worths(lessons)
+        before = self._worths([lesson._replace(reward=lesson.before or 0.0) for lesson in lessons])
+        opens = [lesson.open for lesson in lessons]
         self.learner.correct_many([open.decision for open in opens], before, after)
         shadowed = [lesson for lesson in lessons if lesson.open.shadow is not None]
         if shadowed and self.shadow is not None:
@@ -595,6 +587,30 @@ class Placement:
                 [self._offered(row) for row in rows],
                 rewards,
                 before,
+            )
+        self._note(lessons)
+
+    def _teach_first(self, lessons: Sequence[Lesson]) -> None:
+        worths = self._worths(lessons)
+        learned = [(lesson.open, worth) for lesson, worth in zip(lessons, worths, strict=True)]
+        if None in worths:
+            learned = [(open, worth) for open, worth in learned if worth is not None]
+        _learn(self.learner, [(open.decision, worth) for open, worth in learned])
+        if self.shadow is not None:
+            _learn(self.shadow, [(o.shadow, worth) for o, worth in learned if o.shadow is not None])
+        self._note(lessons)
+
+    def _note(self, lessons: Sequence[Lesson]) -> None:
+        """Count what came back for decisions, in place of what was counted before."""
+        came = [(open.row, reward, before or 0.0) for open, reward, before in lessons]
+        came = [one for one in came if one[1] or one[2]]
+        if came:
+            self.series.rewarded_many(
+                [row.time for row, _, _ in came],
+                [unbiased(row) for row, _, _ in came],
+                [self._offered(row) for row, _, _ in came],
+                [reward for _, reward, _ in came],
+                [before for _, _, before in came],
             )
 
     def marked(self, mark: MarkRow) -> None:
@@ -807,10 +823,6 @@ def _fits(context: Any, dim: int) -> bool:
     )
 
 
-def _parsed(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
 def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
     if lessons:
         decisions, worths = zip(*lessons, strict=True)
@@ -821,6 +833,10 @@ def unbiased(row: DecisionRow) -> float | None:
     """Return the propensity by which a decision may be weighed."""
     # What a fixed baseline earned says nothing about uniform exploration.
     return None if row.mode == APPRENTICE else row.propensity
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
 
 
 def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

@@ -104,9 +104,16 @@ class Series:
         np.add.at(row, np.full(len(weights), W), weights)
         np.add.at(row, np.full(len(weights), WW), weights * weights)
 
-    def rewarded(self, time: int, propensity: float | None, offered: int, reward: float) -> None:
-        """Count the reward of a decision made at ``time``."""
-        self.rewarded_many([time], [propensity], [offered], [reward], [0.0])
+    def rewarded(
+        self,
+        time: int,
+        propensity: float | None,
+        offered: int,
+        reward: float,
+        before: float = 0.0,
+    ) -> None:
+        """Count the reward of a decision made at ``time``, in place of the one counted before."""
+        self.rewarded_many([time], [propensity], [offered], [reward], [before])
 
     def rewarded_many(
         self,
@@ -116,18 +123,18 @@ class Series:
         rewards: Sequence[float],
         before: Sequence[float],
     ) -> None:
-        """Count rewards of decisions made at these times, in place of those counted before."""
+        """Count the rewards of decisions made at these times, in place of those counted before."""
         self._row(max(times))
         rows = np.maximum(np.array(times, np.int64) - self.start, 0) // self.width
-        reward, instead = np.array(rewards, np.float64), np.array(before, np.float64)
+        reward, default = np.array(rewards, np.float64), np.array(before, np.float64)
         sums, firsts = self.table.reshape(-1), rows * self.table.shape[1]
-        np.add.at(sums, firsts + R, reward - instead)
+        np.add.at(sums, firsts + R, reward - default)
         weights, known = _weights(propensities, offered)
-        firsts, reward, instead = firsts[known], reward[known], instead[known]
+        firsts, reward, default = firsts[known], reward[known], default[known]
         for column, values in (
-            (WR, weights * (reward - instead)),
-            (WWR, weights * weights * (reward - instead)),
-            (WWRR, (weights * reward) ** 2 - (weights * instead) ** 2),
+            (WR, weights * (reward - default)),
+            (WWR, weights * weights * (reward - default)),
+            (WWRR, (weights * reward) ** 2 - (weights * default) ** 2),
         ):
             np.add.at(sums, firsts + column, values)
 
