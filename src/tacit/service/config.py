@@ -195,7 +195,6 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     duels: DuelConfig | None = None
     retention: float | None = None
     signals: SignalConfig | None = None
-    retention: float | None = None
 
     @property
     def context_dim(self) -> int:

@@ -570,23 +570,12 @@ class Placement:
         before = self._worths([lesson._replace(reward=lesson.before or 0.0) for lesson in lessons])
         opens = [lesson.open for lesson in lessons]
         self.learner.correct_many([open.decision for open in opens], before, after)
-        shadowed = [lesson for lesson in lessons if lesson.open.shadow is not None]
+        shadowed = [i for i, open in enumerate(opens) if open.shadow is not None]
         if shadowed and self.shadow is not None:
-            opens, after, before = zip(*shadowed, strict=True)
-            self.shadow.correct_many([open.shadow for open in opens], before, after)
-        self._note(lessons)
-
-    def _note(self, lessons: Sequence[Lesson]) -> None:
-        """Count what came back for decisions."""
-        came = [(open.row, now, was or 0.0) for open, now, was in lessons if now or was]
-        if came:
-            rows, rewards, before = zip(*came, strict=True)
-            self.series.rewarded_many(
-                [row.time for row in rows],
-                [unbiased(row) for row in rows],
-                [self._offered(row) for row in rows],
-                rewards,
-                before,
+            self.shadow.correct_many(
+                [opens[i].shadow for i in shadowed],
+                [before[i] for i in shadowed],
+                [after[i] for i in shadowed],
             )
         self._note(lessons)
 
