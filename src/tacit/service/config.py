@@ -109,6 +109,25 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive: str | None = None
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where OpenTelemetry traces go.
+
+    Attributes
+    ----------
+    endpoint : str
+        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+    sample : float
+        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
+        is traced always.
+    service : str
+        What the service is called there.
+    """
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    sample: Share = 1.0
+    service: str = "tacit"
+
+
 class DuelConfig(msgspec.Struct, frozen=True):
     """How rankers duel.
 
@@ -184,12 +203,15 @@ class Config(msgspec.Struct, frozen=True):
     store : StoreConfig
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
+    traces : TracesConfig or None
+        None for no traces.
     """
 
     placements: dict[str, PlacementConfig]
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    traces: TracesConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -197,6 +219,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    traces: TracesConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -336,7 +359,7 @@ def load_config(
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
             "keys; make one with: tacit key NAME, or leave the host out"
         )
-    return Config(placements, file.server, file.store, file.keys)
+    return Config(placements, file.server, file.store, file.keys, file.traces)
 
 
 def _read(path: Path) -> dict[str, Any]:
