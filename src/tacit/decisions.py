@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
@@ -90,6 +90,8 @@ class Decisions(Sequence[Decision]):
         NaN where the policy is deterministic.
     batch : Batch
         The impressions.
+    lanes : mapping
+        Where the learner that decided keeps what it learned of each key.
     """
 
     first_id: int
@@ -100,6 +102,7 @@ class Decisions(Sequence[Decision]):
     epochs: Ints
     propensities: Floats
     batch: Batch
+    lanes: Mapping[str, int]
 
     @property
     def arms(self) -> list[Arm]:

@@ -64,6 +64,7 @@ class Thompson(Policy):
         source="Thompson (1933); Agrawal, Goyal (2012), algorithm 1",
         regret="(1 + ε)·Σ Δ/kl(μ, μ*)·ln T + O(1/ε²) (Agrawal, Goyal 2013, theorem 1)",
         assumes="click probabilities that never change (with discount = 1)",
+        fails="goes on showing what was best for long after a shift",
         otherwise="a discount below 1, or EXP3S, where intent shifts",
     )
 

@@ -23,6 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tacit import checks
@@ -46,8 +47,10 @@ from tacit.service.store import (
     MODE,
     MODES,
     REWARD,
+    SETTINGS,
     TICK,
     DecisionRow,
+    Event,
     FeedbackRow,
     Found,
     MarkRow,
@@ -106,7 +109,8 @@ class _Tell(NamedTuple):
 
 class _Switch(NamedTuple):
     placement: str
-    mode: str
+    value: str
+    kind: str = MODE
 
 
 _Request = _Ask | _Tell | _Switch
@@ -424,8 +428,8 @@ class Engine:
         Unavailable
             If it could not be made durable.
         """
-        self.placement(placement)
-        told = [_checked(one) for one in told]
+        lowest = self.placement(placement).config.rule.lowest
+        told = [_checked(one, lowest) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
 
@@ -488,6 +492,28 @@ class Engine:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
         known.check_mode(mode)
         await self._submit(_Switch(placement, mode))
+
+    async def note_settings(self, placement: str, settings: str) -> None:
+        """Give a placement other settings, as its kind encodes them, from now on.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`switch`.
+        """
+        self.placement(placement)
+        await self._submit(_Switch(placement, settings, SETTINGS))
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log that concern a placement, out of ``count`` rows.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`made`.
+        """
+        self.placement(placement)
+        return await self._of_store(lambda: list(islice(self.store.events(after), count)))
 
     async def _submit(self, request: _Request) -> Any:
         if self._stopping:
@@ -752,8 +778,8 @@ class Engine:
 
     def _switch(self, request: _Switch, now: int) -> None:
         placement = self.placements[request.placement]
-        if placement.mode != request.mode:
-            mark = MarkRow(self._next(), placement.id, now, MODE, request.mode)
+        if placement.stands(request.kind) != request.value:
+            mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
 
@@ -933,10 +959,10 @@ class Engine:
         )
 
 
-def _checked(told: Told) -> Told:
+def _checked(told: Told, lowest: float) -> Told:
     reward = told.reward
     if told.kind == REWARD:
-        reward = checks.number("reward", reward, 0.0, 1.0)
+        reward = checks.number("reward", reward, lowest, 1.0)
     if told.id is not None:
         checked_id("feedback_id", told.id)
     return told._replace(reward=reward)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -27,6 +27,9 @@ class FeaturePlacement(Placement):
 
     Parameters are those of :class:`Placement`. The log keeps the features of every arm on offer.
     """
+
+    named_features: ClassVar[bool] = True
+    """Whether a weight speaks of one feature."""
 
     @property
     def _layers(self) -> int:

@@ -354,8 +354,13 @@ def take_in(store: Store, folder: Path) -> int:
     try:
         header = json.loads((folder / "placements.json").read_text())
         placements = header["placements"]
-        if header["format"] != "tacit-log" or header["version"] > VERSION:
-            raise StoreError(f"{folder}: is no exported log that this tacit reads")
+        if header["format"] != "tacit-log":
+            raise StoreError(f"{folder}: is no exported log")
+        if header["version"] > VERSION:
+            raise StoreError(
+                f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; "
+                "update tacit"
+            )
         files = [pq.ParquetFile(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise StoreError(f"{folder}: holds no exported log: {error}") from error

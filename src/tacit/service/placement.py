@@ -31,7 +31,7 @@ from tacit.service.attribution import (
     Lesson,
     Open,
 )
-from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
+from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
 from tacit.service.ids import decision_id
@@ -237,7 +237,8 @@ class Placement:
 
     def _worth(self, lesson: Lesson) -> Any:
         """Return what the learner is told for what came back; None for nothing."""
-        return lesson.reward
+        lowest = self.config.rule.lowest
+        return (lesson.reward - lowest) / (1.0 - lowest) if lowest else lesson.reward
 
     def _became(self, lesson: Lesson) -> str:
         """Return what became of feedback that is learned at once."""
@@ -276,6 +277,10 @@ class Placement:
             raise InvalidValue("mode", mode, f"of this placement it is {', '.join(self.modes)}")
         if mode == SHADOW and self.config.shadow is None:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+
+    def stands(self, kind: str) -> str | None:
+        """Return what the last mark of a kind says, or would say; None for kinds not known."""
+        return self.mode if kind == MODE else None
 
     # Decide ----------------------------------------------------------------------------------
 
@@ -735,6 +740,10 @@ def placement_class(kind: str) -> type[Placement]:
         from tacit.service.features import FeaturePlacement
 
         return FeaturePlacement
+    if kind == PERSONALIZER:
+        from tacit.service.personalizer.placement import PersonalizerPlacement
+
+        return PersonalizerPlacement
     if kind == SLATES:
         from tacit.service.slates import SlatePlacement
 

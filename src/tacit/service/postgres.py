@@ -111,6 +111,10 @@ MIGRATIONS = (
     ALTER TABLE feedback ADD COLUMN clicks text;
     """,
     """
+    ALTER TABLE feedback DROP CONSTRAINT feedback_reward_check;
+    ALTER TABLE feedback ADD CONSTRAINT feedback_reward_check CHECK (reward BETWEEN -1 AND 1);
+    """,
+    """
     CREATE TABLE records (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         placement integer NOT NULL REFERENCES placements,

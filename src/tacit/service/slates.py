@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +16,10 @@ from tacit.service.attribution import ClickAttribution, Lesson, Open
 from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
 from tacit.service.store import CLICKS, REWARD, DecisionRow
 
+# Rows of a tally over the positions: lists with something there, with a click there, with their
+# first click there.
+SHOWN, CLICKED, FIRST = range(3)
+
 
 class SlatePlacement(Placement):
     """Decides which arms to list, best first, and learns from the clicks on each position.
@@ -24,6 +29,10 @@ class SlatePlacement(Placement):
 
     asks_at = "slate"
     attribution = ClickAttribution
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.tally = np.zeros((3, self._positions), np.int64)
 
     @property
     def _positions(self) -> int:
@@ -107,3 +116,14 @@ class SlatePlacement(Placement):
 
     def _note(self, open: Open, came: list[int]) -> None:
         self.series.rewarded(open.row.time, None, 1, float(len(came)))
+        self.tally[SHOWN] += np.reshape(open.decision.slots, -1) >= 0
+        self.tally[CLICKED, came] += 1
+        self.tally[FIRST, came[:1]] += 1
+
+    def counts(self) -> Any:
+        """Return the tally of all positions, as JSON data."""
+        return self.tally.tolist()
+
+    def _take_counts(self, counts: Any) -> None:
+        # A snapshot from before there was a tally has None, is refused, and the log is folded.
+        self.tally[:] = np.array(counts, np.int64)

@@ -138,6 +138,28 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown TEXT;
     ALTER TABLE feedback ADD COLUMN clicks TEXT;
     """,
+    # A check cannot be changed in place.
+    """
+    ALTER TABLE feedback RENAME TO old_feedback;
+    DROP INDEX feedback_of;
+    DROP INDEX feedback_once;
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        id TEXT,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        reward REAL CHECK (reward BETWEEN -1 AND 1),
+        clicks TEXT
+    ) STRICT;
+    INSERT INTO feedback
+        SELECT seq, placement, decision, id, time, kind, reward, clicks
+        FROM old_feedback ORDER BY seq;
+    DROP TABLE old_feedback;
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    """,
     """
     CREATE TABLE records (
         number INTEGER PRIMARY KEY,

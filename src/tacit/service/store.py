@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE = "tick", "mode"
+TICK, MODE, SETTINGS = "tick", "mode", "settings"
 
 QUERY, EVENT = "query", "event"
 
@@ -99,7 +99,8 @@ class FeedbackRow(NamedTuple):
     kind : str
         ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
-        In [0, 1]; None unless the kind is ``reward``.
+        As the client sent it, in [0, 1] or where the placement's rule says so in [−1, 1]; None
+        unless the kind is ``reward``.
     clicks : str or None
         JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
     """
@@ -120,7 +121,7 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode changed (``mode``).
+    """What else happened: time went by (``tick``), a placement's mode or settings changed.
 
     Attributes
     ----------
@@ -130,8 +131,9 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
+        ``tick``, ``mode`` or ``settings``.
     value : str
-        The new mode.
+        The new mode, or JSON of the settings.
     """
 
     seq: int
