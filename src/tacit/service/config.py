@@ -276,6 +276,8 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         while the store fails.
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
+    retention : float
+        Days after which rows are dropped, by default the store's; ``inf`` for never.
     """
 
     kind: str = ARMS
