@@ -632,7 +632,8 @@ class Learner:
         else:
             value = float(reward) if isinstance(reward, bool | np.bool_) else reward
             self._feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)  # type: ignore[arg-type]
-        _check_decision(decision)
+        if not isinstance(decision, Decision):
+            raise _no_decision(decision)
         one = self._one
         one.lanes[0] = self.lane(decision.key)
         if decision.offered is not self._offered or len(decision.context):
@@ -678,13 +679,14 @@ class Learner:
         if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
             batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
             propensities = decisions.propensities
+        elif not decisions:
+            return 0
         else:
             batch = self._batch_of(decisions)
             actions = self._checked_actions(decisions, batch)
             epochs = np.array([d.epoch for d in decisions], np.int64)
-            propensities = np.array(
-                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
-            )
+            # NumPy takes None for NaN.
+            propensities = np.array([d.propensity for d in decisions], np.float64)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
         )
@@ -710,35 +712,40 @@ class Learner:
 
     def _batch_of(self, decisions: Sequence[Decision]) -> Batch:
         """Return decisions as columns, whoever made them, if they fit."""
-        for decision in decisions:
-            _check_decision(decision)
-        sizes = np.array([len(d.offered) for d in decisions], np.int64)
-        offered = np.concatenate([d.offered for d in decisions]) if decisions else self._offered
-        if self.policy.arms is not None and offered.size and offered.max() >= len(self._names):
-            raise self._foreign(decisions)
-        blocks = [NO_FEATURES, NO_FEATURES]
-        if self._featured and decisions:
-            blocks = [
-                np.concatenate([getattr(d, block) for d in decisions])
-                for block in ("relevance", "examination")
-            ]
-            wanted = [
-                (int(sizes.sum()), dim) if dim else (0, 0) for dim in self.policy.feature_dims
-            ]
+        rows = len(decisions)
+        if not rows:
+            return self._shared_batch(0)
+        if set(map(type, decisions)) != {Decision}:
+            raise _no_decision(next(d for d in decisions if type(d) is not Decision))
+        _, keys, _, _, _, offered, _, contexts, relevance, examination = zip(
+            *decisions, strict=True
+        )
+        lanes = list(map(self._lanes.get, keys))
+        if None in lanes:
+            lanes = list(map(self.lane, keys))
+        arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
+        if self._featured or any(offer is not arms for offer in offered):
+            sizes = np.array([len(offer) for offer in offered], np.int64)
+            stops = np.cumsum(sizes)
+            arms, starts = np.concatenate(offered), stops - sizes
+        blocks = NO_FEATURES, NO_FEATURES
+        if self._featured:
+            blocks = np.concatenate(relevance), np.concatenate(examination)
+            wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
             if [block.shape for block in blocks] != wanted:
                 raise self._foreign(decisions)
-        contexts = [d.context for d in decisions]
-        if any(len(context) != self.policy.context_dim for context in contexts):
+        dim = self.policy.context_dim
+        if set(map(len, contexts)) != {dim}:
             raise self._foreign(decisions)
-        stops = np.cumsum(sizes)
+        if self.policy.arms is not None and arms.size and arms.max() >= len(self._names):
+            raise self._foreign(decisions)
         return Batch(
-            np.array([self.lane(d.key) for d in decisions], np.int64),
-            offered,
-            stops - sizes,
+            np.array(lanes, np.int64),
+            arms,
+            starts,
             stops,
-            np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
-            blocks[0],
-            blocks[1],
+            np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0)),
+            *blocks,
         )
 
     def _checked_actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
@@ -747,9 +754,10 @@ class Learner:
         Compiled code looks at no bounds: a slot that is none would be written elsewhere.
         """
         width = self.policy.action_width
-        if any(len(d.slots) != width for d in decisions):
+        slots = [d.slots for d in decisions]
+        if set(map(len, slots)) != {width}:
             raise self._foreign(decisions)
-        actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
+        actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self._names)
         least = -1 if self.policy.shows == "slate" else 0
         if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
@@ -813,9 +821,8 @@ class Learner:
         self._set_arms(self.policy.arms, retired)
 
 
-def _check_decision(decision: Any) -> None:
-    if not isinstance(decision, Decision):
-        raise InvalidValue("decision", decision, "give what choose returned")
+def _no_decision(given: Any) -> InvalidValue:
+    return InvalidValue("decision", given, "give what choose returned")
 
 
 def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:

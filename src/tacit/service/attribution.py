@@ -151,6 +151,8 @@ class Attribution:
         self.time = 0
         self._by_seq: dict[int, Open] = {}
         self._by_id: dict[str, Open] = {}
+        self.find = self._by_id.get
+        """Return an open decision by its id, or None."""
         self._windows: deque[Open] = deque()
         self._deferred: deque[Open] = deque()
 
@@ -162,10 +164,6 @@ class Attribution:
         """When the next window closes, or the next deferred decision is given up."""
         firsts = [opens[0].deadline for opens in (self._windows, self._deferred) if opens]
         return min(firsts, default=None)
-
-    def find(self, id: str) -> Open | None:
-        """Return an open decision by its id."""
-        return self._by_id.get(id)
 
     @property
     def oldest(self) -> int | None:

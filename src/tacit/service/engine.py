@@ -702,13 +702,12 @@ class Engine:
 
     def _unknown(self, requests: Sequence[_Request]) -> list[_Key]:
         """Return what only the store can tell of."""
-        return list(
-            dict.fromkeys(
-                (placement.id, id)
-                for placement, id in self._named(requests)
-                if self._remembered(placement, id) is None
-            )
-        )
+        unknown: dict[_Key, None] = {}
+        for placement, ids in self._named(requests):
+            find = placement.windows.find
+            keys = [(placement.id, id) for id in ids if find(id) is None]
+            unknown.update((key, None) for key in keys if key not in self._aloft)
+        return list(unknown)
 
     def _remembered(self, placement: Placement, id: str) -> DecisionRow | None:
         open = placement.windows.find(id)
@@ -750,27 +749,32 @@ class Engine:
         self, requests: Sequence[_Request], found: dict[_Key, Found], now: int
     ) -> None:
         """Remember the decisions that are asked for while their windows close."""
-        for placement, id in self._named(requests):
-            open = placement.windows.find(id)
-            if open is not None and open.deadline <= now:
-                row, ids = open.row, open.ids or {}
-                told = [
-                    FeedbackRow(0, placement.id, row.seq, id, 0, *content)
-                    for id, content in [*ids.items(), *[(None, (REWARD, None, None))] * open.told]
-                ]
-                found[placement.id, id] = Found(row, told[: open.told])
+        for placement, named in self._named(requests):
+            if (placement.windows.due or now + 1) > now:
+                continue
+            for id in named:
+                open = placement.windows.find(id)
+                if open is not None and open.deadline <= now:
+                    row, ids = open.row, open.ids or {}
+                    nameless = [(None, (REWARD, None, None))] * open.told
+                    told = [
+                        FeedbackRow(0, placement.id, row.seq, id, 0, *content)
+                        for id, content in [*ids.items(), *nameless]
+                    ]
+                    found[placement.id, id] = Found(row, told[: open.told])
 
-    def _named(self, requests: Sequence[_Request]) -> Iterator[tuple[Placement, str]]:
-        """Give each decision that requests name."""
+    def _named(self, requests: Sequence[_Request]) -> Iterator[tuple[Placement, list[str]]]:
+        """Give the decisions that each request names."""
         for request in requests:
             placement = self.placements[request.placement]
             if isinstance(request, _Ask):
-                for told in request.impressions:
-                    if told.id is not None:
-                        yield placement, told.id
+                ids = [told.id for told in request.impressions if told.id is not None]
             elif isinstance(request, _Tell):
-                for one in request.told:
-                    yield placement, one.decision
+                ids = [one.decision for one in request.told]
+            else:
+                continue
+            if ids:
+                yield placement, ids
 
     def _next(self) -> int:
         self._seq += 1
@@ -786,64 +790,66 @@ class Engine:
     def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
         """Decide what was not decided before; those of a placement at once."""
         results: dict[int, Any] = {}
-        fresh: dict[str, dict[tuple[int, int], Impression]] = {}
-        made: dict[_Key, tuple[int, int]] = {}
+        fresh: dict[str, list[Impression]] = {name: [] for name in self.placements}
+        made: dict[_Key, int] = {}
         for i, ask in asks.items():
-            placement = self.placements[ask.placement]
-            new: dict[tuple[int, int], Impression] = {}
-            rows: list[Any] = []
+            placement, new = self.placements[ask.placement], fresh[ask.placement]
+            begun = len(new)
+            answers: list[Any] = []
             try:
-                for j, told in enumerate(ask.impressions):
-                    row = self._made_before(placement, told, found, asks, made)
-                    if row is None:
-                        row = (i, j)
-                        new[row] = told
+                for told in ask.impressions:
+                    answer: Any = None
+                    if told.id is not None:
+                        answer = self._made_before(placement, told, found, new, made)
+                    if answer is None:
+                        answer = len(new)
+                        new.append(told)
                         if told.id is not None:
-                            made[placement.id, told.id] = row
-                    rows.append(row)
+                            made[placement.id, told.id] = answer
+                    answers.append(answer)
             except Conflict as error:
                 # Of a batch all or nothing is decided.
-                for place in new:
-                    made = {key: other for key, other in made.items() if other != place}
+                for undecided in new[begun:]:
+                    made.pop((placement.id, undecided.id or ""), None)
+                del new[begun:]
                 results[i] = error
                 continue
-            fresh.setdefault(ask.placement, {}).update(new)
-            results[i] = rows
-        chosen: dict[tuple[int, int], DecisionRow] = {}
-        for name, impressions in fresh.items():
-            if impressions:
-                rows = self.placements[name].choose(list(impressions.values()), self._seq + 1, now)
-                self._seq += len(rows)
-                self._tail.decisions.extend(rows)
-                if self._buffers(name):
-                    self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
-                chosen.update(zip(impressions, rows, strict=True))
+            results[i] = answers
+        chosen = {name: self._chosen(name, new, now) for name, new in fresh.items() if new}
         for i, result in results.items():
             if not isinstance(result, Exception):
-                results[i] = [row if len(row) > 2 else chosen[row] for row in result]
+                rows = chosen.get(asks[i].placement, [])
+                results[i] = [rows[row] if isinstance(row, int) else row for row in result]
         return results
+
+    def _chosen(self, name: str, impressions: Sequence[Impression], now: int) -> list[DecisionRow]:
+        rows = self.placements[name].choose(impressions, self._seq + 1, now)
+        self._seq += len(rows)
+        self._tail.decisions.extend(rows)
+        if self._buffers(name):
+            self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
+        return rows
 
     def _made_before(
         self,
         placement: Placement,
         told: Impression,
         found: dict[_Key, Found],
-        asks: dict[int, _Ask],
-        made: dict[_Key, tuple[int, int]],
-    ) -> Any:
+        new: Sequence[Impression],
+        made: dict[_Key, int],
+    ) -> DecisionRow | int | None:
         """Return the decision of this id, or its place in this group, or None if it is new."""
-        if told.id is None:
-            return None
+        assert told.id is not None
         key = placement.id, told.id
         row = self._remembered(placement, told.id)
         if row is None and key in found:
             row = found[key].decision
-        answer: DecisionRow | tuple[int, int]
+        answer: DecisionRow | int
         if row is not None:
             same, answer = told.asks_for(row), row
         elif key in made:
-            i, j = answer = made[key]
-            same = asks[i].impressions[j] == told
+            answer = made[key]
+            same = new[answer] == told
         else:
             return None
         if not same:
@@ -855,27 +861,26 @@ class Engine:
 
     def _tell(self, name: str, told: Told, found: dict[_Key, Found], now: int) -> str | TacitError:
         placement = self.placements[name]
-        row = self._remembered(placement, told.decision)
-        key = placement.id, told.decision
-        before = found.get(key) or self._aloft.get(key)
-        if row is None and before is None:
+        open = placement.windows.find(told.decision)
+        before = None
+        if found or self._aloft:
+            key = placement.id, told.decision
+            before = found.get(key) or self._aloft.get(key)
+        if open is not None:
+            decision, known, count = open.row, open.ids, open.told
+        elif before is not None:
+            rows = before.feedback
+            decision, known, count = before.decision, _contents(rows), len(rows)
+        else:
             return UnknownDecision(
                 f"decision_id: placement {name!r} made no decision {told.decision!r}; "
                 "send the id that its answer gave"
             )
-        open = placement.windows.find(told.decision)
-        if open is not None:
-            known, count = open.ids or {}, open.told
-        else:
-            rows = before.feedback if before else ()
-            known, count = {f.id: f.content for f in rows if f.id}, len(rows)
-        decision = row or (before and before.decision)
-        assert decision
         try:
             clicks = placement.positions(decision, told.kind, told.clicks)
         except InvalidValue as error:
             return error
-        if told.id in known:
+        if known and told.id in known:
             if known[told.id] == (told.kind, told.reward, clicks):
                 return DUPLICATE
             return Conflict(
@@ -960,12 +965,16 @@ class Engine:
 
 
 def _checked(told: Told, lowest: float) -> Told:
-    reward = told.reward
-    if told.kind == REWARD:
-        reward = checks.number("reward", reward, lowest, 1.0)
     if told.id is not None:
         checked_id("feedback_id", told.id)
-    return told._replace(reward=reward)
+    if told.kind != REWARD:
+        return told
+    reward = checks.number("reward", told.reward, lowest, 1.0)
+    return told if reward is told.reward else told._replace(reward=reward)
+
+
+def _contents(rows: Sequence[FeedbackRow]) -> dict[str, tuple[str, float | None, str | None]]:
+    return {row.id: row.content for row in rows if row.id}
 
 
 def _answer(reply: asyncio.Future[Any], result: Any) -> None:

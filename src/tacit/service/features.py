@@ -16,8 +16,8 @@ from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.placement import Impression, Placement, Rows
-from tacit.service.store import APPRENTICE, DecisionRow
+from tacit.service.placement import Impression, Placement, Rows, unbiased
+from tacit.service.store import DecisionRow
 
 MOST_ARMS = 10_000
 
@@ -146,11 +146,10 @@ class FeaturePlacement(Placement):
             return np.array([int(arm) for arm in shown])
         return np.array([list(offered).index(arm) for arm in shown])
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        slot = self._slots.get(row.arm, 0)
-        propensity = None if row.mode == APPRENTICE else row.propensity
-        self.series.decided(row.time, slot, propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        slots = [self._slots.get(row.arm, 0) for row in rows]
+        offered = list(map(self._offered, rows))
+        self.series.decided_many(rows[0].time, slots, list(map(unbiased, rows)), offered)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

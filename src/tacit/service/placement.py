@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import count, groupby, islice, repeat
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -34,7 +34,7 @@ from tacit.service.attribution import (
 from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
-from tacit.service.ids import decision_id
+from tacit.service.ids import decision_id, decision_ids
 from tacit.service.series import Series
 from tacit.service.store import (
     ACTIVATE,
@@ -235,10 +235,12 @@ class Placement:
             return self._all
         return np.array([self._slots[arm] for arm in offered], np.int64)
 
-    def _worth(self, lesson: Lesson) -> Any:
+    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
         """Return what the learner is told for what came back; None for nothing."""
-        lowest = self.config.rule.lowest
-        return (lesson.reward - lowest) / (1.0 - lowest) if lowest else lesson.reward
+        rewards, lowest = [lesson.reward for lesson in lessons], self.config.rule.lowest
+        if not lowest:
+            return rewards
+        return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
 
     def _became(self, lesson: Lesson) -> str:
         """Return what became of feedback that is learned at once."""
@@ -301,9 +303,10 @@ class Placement:
         InvalidValue, UnknownName
             If the key, an arm, the context or the id does not fit.
         """
-        for field, rows in (("relevance", relevance), ("examination", examination)):
-            if rows is not None:
-                raise InvalidValue(field, rows, "leave it out: the policy reads no features")
+        if relevance is not None or examination is not None:
+            field = "examination" if relevance is None else "relevance"
+            given = examination if relevance is None else relevance
+            raise InvalidValue(field, given, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         return self._impression(key, arms, context, id, deferred)
@@ -349,14 +352,11 @@ class Placement:
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
-        ids = [decision_id(time) for _ in impressions]
+        ids = decision_ids(time, len(impressions))
         self._draws.begin(self.learner.rng, ids[0])
-        decisions = self._choose_many(impressions)
-        rows = []
-        for i, (told, id, decision) in enumerate(zip(impressions, ids, decisions, strict=True)):
-            row = self._row(told, seq + i, id, time, decision, None)
-            self._decided(row, decision, None)
-            rows.append(row)
+        decisions = list(self._choose_many(impressions))
+        rows = self._rows(impressions, seq, ids, time, decisions)
+        self._decided(rows, decisions, repeat(None))
         return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
@@ -371,42 +371,46 @@ class Placement:
             would = decision
         elif self.mode == SHADOW and self.shadow is not None:
             would = self._drawn(self.shadow, self._shadow_draws, told, id)
-        row = self._row(told, seq, id, time, shown, would)
+        (row,) = self._rows([told], seq, [id], time, [shown], would)
         shadow = None
         if self.mode == SHADOW and would is not None:
             # The second policy learns from what was shown.
             shadow = shown._replace(epoch=would.epoch)
-        self._decided(row, shown, shadow)
+        self._decided([row], [shown], [shadow])
         return row
 
-    def _row(
+    def _rows(
         self,
-        told: Impression,
+        impressions: Sequence[Impression],
         seq: int,
-        id: str,
+        ids: Sequence[str],
         time: int,
-        shown: Decision,
-        would: Decision | None,
-    ) -> DecisionRow:
-        return DecisionRow(
-            seq,
-            id,
-            self.id,
-            self.policy_id,
-            time,
-            told.key,
-            _json(told.arms),
-            shown.shown[0],
-            shown.propensity,
-            shown.epoch,
-            _json(told.context),
-            self.mode,
-            would and self._would(would),
-            would and would.propensity,
-            int(told.deferred),
-            told.asked,
-            self._also_shown(told, shown, id),
+        decisions: Sequence[Decision],
+        would: Decision | None = None,
+    ) -> list[DecisionRow]:
+        keys, arms, contexts, _, deferred, asked, _ = zip(*impressions, strict=True)
+        _, _, shown, propensities, epochs, *_ = zip(*decisions, strict=True)
+        columns = (
+            count(seq),
+            ids,
+            repeat(self.id),
+            repeat(self.policy_id),
+            repeat(time),
+            keys,
+            map(_json, arms),
+            [first for first, *_ in shown],
+            propensities,
+            epochs,
+            map(_json, contexts),
+            repeat(self.mode),
+            repeat(would and self._would(would)),
+            repeat(would and would.propensity),
+            map(int, deferred),
+            asked,
+            map(self._also_shown, impressions, decisions, ids),
         )
+        # In C: rows are made as often as anything here.
+        return list(map(DecisionRow._make, zip(*columns, strict=False)))
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
         draws.begin(learner.rng, id)
@@ -435,18 +439,33 @@ class Placement:
         for (_, array), values in zip(leaves(learner.state), kept, strict=True):
             array[lane if array.ndim > values.ndim else ...] = values
 
-    def _decided(self, row: DecisionRow, decision: Decision, shadow: Decision | None) -> None:
-        self.windows.decided(row, decision, shadow)
-        self.decisions += 1
-        self.since_snapshot += 1
-        if not row.deferred:
-            self._count_impression(row)
+    def _decided(
+        self,
+        rows: Sequence[DecisionRow],
+        decisions: Iterable[Decision],
+        shadows: Iterable[Decision | None],
+    ) -> None:
+        """Open the windows of decisions made at the same time."""
+        for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
+            self.windows.decided(row, decision, shadow)
+        self.decisions += len(rows)
+        self.since_snapshot += len(rows)
+        counted = [row for row in rows if not row.deferred]
+        if counted:
+            self._count_impressions(counted)
+            for row in counted:
+                # Most keys have never restarted.
+                if row.epoch or self.series.epochs:
+                    self.series.at_epoch(row.time, row.key, row.epoch)
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        # What a fixed baseline earned says nothing about uniform exploration.
-        propensity = None if row.mode == APPRENTICE else row.propensity
-        self.series.decided(row.time, self._slots[row.arm], propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        """Count decisions made at the same time."""
+        self.series.decided_many(
+            rows[0].time,
+            [self._slots[row.arm] for row in rows],
+            list(map(unbiased, rows)),
+            list(map(self._offered, rows)),
+        )
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -468,7 +487,8 @@ class Placement:
         elif feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
-            self._count_impression(open.row)
+            self._count_impressions([open.row])
+            self.series.at_epoch(open.row.time, open.row.key, open.row.epoch)
         self.outcomes[outcome] += 1
         return outcome
 
@@ -489,26 +509,30 @@ class Placement:
         self._teach(lessons)
 
     def _may_learn(self, lesson: Lesson) -> bool:
-        return FROZEN not in (self.mode, lesson.open.row.mode)
+        return self.mode != FROZEN != lesson.open.row.mode
 
     def _teach(self, lessons: Sequence[Lesson]) -> None:
         if not lessons:
             return
-        worths = [(open, self._worth(Lesson(open, reward))) for open, reward in lessons]
-        learned = [(open, worth) for open, worth in worths if worth is not None]
-        self.learner.learn_many([o.decision for o, _ in learned], [w for _, w in learned])
-        shadowed = [(o.shadow, w) for o, w in learned if o.shadow is not None]
-        if shadowed and self.shadow is not None:
-            self.shadow.learn_many([d for d, _ in shadowed], [w for _, w in shadowed])
-        for open, reward in lessons:
-            self._note(open, reward)
+        worths = self._worths(lessons)
+        learned = [(open, worth) for (open, _), worth in zip(lessons, worths, strict=True)]
+        if None in worths:
+            learned = [(open, worth) for open, worth in learned if worth is not None]
+        _learn(self.learner, [(open.decision, worth) for open, worth in learned])
+        if self.shadow is not None:
+            _learn(self.shadow, [(o.shadow, worth) for o, worth in learned if o.shadow is not None])
+        self._note(lessons)
 
-    def _note(self, open: Open, came: Any) -> None:
-        """Count what came back for a decision."""
+    def _note(self, lessons: Sequence[Lesson]) -> None:
+        """Count what came back for decisions."""
+        came = [(open.row, reward) for open, reward in lessons if reward]
         if came:
-            row = open.row
-            propensity = None if row.mode == APPRENTICE else row.propensity
-            self.series.rewarded(row.time, propensity, self._offered(row), came)
+            self.series.rewarded_many(
+                [row.time for row, _ in came],
+                [unbiased(row) for row, _ in came],
+                [self._offered(row) for row, _ in came],
+                [reward for _, reward in came],
+            )
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -525,8 +549,7 @@ class Placement:
             return
         decisions = [self._decision(row, row.epoch) for row in rows]
         self.learner.recall(decisions)
-        for row, decision in zip(rows, decisions, strict=True):
-            self._decided(row, decision, None)
+        self._decided(rows, decisions, repeat(None))
 
     def _recall_one(self, row: DecisionRow) -> None:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
@@ -534,7 +557,7 @@ class Placement:
         shadow = None
         if row.mode == SHADOW and self.shadow is not None:
             shadow = self._recalled(self.shadow, row)
-        self._decided(row, decision, shadow)
+        self._decided([row], [decision], [shadow])
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
         decision = self._decision(row, row.epoch)
@@ -692,6 +715,18 @@ def _fits(context: Any, dim: int) -> bool:
         and len(context) == (dim or len(context))
         and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
     )
+
+
+def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
+    if lessons:
+        decisions, worths = zip(*lessons, strict=True)
+        learner.learn_many(decisions, worths)
+
+
+def unbiased(row: DecisionRow) -> float | None:
+    """Return the propensity by which a decision may be weighed."""
+    # What a fixed baseline earned says nothing about uniform exploration.
+    return None if row.mode == APPRENTICE else row.propensity
 
 
 def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -144,13 +144,20 @@ class PersonalizerPlacement(FeaturePlacement):
             ranking.append((arm, float(arm == chosen) if fixed else weighed[arm][0]))
         return msgspec.json.encode(Shown(ranking)).decode()
 
-    def _decided(self, row: DecisionRow, decision: Decision, shadow: Decision | None) -> None:
-        self.made = self.made or row.time
-        super()._decided(row, self._alone(row, decision), shadow and self._alone(row, shadow))
+    def _decided(
+        self,
+        rows: Sequence[DecisionRow],
+        decisions: Iterable[Decision],
+        shadows: Iterable[Decision | None],
+    ) -> None:
+        self.made = self.made or rows[0].time
+        super()._decided(rows, map(self._alone, rows, decisions), map(self._alone, rows, shadows))
 
-    def _alone(self, row: DecisionRow, decision: Decision) -> Decision:
-        """Return a decision without what was not shown."""
-        return decision if len(decision.offered) == 1 else self._decision(row, decision.epoch)
+    def _alone(self, row: DecisionRow, decision: Any) -> Any:
+        """Return a decision, if it is one, without what was not shown."""
+        if decision is None or len(decision.offered) == 1:
+            return decision
+        return self._decision(row, decision.epoch)
 
     # The log ---------------------------------------------------------------------------------
 
