@@ -9,7 +9,7 @@ SOURCES := src tests benchmarks examples docs/generate
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
-	@echo "make lint       lint and check types only"
+	@echo "make lint       lint, check types, audit the dependencies, no tests"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make bench      measure speed, and against C"
@@ -63,6 +63,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/python tests/audit.py
 
 chaos: $(VENV)/.dev $(VENV)/.postgres
 	$(BIN)/python tests/chaos.py --faults 200

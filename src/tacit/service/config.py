@@ -116,6 +116,25 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive: str | None = None
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where OpenTelemetry traces go.
+
+    Attributes
+    ----------
+    endpoint : str
+        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+    sample : float
+        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
+        is traced always.
+    service : str
+        What the service is called there.
+    """
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    sample: Share = 1.0
+    service: str = "tacit"
+
+
 class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who answers at ``/personalizer``.
 
@@ -213,6 +232,7 @@ class Config(msgspec.Struct, frozen=True):
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
     personalizer : PersonalizerConfig or None
+    traces : TracesConfig or None
     """
 
     placements: dict[str, PlacementConfig]
@@ -220,6 +240,7 @@ class Config(msgspec.Struct, frozen=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -229,6 +250,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -270,6 +292,8 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Their time constants in seconds.
     client_signals : int
         How many numbers the client adds to them.
+    retention : float
+        Days after which rows are dropped, by default the store's; ``inf`` for never.
     """
 
     kind: str = ARMS
@@ -504,7 +528,7 @@ def load_config(
                 f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
                 f"placement of kind = {PERSONALIZER!r}"
             )
-    return Config(placements, file.server, file.store, file.keys, file.personalizer)
+    return Config(placements, file.server, file.store, file.keys, file.personalizer, file.traces)
 
 
 def _read(path: Path) -> dict[str, Any]:

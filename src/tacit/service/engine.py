@@ -22,6 +22,7 @@ import time as clocks
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -194,6 +195,7 @@ class Engine:
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
         self.kept: Counter[tuple[str, str]] = Counter()
+        self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -684,7 +686,8 @@ class Engine:
         self._take_off()
         started = clocks.perf_counter()
         try:
-            await self._in_thread(self.store.append, self._flight)
+            with self.span(self._flight.size):
+                await self._in_thread(self.store.append, self._flight)
         except BaseException:
             self._land(keep=True)
             raise
