@@ -18,6 +18,8 @@ from tacit.policies.base import registry
 MEASURED = json.loads(Path(__file__).with_name("policies.json").read_text())
 # It is loaded on first use only.
 importlib.import_module("tacit.environments.interleaved_rankers")
+SPACE = "\u00a0"
+"""Keeps a number and its unit on one line."""
 HEAD = [
     "policy", "assumes", "what goes wrong otherwise", "use then", "a round", "a key", "propensity",
 ]  # fmt: skip
@@ -90,13 +92,13 @@ def duration(nanoseconds: float) -> str:
 
     Examples
     --------
-    >>> duration(35.0), duration(1200.0), duration(2.4e6)
-    ('35 ns', '1.2 µs', '2.4 ms')
+    >>> [duration(time).replace(SPACE, " ") for time in (35.0, 1200.0, 2.4e6)]
+    ['35 ns', '1.2 µs', '2.4 ms']
     """
     for unit, size in (("ms", 1e6), ("µs", 1e3)):
         if nanoseconds >= size:
-            return f"{nanoseconds / size:g} {unit}"
-    return f"{nanoseconds:g} ns"
+            return f"{nanoseconds / size:g}{SPACE}{unit}"
+    return f"{nanoseconds:g}{SPACE}ns"
 
 
 def memory(count: int) -> str:
@@ -104,10 +106,10 @@ def memory(count: int) -> str:
 
     Examples
     --------
-    >>> memory(88), memory(50_129)
-    ('88 B', '50 kB')
+    >>> [memory(count).replace(SPACE, " ") for count in (88, 50_129)]
+    ['88 B', '50 kB']
     """
-    return f"{count} B" if count < 10_000 else f"{count / 1000:.0f} kB"
+    return f"{count}{SPACE}B" if count < 10_000 else f"{count / 1000:.0f}{SPACE}kB"
 
 
 def settings() -> str:
