@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs figures clean
+.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
 	@echo "make figures    run the tutorials and take over their outputs and pictures"
 
 $(VENV)/bin/python:
@@ -91,6 +92,12 @@ docs: $(VENV)/.docs
 figures: $(VENV)/.dev
 	PYTHONPATH=docs $(BIN)/python -m generate.home
 	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md
+
+# More interpreters: make release PYTHONS='python3.12 python3.13'
+PYTHONS ?= $(PYTHON)
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python tests/release.py --out dist --tests $(foreach each,$(PYTHONS),--python $(each))
 
 clean:
 	rm -rf $(VENV) build dist site out demo benchmarks/.venvs

@@ -21,6 +21,7 @@ from tacit.cli.propose import propose
 from tacit.cli.reproduce import reproduce
 from tacit.cli.serve import key, serve
 from tacit.cli.simulate import simulate
+from tacit.cli.ubi import ubi
 from tacit.errors import AssumptionWarning, TacitError
 
 EPILOG = """\b
@@ -56,6 +57,7 @@ for command in (
     serve,
     key,
     log,
+    ubi,
     doctor,
     reproduce,
     policies,

@@ -1,4 +1,4 @@
-"""``tacit log``: check, export and import the log of the decision service."""
+"""``tacit log``: check, export, import and back up the log of the decision service."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from tacit.cli.options import json_option, show
-from tacit.cli.store import placements_option, service_log, store_option
+from tacit.cli.options import json_option, show, usage
+from tacit.cli.store import placements_option, service_config, service_log, store_option
 
 
 @click.group()
 def log() -> None:
-    """Check, export or import the log of the decision service."""
+    """Check, export, import or back up the log of the decision service."""
 
 
 @log.command()
@@ -36,14 +36,29 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
 @placements_option
 @store_option
 @json_option
+@click.option(
+    "--format",
+    default="parquet",
+    show_default=True,
+    type=click.Choice(["parquet", "ubi"]),
+    help="Parquet, which can be imported, or records of User Behavior Insights as JSON lines.",
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def export(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
-    """Write the log to FOLDER, as Parquet."""
+def export(
+    config: Path | None, store: str | None, as_json: bool, format: str, folder: Path
+) -> None:
+    """Write the log to FOLDER."""
     with service_log(config, store) as (configuration, opened):
-        from tacit.service.log import export as write
+        if format == "ubi":
+            from tacit.service.ubi_export import export_ubi
 
-        counts = write(configuration, opened, folder)
-    show(counts, "\n".join(f"{n:>12,}  {name}.parquet" for name, n in counts.items()), as_json)
+            counts = export_ubi(opened, folder)
+        else:
+            from tacit.service.log import export as write
+
+            counts = write(configuration, opened, folder)
+    suffix = "ndjson" if format == "ubi" else "parquet"
+    show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
 
 @log.command(name="import")
@@ -58,3 +73,21 @@ def import_log(config: Path | None, store: str | None, as_json: bool, folder: Pa
 
         count = take_in(opened, folder)
     show({"rows": count}, f"{count:,} rows", as_json)
+
+
+@log.command(name="backup")
+@placements_option
+@store_option
+@json_option
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def back_up(config: Path | None, store: str | None, as_json: bool, target: Path) -> None:
+    """Copy the store to TARGET while the service runs: an SQLite file."""
+    with usage():
+        configuration = service_config(config, store)
+    if configuration.store.url is not None:
+        schema = configuration.store.schema
+        raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
+    from tacit.service.backup import backup
+
+    size = backup(configuration.store.path, target)
+    show({"bytes": size}, f"{size:,} bytes: {target}", as_json)

@@ -27,16 +27,22 @@ def store_place(store: str | None) -> dict[str, str | None]:
     return {"store.url" if store and "://" in store else "store.path": store}
 
 
+def service_config(config: Path | None, store: str | None) -> Any:
+    """Return the configuration of the service."""
+    try:
+        from tacit.service.config import load_config
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    return load_config(config, store_place(store))
+
+
 @contextmanager
 def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, Any]]:
     """Open the store of a configuration."""
-    try:
-        from tacit.service.config import load_config
-        from tacit.service.store import open_store
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
     with usage():
-        configuration = load_config(config, store_place(store))
+        configuration = service_config(config, store)
+    from tacit.service.store import open_store
+
     opened = open_store(configuration.store)
     try:
         yield configuration, opened
