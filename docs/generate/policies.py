@@ -39,8 +39,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "BeatTheMeanPAC", "InterleavedFilter1", "InterleavedFilter2",
     ),
     "features": (
-        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB", "HLinUCB",
-        "PolyaGammaTS", "CUSUMRestart",
+        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB",
+        "LinearEpsilonGreedy", "HLinUCB", "PolyaGammaTS", "CUSUMRestart",
     ),
     "lists": (
         "CascadeKLUCB", "CascadeUCB1", "CascadeEC", "RankedBandit", "PBMUCB", "PBMThompson",
@@ -83,7 +83,8 @@ def row(policy: type[Policy]) -> list[str]:
     facts = MEASURED["policies"].get(name)
     measured = ["", "", ""]
     if facts is not None:
-        measured = [duration(facts["nanoseconds"]), memory(facts["bytes"]), facts["propensity"]]
+        time = facts["nanoseconds"]
+        measured = [duration(time) if time else "", memory(facts["bytes"]), facts["propensity"]]
     return [link, about.assumes, about.fails, about.otherwise, *measured]
 
 
@@ -117,7 +118,7 @@ def settings() -> str:
     machine = MEASURED["machine"]
     kinds: dict[str, list[str]] = {}
     for name, facts in MEASURED["policies"].items():
-        kinds.setdefault(facts["setting"], []).append(name)
+        kinds.setdefault(facts["setting"] or "nothing, so no time was measured", []).append(name)
     where = (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, Python "
         f"{machine['python']}, busy with other work; processor time, the least of three. "
