@@ -293,7 +293,8 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     client_signals : int
         How many numbers the client adds to them.
     retention : float
-        Days after which rows are dropped, by default the store's; ``inf`` for never.
+        Days after which rows are dropped, once a snapshot covers them; by default the store's,
+        ``inf`` for never.
     """
 
     kind: str = ARMS
@@ -450,6 +451,17 @@ class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Personalizer(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Answers the interface of Personalizer.
+
+    Attributes
+    ----------
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    """
+
     policy: str | dict[str, Any] = "linear-epsilon-greedy(dim=256)"
     attribution_window: Seconds = 600.0
     default_reward: Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)] = 0.0
