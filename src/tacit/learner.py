@@ -83,6 +83,12 @@ class Learner:
         """All keys in the order of their lanes."""
         return list(self._lanes)
 
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def arms(self) -> list[Arm]:
         """The arms on offer."""

@@ -818,7 +818,7 @@ class Engine:
     async def _save_snapshots(self, due: int | None) -> None:
         """Write the snapshots of placements with enough events since the one before."""
         for placement in self.placements.values():
-            if placement.since_snapshot >= (due or placement.config.snapshot_every):
+            if placement.since_snapshot >= (due or placement.snapshot_after):
                 placement.since_snapshot = 0
                 self._saving = True
                 try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit import checks
 from tacit.arrays import Ints
-from tacit.decisions import Arm, Decision
+from tacit.decisions import NOTHING, Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
@@ -148,6 +148,7 @@ class Placement:
         arms = () if config.policy.arms is None else config.policy.arms
         self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
         self._all = np.arange(len(self._slots))
+        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.arms: list[Arm] = list(self._slots)
         self._begin()
         if snapshot is not None:
@@ -177,6 +178,15 @@ class Placement:
             **self._own_plan(),
         }
         return json.dumps(plan, sort_keys=True)
+
+    @property
+    def snapshot_after(self) -> int:
+        """After how many events a snapshot is worth its while.
+
+        It grows with what a snapshot holds, keys and open windows, so that all snapshots together
+        take a time that is linear in the events.
+        """
+        return max(self.config.snapshot_every, len(self.learner) + len(self.windows))
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -217,7 +227,7 @@ class Placement:
         return (row.arm,)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        return np.array([self._slots[arm] for arm in shown])
+        return self._alone[shown[0]]
 
     def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
         if offered is None:
@@ -550,7 +560,7 @@ class Placement:
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = None if row.offered is None else json.loads(row.offered)
-        context = np.empty(0)
+        context = NOTHING
         if self.config.policy.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
