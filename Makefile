@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench bench-service bench-ray reproduce docs clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -13,6 +13,7 @@ help:
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make bench      measure speed against C and against other packages"
+	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
@@ -69,6 +70,11 @@ fuzz: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
+
+bench-service: $(VENV)/.dev
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/recovery.py
+	$(BIN)/python benchmarks/serve.py
 
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py

@@ -635,7 +635,7 @@ class Learner:
             lanes = list(map(self.lane, keys))
         arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
         blocks = NO_FEATURES, NO_FEATURES
-        if self._featured or any(offer is not arms for offer in offered):
+        if self._featured or len(set(map(id, offered))) > 1:
             sizes = np.array([len(offer) for offer in offered], np.int64)
             stops = np.cumsum(sizes)
             arms, starts = np.concatenate(offered), stops - sizes

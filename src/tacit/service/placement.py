@@ -438,25 +438,24 @@ class Placement:
         shadows: Iterable[Decision | None],
     ) -> None:
         """Open the windows of decisions made at the same time."""
-        for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
-            self.windows.decided(row, decision, shadow)
+        self.windows.decided_many(rows, decisions, shadows)
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
         counted = [row for row in rows if not row.deferred]
         if counted:
             self._count_impressions(counted)
+        # Most keys have never restarted.
+        if self.series.epochs or any(row.epoch for row in counted):
             for row in counted:
-                # Most keys have never restarted.
-                if row.epoch or self.series.epochs:
-                    self.series.at_epoch(row.time, row.key, row.epoch)
+                self.series.at_epoch(row.time, row.key, row.epoch)
 
     def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
         """Count decisions made at the same time."""
         self.series.decided_many(
             rows[0].time,
             [self._slots[row.arm] for row in rows],
-            list(map(unbiased, rows)),
-            list(map(self._offered, rows)),
+            [unbiased(row) for row in rows],
+            [self._offered(row) for row in rows],
         )
 
     # Learn -----------------------------------------------------------------------------------
@@ -469,19 +468,23 @@ class Placement:
             self.outcomes[CLOSED] += len(lessons)
             self._teach([lesson for lesson in lessons if self._may_learn(lesson)])
 
-    def told(self, feedback: FeedbackRow) -> str:
-        """Take in feedback for a decision of the log; return what became of it."""
-        self.since_snapshot += 1
-        self.feedback += feedback.kind == REWARD
+    def told(self, feedback: Sequence[FeedbackRow]) -> list[str]:
+        """Take in feedback for decisions of the log; return what became of each."""
+        self.since_snapshot += len(feedback)
+        self.feedback += [row.kind for row in feedback].count(REWARD)
+        outcomes = list(map(self._told, feedback))
+        self.outcomes.update(outcomes)
+        return outcomes
+
+    def _told(self, feedback: FeedbackRow) -> str:
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
-            outcome = self._learned(lesson)
-        elif feedback.kind == ACTIVATE and outcome == NOTED:
+            return self._learned(lesson)
+        if feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
             self._count_impressions([open.row])
             self.series.at_epoch(open.row.time, open.row.key, open.row.epoch)
-        self.outcomes[outcome] += 1
         return outcome
 
     def _learned(self, lesson: Lesson) -> str:
@@ -686,8 +689,7 @@ def _fits(context: Any, dim: int) -> bool:
 
 def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
     if lessons:
-        decisions, worths = zip(*lessons, strict=True)
-        learner.learn_many(decisions, worths)
+        learner.learn_many([decision for decision, _ in lessons], [worth for _, worth in lessons])
 
 
 def unbiased(row: DecisionRow) -> float | None:
@@ -777,12 +779,11 @@ def _take_in(
         placement.advance(time)
         if isinstance(fresh[0], DecisionRow):
             placement.recall(fresh)
+        elif isinstance(fresh[0], FeedbackRow):
+            placement.told(fresh)
         else:
             for row in fresh:
-                if isinstance(row, FeedbackRow):
-                    placement.told(row)
-                else:
-                    placement.marked(row)
+                placement.marked(row)
 
 
 def _kind(event: Event) -> tuple[Any, ...]:
