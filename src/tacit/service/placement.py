@@ -165,7 +165,7 @@ class Placement:
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
-        self.covered = 0
+        self.covered = self._held = 0
         self._lessons: list[Lesson] = []
 
     @property
@@ -181,12 +181,12 @@ class Placement:
 
     @property
     def snapshot_after(self) -> int:
-        """After how many events a snapshot is worth its while.
+        """After how many events the next snapshot is worth its while.
 
-        It grows with what a snapshot holds, keys and open windows, so that all snapshots together
+        It grows with what the last one held, keys and open windows, so that all snapshots together
         take a time that is linear in the events.
         """
-        return max(self.config.snapshot_every, len(self.learner) + len(self.windows))
+        return max(self.config.snapshot_every, self._held)
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -577,6 +577,7 @@ class Placement:
 
     def snapshot(self, seq: int, time: int) -> Snapshot:
         """Return what was learned from the log up to ``seq``, which is all of it."""
+        self._held = len(self.learner) + len(self.windows)
         saved = _Saved(
             self.windows.time,
             self.mode,
@@ -632,6 +633,7 @@ class Placement:
                 Open(row, decision, shadow, deadline, active, reward, examined, settled, told, ids)
             )
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+        self._held = len(self.learner) + len(saved.open)
 
 
 def checked_id(field: str, id: str) -> str:
