@@ -63,6 +63,8 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
+    # Open windows are many objects, none of them in a cycle.
+    gc.set_threshold(*GC_THRESHOLDS)
     server, listener = _bound(config, host, port, ready or _announce, reread)
     from tacit.service.logs import set_up
 
@@ -70,8 +72,6 @@ def serve(
     # What is loaded by now stays; a collection that walks it all would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
-    # Open windows are many objects, none of them in a cycle.
-    gc.set_threshold(*GC_THRESHOLDS)
     with listener, _stopped_by_signals(server):
         server.run(sockets=[listener])
 
