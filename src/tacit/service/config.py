@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import METHODS, InterleavingMethod
 from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
+from tacit.service.sharing import shared_of
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
@@ -149,6 +150,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         rankers' ``duels``, or which arms stand in ``slates``.
     duels : DuelConfig or None
         Where the kind is ``duels``.
+    spread : bool
+        In shards: whether impressions of each key go to all of them, instead of one, and what they
+        learn is added up.
     """
 
     policy: Policy
@@ -161,6 +165,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities: bool = True
     kind: str = ARMS
     duels: DuelConfig | None = None
+    spread: bool = False
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -200,6 +205,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+    spread: bool = False
 
     @property
     def slots(self) -> Any:
@@ -373,6 +379,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         if duels is not None and raw.interleaving == "optimized":
             # What it needs must be there before the first request.
             duels.method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
+        shared_of(policy, raw.spread)
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
@@ -409,6 +416,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raw.propensities,
         kind,
         duels,
+        raw.spread,
     )
 
 

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
+
 from tacit import checks
 from tacit.decisions import Arm
 from tacit.errors import InvalidValue, TacitError, UnknownName
@@ -32,9 +34,12 @@ from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
 from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
+from tacit.service.sharing import Told as Learned
+from tacit.service.slots import Names, Shard
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
+    MERGE,
     MODE,
     MODES,
     REWARD,
@@ -95,12 +100,18 @@ class _Tell(NamedTuple):
     told: Sequence[Told]
 
 
-class _Switch(NamedTuple):
+class _Mark(NamedTuple):
     placement: str
-    mode: str
+    kind: str
+    value: str
 
 
-_Request = _Ask | _Tell | _Switch
+class _Share(NamedTuple):
+    placement: str
+    everything: bool
+
+
+_Request = _Ask | _Tell | _Mark | _Share
 _Waiting = tuple[_Request, "asyncio.Future[Any]"]
 _Key = tuple[int, str]
 
@@ -148,6 +159,8 @@ class Engine:
     clock : function, optional
         Gives the time in microseconds since 1970. The log's own time never goes back, whatever
         the clock does.
+    shard : Shard, optional
+        Which one of several this is; by default the only one.
 
     Raises
     ------
@@ -175,9 +188,14 @@ class Engine:
     """
 
     def __init__(
-        self, config: Config, store: Store, clock: Callable[[], int] | None = None
+        self,
+        config: Config,
+        store: Store,
+        clock: Callable[[], int] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.config = config
+        self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
@@ -210,6 +228,9 @@ class Engine:
             for name in names
         }
         fold({placement.id: placement for placement in made.values()}, self.store)
+        if self.shard is not None:
+            for name, placement in made.items():
+                placement.new_id = Names(name, self.shard, placement.config.spread)
         return made
 
     async def start(self) -> None:
@@ -431,7 +452,41 @@ class Engine:
         if mode not in MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
         known.check_mode(mode)
-        await self._submit(_Switch(placement, mode))
+        await self._submit(_Mark(placement, MODE, mode))
+
+    async def learned(self, placement: str, everything: bool = False) -> Learned:
+        """Return what was learned here, as far as it is durable, for other shards.
+
+        Parameters
+        ----------
+        placement : str
+            One that shares what it learns.
+        everything : bool
+            By default only what was learned since the last call.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        self.placement(placement)
+        learned: Learned = await self._submit(_Share(placement, everything))
+        return learned
+
+    async def take_in(self, placement: str, learned: Learned) -> None:
+        """Learn what another shard has learned; returns when it is durable.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        known = self.placement(placement)
+        if known.shared is not None:
+            news = known.shared.news(known.learner, learned)
+            if news.parts:
+                value = msgspec.json.encode(news).decode()
+                await self._submit(_Mark(placement, MERGE, value))
 
     async def _submit(self, request: _Request) -> Any:
         if self._stopping:
@@ -457,7 +512,7 @@ class Engine:
         return (
             self._buffers(request.placement)
             and not self._saving
-            and not isinstance(request, _Switch)
+            and isinstance(request, _Ask | _Tell)
             and not self._unknown([request])
         )
 
@@ -646,8 +701,8 @@ class Engine:
         before = self._seq
         results: dict[int, Any] = {}
         for i, request in enumerate(requests):
-            if isinstance(request, _Switch):
-                self._switch(request, now)
+            if isinstance(request, _Mark):
+                self._mark(request, now)
                 results[i] = None
         asks = {i: request for i, request in enumerate(requests) if isinstance(request, _Ask)}
         results |= self._choose(asks, found, now)
@@ -656,6 +711,9 @@ class Engine:
                 results[i] = [self._tell(request.placement, t, found, now) for t in request.told]
         for placement in self.placements.values():
             placement.settle()
+        for i, request in enumerate(requests):
+            if isinstance(request, _Share):
+                results[i] = self._share(request, now)
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -691,12 +749,19 @@ class Engine:
         self._seq += 1
         return self._seq
 
-    def _switch(self, request: _Switch, now: int) -> None:
+    def _mark(self, request: _Mark, now: int) -> None:
         placement = self.placements[request.placement]
-        if placement.mode != request.mode:
-            mark = MarkRow(self._next(), placement.id, now, MODE, request.mode)
+        if request.kind != MODE or placement.mode != request.value:
+            mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
+
+    def _share(self, request: _Share, now: int) -> Learned:
+        placement = self.placements[request.placement]
+        shared, parts = placement.shared, {}
+        if shared is not None:
+            parts = shared.told(placement.learner, request.everything)
+        return Learned(0 if self.shard is None else self.shard.number, now, parts)
 
     def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
         """Decide what was not decided before; those of a placement at once."""

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import Any, ClassVar, NamedTuple
@@ -35,11 +35,14 @@ from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.ids import decision_id
 from tacit.service.series import Series
+from tacit.service.sharing import Told as Learned
+from tacit.service.sharing import shared_of
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
     CLICKS,
     FROZEN,
+    MERGE,
     MODE,
     MODES,
     ONLINE,
@@ -108,6 +111,7 @@ class _Saved(msgspec.Struct):
     outcomes: dict[str, int]
     open: list[tuple[Any, ...]]
     counts: Any = None
+    shared: Any = None
 
 
 class Placement:
@@ -141,6 +145,7 @@ class Placement:
         self.name = name
         self.config = config
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self.new_id: Callable[[int, str, int], str] = _new_id
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
@@ -159,6 +164,7 @@ class Placement:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
         self.mode = ONLINE
@@ -174,6 +180,7 @@ class Placement:
             "rule": msgspec.to_builtins(self.config.rule),
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
+            **({"spread": True} if self.config.spread else {}),
             **self._own_plan(),
         }
         return json.dumps(plan, sort_keys=True)
@@ -333,7 +340,7 @@ class Placement:
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
-        ids = [decision_id(time) for _ in impressions]
+        ids = [self.new_id(time, told.key, seq + i) for i, told in enumerate(impressions)]
         self._draws.begin(self.learner.rng, ids[0])
         decisions = self._choose_many(impressions)
         rows = []
@@ -344,7 +351,7 @@ class Placement:
         return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
-        id = decision_id(time) if told.id is None else told.id
+        id = self.new_id(time, told.key, seq) if told.id is None else told.id
         decision = self._drawn(self.learner, self._draws, told, id)
         shown, would = decision, None
         if self.mode == APPRENTICE:
@@ -496,8 +503,14 @@ class Placement:
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
-        if mark.kind == MODE and mark.placement == self.id:
+        if mark.placement != self.id:
+            return
+        if mark.kind == MODE:
             self.mode = mark.value
+        elif mark.kind == MERGE:
+            self.since_snapshot += 1
+            if self.shared is not None and self.mode != FROZEN:
+                self.shared.take(self.learner, msgspec.json.decode(mark.value, type=Learned))
 
     # The fold --------------------------------------------------------------------------------
 
@@ -551,6 +564,7 @@ class Placement:
             dict(self.outcomes),
             self.windows.saved(),
             self.counts(),
+            self.shared and self.shared.saved(),
         )
         return Snapshot(
             self.id,
@@ -589,6 +603,8 @@ class Placement:
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
+        if self.shared is not None:
+            self.shared.restore(saved.shared)
         for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
             row = DecisionRow(*row)
             shadow = None if epochs[1] is None else self._decision(row, epochs[1])
@@ -598,6 +614,10 @@ class Placement:
                 Open(row, decision, shadow, deadline, active, reward, examined, settled, told, ids)
             )
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+
+
+def _new_id(time: int, key: str, place: int) -> str:
+    return decision_id(time)
 
 
 def checked_id(field: str, id: str) -> str:

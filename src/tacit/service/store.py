@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE = "tick", "mode"
+TICK, MODE, MERGE = "tick", "mode", "merge"
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
@@ -118,7 +118,8 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode changed (``mode``).
+    """What else happened: time went by (``tick``), a placement's mode changed (``mode``), another
+    shard told what it has learned (``merge``).
 
     Attributes
     ----------
@@ -129,7 +130,7 @@ class MarkRow(NamedTuple):
         Microseconds since 1970.
     kind : str
     value : str
-        The new mode.
+        The new mode; what was told, as JSON.
     """
 
     seq: int
