@@ -1,0 +1,106 @@
+"""The command line: one tool, ``tacit``; a file for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from tacit import __version__
+from tacit.cli.about import doctor, policies, version, warmup
+from tacit.cli.demo import demo
+from tacit.cli.duel import duel
+from tacit.cli.evaluate import evaluate
+from tacit.cli.examine import examine
+from tacit.cli.log import log
+from tacit.cli.propose import propose
+from tacit.cli.reproduce import reproduce
+from tacit.cli.serve import key, serve
+from tacit.cli.simulate import simulate
+from tacit.errors import AssumptionWarning, TacitError
+
+EPILOG = """\b
+Every option can also come from the environment (TACIT_SIMULATE_HORIZON=1000) or from a TOML
+file (--config FILE, a table per command: [simulate] horizon = 1000).
+Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted."""
+
+
+@click.group(
+    epilog=EPILOG, context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="tacit")
+def cli() -> None:
+    """Learn what to show from clicks, although clicks lie.
+
+    \b
+    Start with:
+      tacit demo                             the whole thing on simulated searchers
+      tacit simulate --policy thompson       regret curves
+      tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit propose LOG                      parameters for intent that shifts
+      tacit serve                            decisions over HTTP
+    """
+
+
+for command in (
+    demo,
+    simulate,
+    evaluate,
+    examine,
+    duel,
+    propose,
+    serve,
+    key,
+    log,
+    doctor,
+    reproduce,
+    policies,
+    warmup,
+    version,
+):
+    cli.add_command(command)
+
+
+def say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of ours for people; any other as Python does."""
+    if issubclass(category, AssumptionWarning):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, err=True, nl=False)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    warnings.showwarning = say_warning
+    # module:Class is looked for here too, after everything that is installed.
+    sys.path.append(os.getcwd())
+    try:
+        code = cli.main(arguments, prog_name="tacit", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = 130
+    except TacitError as error:
+        click.echo(f"error: {error}", err=True)
+        code = 1
+    except BrokenPipeError:
+        # The reader of a pipe has left (as head does); nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,62 @@
+"""What is installed: ``tacit policies``, ``doctor``, ``warmup`` and ``version``."""
+
+from __future__ import annotations
+
+import click
+
+from tacit import __version__
+from tacit.cli.options import json_option, show, usage
+
+
+@click.command()
+@json_option
+@click.argument("names", nargs=-1)
+def policies(names: tuple[str, ...], as_json: bool) -> None:
+    """List the policies: where each comes from, what it assumes, what to use when that fails."""
+    from tacit.policies.base import registry
+    from tacit.policies.spec import policy_class
+
+    with usage():
+        chosen = [policy_class(name) for name in names] or list(registry.values())
+    table = {policy.__name__: policy.about._asdict() for policy in chosen}
+    text = "\n\n".join(
+        f"{name}\n" + "\n".join(f"  {label:<10} {about[label]}" for label in about)
+        for name, about in table.items()
+    )
+    show(table, text, as_json)
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Check the installation, and say how to mend what is wrong."""
+    from tacit.service.doctor import checks
+
+    found = checks()
+    marks = {True: "ok", False: "WRONG", None: "note"}
+    lines = [(marks[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in found]
+    text = "\n".join(
+        f"{mark:<5}  {line}" + (f"\n       → {remedy}" if remedy and mark != "ok" else "")
+        for mark, line, remedy in lines
+    )
+    show([check._asdict() for check in found], text, as_json)
+    if any(check.ok is False for check in found):
+        raise SystemExit(1)
+
+
+@click.command()
+@json_option
+def warmup(as_json: bool) -> None:
+    """Compile everything ahead, into the cache that later runs use."""
+    from tacit.warmup import compile_all
+
+    hits, misses, folder = compile_all()
+    text = f"compiled {misses} loops, found {hits} in the cache: {folder}"
+    show({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
+
+
+@click.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version."""
+    show({"version": __version__}, f"tacit {__version__}", as_json)

@@ -1,0 +1,241 @@
+"""``tacit evaluate``: what would a policy have earned?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tacit.cli.options import (
+    column_option,
+    config_option,
+    constant_option,
+    format_option,
+    json_option,
+    pairs,
+    ray_option_as,
+    seed_option,
+    show,
+    strict_option,
+    usage,
+    where,
+)
+
+
+@click.command()
+@config_option
+@click.argument("logs", nargs=-1, required=True)
+@click.option(
+    "--policy",
+    required=True,
+    help='Name, call or module:Class of a policy that learns, e.g. "thompson" or '
+    '"ucb1(alpha=0.3)"; or a fixed one: uniform, always:ARM, or table:FILE with probabilities.',
+)
+@click.option(
+    "--estimator",
+    default="replay",
+    show_default=True,
+    help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
+    "with commas between them.",
+)
+@click.option("--clip", type=float, help="Cut larger weights to this.")
+@click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
+@click.option("--slots", default=3, show_default=True, help="Most places of a slate.")
+@click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
+@click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the estimates with their intervals."
+)
+@click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
+@format_option
+@column_option
+@constant_option
+@click.option(
+    "--window",
+    default=1_000_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Rows shuffled at once.",
+)
+@click.option(
+    "--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice."
+)
+@strict_option
+@ray_option_as("ray", "Give LOGS first.")
+@click.option(
+    "--shards",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="With --ray: deal the keys of a policy that learns to so many separate learners.",
+)
+@seed_option
+@json_option
+def evaluate(
+    config: Path | None,
+    logs: tuple[str, ...],
+    policy: str,
+    estimator: str,
+    clip: float | None,
+    threshold: float,
+    slots: int,
+    cluster: str | None,
+    weight_bound: float | None,
+    plot: Path | None,
+    passes: int,
+    format: str | None,
+    column: tuple[str, ...],
+    constant: tuple[str, ...],
+    window: int,
+    assume_uniform: bool,
+    strict: bool,
+    ray: str | None,
+    shards: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Estimate what a policy would have earned, from the click log of another one.
+
+    LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
+    JSON lines, or the Open Bandit Dataset's layout.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities.
+    """
+    from tacit.calls import parsed_call
+    from tacit.evaluate import fixed_target, named_estimators
+    from tacit.logs import read_log
+    from tacit.plots import figure
+    from tacit.policies import policy_from_spec
+    from tacit.policies.spec import policy_class
+
+    wanted = [name.strip() for name in estimator.split(",") if name.strip()]
+    weighted = [name for name in wanted if name != "replay"]
+    with usage():
+        target = fixed_target(policy)
+        if target is None:
+            shows = policy_class(parsed_call(policy)[0]).shows
+            if shows != "arm":
+                raise click.UsageError(
+                    f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
+                    "try it with tacit simulate"
+                )
+        estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
+        reader = read_log(
+            logs,
+            format=format,
+            columns=pairs("column", column),
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not wanted:
+        raise click.UsageError("--estimator: name one at least")
+    if target is not None and "replay" in wanted:
+        raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
+    if plot and not weighted:
+        raise click.UsageError("--plot: shows estimators other than replay; name one")
+    if shards > 1 and ray is None:
+        raise click.UsageError("--shards: only with --ray")
+    content: dict[str, Any] = {}
+    texts = []
+    result: Any = None
+    with where(ray):
+        evaluation = Evaluation(reader, None if ray is None else shards)
+        player: Any = target
+        if target is None:
+            arms = evaluation.arms()
+            with usage():
+                player = policy_from_spec(policy, arms)
+        if "replay" in wanted:
+            replayed = evaluation.replay(
+                player, passes=passes, seed=seed, window=window, assume_uniform=assume_uniform
+            )
+            content |= asdict(replayed)
+            texts.append(replayed.summary())
+        if weighted:
+            result = evaluation.off_policy(
+                player, estimators, cluster=cluster, weight_bound=weight_bound, seed=seed
+            )
+    if result is not None:
+        if plot:
+            result.plot(plot)
+        content = {"replay": content} if content else {}
+        content |= {
+            "estimates": result.table(),
+            "logged": result.logged,
+            "rows": result.rows,
+            "unanswered": result.unanswered,
+            "never_shown": list(result.never_shown),
+        }
+        texts.append(result.summary())
+    rows = reader.report
+    if rows.rejected:
+        texts.append(rows.summary())
+    show({**content, "rejected": dict(rows.rejected)}, "\n".join(texts), as_json)
+
+
+class Evaluation:
+    """The functions that read a log, under a progress bar: in one process, or in parts.
+
+    Parameters
+    ----------
+    reader : LogReader
+    shards : int or None
+        None for one process.
+    """
+
+    def __init__(self, reader: Any, shards: int | None) -> None:
+        self._reader, self._shards = reader, shards
+
+    def arms(self) -> tuple[str, ...]:
+        """Return the arms on offer."""
+        from tacit import cluster
+        from tacit.evaluate import arms_of
+        from tacit.progress import progress
+
+        if self._shards is not None:
+            return cluster.arms_of(self._reader)
+        with progress(None, "reading the arms"):
+            return arms_of(self._reader)
+
+    def replay(self, policy: Any, **options: Any) -> Any:
+        """Replay the log."""
+        from tacit import cluster
+        from tacit.evaluate import replay
+
+        if self._shards is not None:
+            return cluster.replay(policy, self._reader, shards=self._shards, **options)
+        return self._watched(replay, "replaying", policy, self._reader, **options)
+
+    def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
+        """Weight the log."""
+        from tacit import cluster
+        from tacit.evaluate import off_policy
+
+        if self._shards is not None:
+            return cluster.off_policy(
+                target, self._reader, estimators, shards=self._shards, **options
+            )
+        return self._watched(off_policy, "weighting", target, self._reader, estimators, **options)
+
+    @staticmethod
+    def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
+        from tacit.progress import progress
+
+        with progress(None, label) as advance:
+            return function(*given, progress=increments(advance), **options)
+
+
+def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
+    """Return a function of all rows so far that passes on how many are new."""
+    done = 0
+
+    def report(rows: int) -> None:
+        nonlocal done
+        advance(rows - done)
+        done = rows
+
+    return report

@@ -1,0 +1,123 @@
+"""What commands share: options, where work runs, how errors and results are said."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tacit.errors import TacitError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Turn errors of what the user typed into usage errors."""
+    try:
+        yield
+    except TacitError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def from_config(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Take defaults from the command's table of a TOML file."""
+    if path is not None:
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{path}: {error}") from error
+        table = tables.get(str(context.info_name), {})
+        options = {
+            flag.lstrip("-").replace("-", "_"): str(parameter.name)
+            for parameter in context.command.params
+            for flag in parameter.opts
+        }
+        for name in table:
+            if name.replace("-", "_") not in options:
+                raise click.UsageError(f"{path}: [{context.info_name}] has no option {name!r}")
+        context.default_map = {
+            options[name.replace("-", "_")]: value for name, value in table.items()
+        }
+    return path
+
+
+def config_option(command: Command) -> Command:
+    """Add ``--config``, read before all other options."""
+    return click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        callback=from_config,
+        is_eager=True,
+        help="TOML file with defaults for these options.",
+    )(command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+seed_option = click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Where every draw comes from.",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Threads; by default one per core. Never changes results.",
+)
+format_option = click.option(
+    "--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]"
+)
+column_option = click.option(
+    "--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name."
+)
+constant_option = click.option(
+    "--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not."
+)
+strict_option = click.option(
+    "--strict", is_flag=True, help="Stop at the first bad row instead of counting it."
+)
+
+
+def ray_option_as(name: str, note: str) -> Callable[[Command], Command]:
+    """Return the option ``--ray``, under a name that no other option of the command has."""
+    return click.option(
+        "--ray",
+        name,
+        is_flag=False,
+        flag_value="local",
+        metavar="[ADDRESS]",
+        help=f"Run on Ray: the cluster at ADDRESS, or one of its own on this machine. {note}",
+    )
+
+
+ray_option = ray_option_as("cluster", "Never changes results.")
+
+
+def where(cluster: str | None) -> AbstractContextManager[None]:
+    """Return the context in which work is spread over threads or over a cluster."""
+    if cluster is None:
+        return nullcontext()
+    from tacit.cluster import on_ray
+
+    return on_ray(cluster)
+
+
+def show(value: Any, text: str, as_json: bool) -> None:
+    """Print a result for machines or for people."""
+    click.echo(json.dumps(value, indent=1) if as_json else text)
+
+
+def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Split ``NAME=VALUE`` texts."""
+    split = [text.partition("=") for text in texts]
+    for name, equals, _ in split:
+        if not (name and equals):
+            raise click.UsageError(f"--{option}: {name!r} is not of the form NAME=VALUE")
+    return {name: value for name, _, value in split}

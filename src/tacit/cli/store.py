@@ -1,0 +1,44 @@
+"""Where the decision service keeps its log, as commands are told it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tacit.cli.options import usage
+from tacit.errors import MissingExtra
+
+placements_option = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of the service; by default one placement named default.",
+)
+store_option = click.option(
+    "--store", help="The log: an SQLite file, or postgresql://user@host/database."
+)
+
+
+def store_place(store: str | None) -> dict[str, str | None]:
+    """Return the setting that says where the log is."""
+    return {"store.url" if store and "://" in store else "store.path": store}
+
+
+@contextmanager
+def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, Any]]:
+    """Open the store of a configuration."""
+    try:
+        from tacit.service.config import load_config
+        from tacit.service.store import open_store
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    with usage():
+        configuration = load_config(config, store_place(store))
+    opened = open_store(configuration.store)
+    try:
+        yield configuration, opened
+    finally:
+        opened.close()
