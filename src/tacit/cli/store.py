@@ -30,15 +30,42 @@ def store_place(store: str | None) -> dict[str, str | None]:
 @contextmanager
 def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, Any]]:
     """Open the store of a configuration."""
-    try:
-        from tacit.service.config import load_config
-        from tacit.service.store import open_store
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
-    with usage():
-        configuration = load_config(config, store_place(store))
+    configuration = service_config(config, store)
+    from tacit.service.store import open_store
+
     opened = open_store(configuration.store)
     try:
         yield configuration, opened
     finally:
         opened.close()
+
+
+def service_config(config: Path | None, store: str | None) -> Any:
+    """Return a configuration of the service."""
+    try:
+        from tacit.service.config import load_config
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    with usage():
+        return load_config(config, store_place(store))
+
+
+def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, Any, Any]]:
+    """Open one after the other the stores of a configuration: of one server, or of each shard.
+
+    Gives what to call it (nothing for that of one server), the configuration and the store.
+    """
+    configuration = service_config(config, store)
+    from tacit.service.store import open_store
+
+    parts = [configuration.store]
+    if configuration.store.url is not None:
+        from tacit.service.layout import partitions
+
+        parts = partitions(configuration.store)
+    for number, part in enumerate(parts):
+        opened = open_store(part)
+        try:
+            yield "" if part == configuration.store else f"shard-{number}", configuration, opened
+        finally:
+            opened.close()

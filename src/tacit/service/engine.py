@@ -111,7 +111,12 @@ class _Share(NamedTuple):
     everything: bool
 
 
-_Request = _Ask | _Tell | _Mark | _Share
+class _Know(NamedTuple):
+    placement: str
+    decisions: Sequence[str]
+
+
+_Request = _Ask | _Tell | _Mark | _Share | _Know
 _Waiting = tuple[_Request, "asyncio.Future[Any]"]
 _Key = tuple[int, str]
 
@@ -434,7 +439,7 @@ class Engine:
             If it could not be made durable.
         """
         self.placement(placement)
-        told = [_checked(one) for one in told]
+        told = [checked_told(one) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
 
@@ -448,11 +453,15 @@ class Engine:
         Unavailable
             If the change could not be made durable.
         """
+        self.check_mode(placement, mode)
+        await self._submit(_Mark(placement, MODE, mode))
+
+    def check_mode(self, placement: str, mode: str) -> None:
+        """Check that a placement can have a mode; raises what :meth:`switch` does."""
         known = self.placement(placement)
         if mode not in MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
         known.check_mode(mode)
-        await self._submit(_Mark(placement, MODE, mode))
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.
@@ -472,6 +481,18 @@ class Engine:
         self.placement(placement)
         learned: Learned = await self._submit(_Share(placement, everything))
         return learned
+
+    async def knows(self, placement: str, decisions: Sequence[str]) -> list[bool]:
+        """Say of each decision whether it was made here.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        self.placement(placement)
+        known: list[bool] = await self._submit(_Know(placement, decisions))
+        return known
 
     async def take_in(self, placement: str, learned: Learned) -> None:
         """Learn what another shard has learned; returns when it is durable.
@@ -714,6 +735,8 @@ class Engine:
         for i, request in enumerate(requests):
             if isinstance(request, _Share):
                 results[i] = self._share(request, now)
+            elif isinstance(request, _Know):
+                results[i] = self._known(request, found)
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -744,6 +767,9 @@ class Engine:
             elif isinstance(request, _Tell):
                 for one in request.told:
                     yield placement, one.decision
+            elif isinstance(request, _Know):
+                for id in request.decisions:
+                    yield placement, id
 
     def _next(self) -> int:
         self._seq += 1
@@ -755,6 +781,13 @@ class Engine:
             mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
+
+    def _known(self, request: _Know, found: dict[_Key, Found]) -> list[bool]:
+        placement = self.placements[request.placement]
+        return [
+            (placement.id, id) in found or self._remembered(placement, id) is not None
+            for id in request.decisions
+        ]
 
     def _share(self, request: _Share, now: int) -> Learned:
         placement = self.placements[request.placement]
@@ -924,7 +957,14 @@ class Engine:
         )
 
 
-def _checked(told: Told) -> Told:
+def checked_told(told: Told) -> Told:
+    """Return feedback, its reward and its id checked.
+
+    Raises
+    ------
+    InvalidValue
+        If one does not fit.
+    """
     reward = told.reward
     if told.kind == REWARD:
         reward = checks.number("reward", reward, 0.0, 1.0)

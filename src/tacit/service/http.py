@@ -228,11 +228,11 @@ def _summary(placement: Placement) -> PlacementSummary:
         durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
         arms=placement.arms,
-        keys=len(placement.learner.keys),
+        keys=placement.key_count,
         decisions=placement.decisions,
         feedback=placement.feedback,
         rewards=placement.series.rewards,
-        pending=len(placement.windows),
+        pending=placement.pending,
         outcomes=dict(placement.outcomes),
         seed=placement.seed,
     )

@@ -94,9 +94,9 @@ class _OfEngine(Collector):
             series = placement.series
             decisions.add_metric([name], placement.decisions)
             rewards.add_metric([name], series.rewards)
-            pending.add_metric([name], len(placement.windows))
-            keys.add_metric([name], len(placement.learner.keys))
-            shifts.add_metric([name], sum(series.epochs.values()))
+            pending.add_metric([name], placement.pending)
+            keys.add_metric([name], placement.key_count)
+            shifts.add_metric([name], series.restarts)
             mode.add_metric([name, placement.mode], 1.0)
             for outcome, count in placement.outcomes.items():
                 feedback.add_metric([name, outcome], count)

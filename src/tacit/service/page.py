@@ -106,7 +106,7 @@ class View:
         self.restarts = placement.restarts
         self.impressions = placement.decisions
         self.feedback = placement.feedback
-        self.keys = len(placement.learner.keys)
+        self.keys = placement.key_count
         self._series = placement.series
         self._arms = [str(arm) for arm in placement.arms]
         self._now = now

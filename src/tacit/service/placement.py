@@ -185,6 +185,16 @@ class Placement:
         }
         return json.dumps(plan, sort_keys=True)
 
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self.learner.keys)
+
+    @property
+    def pending(self) -> int:
+        """How many decisions have an open window."""
+        return len(self.windows)
+
     # What a kind says of itself --------------------------------------------------------------
 
     @property
@@ -692,6 +702,19 @@ def opened(
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    checked_stored(name, config, stored)
+    made = placement_class(config.kind)
+    return made(name, config, stored, store.snapshot(stored.id) if snapshot else None)
+
+
+def checked_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
+    """Check that a placement fits what the store has of it.
+
+    Raises
+    ------
+    ConfigError
+        If the placement has learned with another policy, other arms or another seed.
+    """
     before = policy_from_spec(json.loads(stored.spec))
     if before != config.policy:
         raise ConfigError(
@@ -703,8 +726,6 @@ def opened(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    made = placement_class(config.kind)
-    return made(name, config, stored, store.snapshot(stored.id) if snapshot else None)
 
 
 def placement_class(kind: str) -> type[Placement]:
@@ -731,12 +752,17 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
         return
     end = store.end()
     behind = min(placement.covered for placement in placements.values())
-    for kind, run in groupby(store.events(behind), key=_kind):
-        for rows in _chunks(run):
-            _take_in(placements, kind, rows)
+    take_in(placements, store.events(behind))
     for placement in placements.values():
         placement.advance(end.time)
         placement.settle()
+
+
+def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
+    """Take in a stretch of the log, by placements of these ids."""
+    for kind, run in groupby(events, key=_kind):
+        for rows in _chunks(run):
+            _take_in(placements, kind, rows)
 
 
 def _take_in(

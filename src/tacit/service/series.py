@@ -120,6 +120,16 @@ class Series:
         row: Floats = self.table[bucket]
         return row
 
+    @property
+    def restarts(self) -> int:
+        """How many intent shifts were seen, of all keys."""
+        return sum(self.epochs.values())
+
+    def add(self, table: Floats, start: int, width: int) -> None:
+        """Count what another series of the same arms did, which began no earlier."""
+        for bucket in np.flatnonzero(table.any(axis=1)).tolist():
+            self._row(start + bucket * width)[:] += table[bucket]
+
     def points(self, most: int) -> tuple[list[int], Floats]:
         """Return at most ``most`` stretches of equal width up to the last one with an impression.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
 from tacit.errors import MissingExtra
+from tacit.service.errors import StoreError
 
 if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
@@ -275,12 +276,20 @@ def open_store(config: StoreConfig) -> Store:
     MissingExtra
         If a package that it needs is not installed.
     StoreError
-        If it cannot be opened.
+        If it cannot be opened, or the log is dealt out to shards.
     """
     if config.url is not None:
-        from tacit.service.postgres import PostgresStore
+        from tacit.service.layout import LayoutStore
 
-        return PostgresStore(config.url, config.schema)
+        store = LayoutStore(config.url, config.schema)
+        layout = store.layout()
+        if layout is not None:
+            store.close()
+            raise StoreError(
+                f"store.schema: {config.schema} is dealt out to {layout.shards} shards; serve it "
+                "with --ray, or give another schema"
+            )
+        return store
     try:
         from tacit.service.sqlite import SqliteStore
     except ModuleNotFoundError as error:
