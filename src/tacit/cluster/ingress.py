@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -15,10 +15,11 @@ from tacit.cluster.exchange import Exchange
 from tacit.cluster.link import Link
 from tacit.cluster.overview import Whole, whole_of
 from tacit.cluster.shard import DECIDE, KNOWS, TELL
+from tacit.cluster.spares import Spares
 from tacit.errors import TacitError
 from tacit.service.clock import LogClock
 from tacit.service.config import Config
-from tacit.service.engine import Engine, Health, Told, checked_told
+from tacit.service.engine import Engine, Health, ShardHealth, Told, checked_told
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
 from tacit.service.placement import Impression
 from tacit.service.slots import shard_of, slot_asked, slot_in
@@ -30,17 +31,6 @@ MOST_REMEMBERED = 100_000
 logger = logging.getLogger(__name__)
 
 
-class ShardView(NamedTuple):
-    """A shard as the page and the metrics show it."""
-
-    number: int
-    up: bool
-    losses: int
-    recovery_seconds: float | None
-    waiting: int
-    health: Health | None
-
-
 class Ingress(Engine):
     """What HTTP asks of an engine, answered by shards.
 
@@ -49,6 +39,7 @@ class Ingress(Engine):
     config : Config
         Its placements have seeds.
     links : sequence of Link
+    spares : Spares
     merge_seconds : float
         How often what is learned for all keys is shared.
     seeded : function
@@ -61,6 +52,7 @@ class Ingress(Engine):
         self,
         config: Config,
         links: Sequence[Link],
+        spares: Spares,
         merge_seconds: float,
         seeded: Callable[[Config], Config],
         closed: Callable[[], None],
@@ -69,6 +61,7 @@ class Ingress(Engine):
         self.clock = LogClock()
         self.commit_seconds = self.commit_rows = None
         self.links = links
+        self._spares = spares
         self.placements = {name: whole_of(name, each) for name, each in config.placements.items()}
         self._exchange = Exchange(links, merge_seconds)
         self._seeded, self._closed = seeded, closed
@@ -84,6 +77,7 @@ class Ingress(Engine):
         self._tasks = [
             asyncio.create_task(self._keep_looking()),
             asyncio.create_task(self._exchange.run()),
+            asyncio.create_task(self._spares.refill()),
         ]
 
     async def stop(self) -> None:
@@ -92,6 +86,7 @@ class Ingress(Engine):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(link.stop() for link in self.links), return_exceptions=True)
+        self._spares.close()
         self._closed()
 
     # Where to --------------------------------------------------------------------------------
@@ -280,10 +275,10 @@ class Ingress(Engine):
             buffered=sum(one.buffered for one in known),
         )
 
-    def shards(self) -> list[ShardView]:
+    def shards(self) -> list[ShardHealth]:
         """Return every shard."""
         return [
-            ShardView(
+            ShardHealth(
                 link.shard.number,
                 link.up,
                 link.losses,

@@ -13,21 +13,26 @@ import contextlib
 import logging
 import time as clocks
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import Picture
-from tacit.cluster.shard import Lost, Request, ShardActor
+from tacit.cluster.shard import Lost, Request
+from tacit.cluster.spares import Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
 from tacit.service.engine import Health
 from tacit.service.errors import Unavailable
 from tacit.service.slots import Shard
 
+if TYPE_CHECKING:
+    from tacit.service.config import Config
+
 LARGEST_CALL = 1024
 MOST_CALLS = 2
 """Under way at once: while the shard commits one, it is sent the next."""
 ASK_AGAIN_SECONDS = 0.2
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 20.0
+"""After which a shard that says nothing of itself is taken for lost."""
 
 Waiting = tuple[Request, "asyncio.Future[Any]"]
 
@@ -42,29 +47,21 @@ class Link:
     shard : Shard
     config : Config
         Of the shard.
+    spares : Spares
     """
 
-    def __init__(self, shard: Shard, config: Any) -> None:
+    def __init__(self, shard: Shard, config: Config, spares: Spares) -> None:
         self.shard = shard
+        self.config = config
         self.up = False
         self.losses = 0
         self.recovery_seconds: float | None = None
         self.health: Health | None = None
         self.pictures: dict[str, Picture] = {}
         self._inside = 0
-        ray = imported()
-        self._errors = ray.exceptions.RayError, asyncio.TimeoutError
-        self.actor = (
-            ray.remote(ShardActor)
-            .options(
-                max_restarts=-1,
-                max_task_retries=0,
-                scheduling_strategy="SPREAD",
-                max_concurrency=10_000,
-            )
-            .remote(shard)
-        )
-        self.config = config
+        self.actor = new_actor()
+        self._spares = spares
+        self._errors = imported().exceptions.RayError, asyncio.TimeoutError
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: deque[Waiting] = deque()
         self._calls = 0
@@ -83,7 +80,7 @@ class Link:
             If it cannot.
         """
         try:
-            await self._ask("ready", self.config, timeout=None)
+            await self._ask("ready", self.shard, self.config, timeout=None)
         except self._errors as error:
             raise _cause(error, str(self)) from error
         self.up = True
@@ -135,7 +132,7 @@ class Link:
 
     async def _send(self, group: list[Waiting]) -> None:
         try:
-            results = await self._ask("serve", [request for request, _ in group])
+            results = await self._ask("serve", [request for request, _ in group], timeout=None)
         except self._errors as error:
             # Also one that has begun anew since, and was not told to open its log.
             self._lost(error)
@@ -166,19 +163,31 @@ class Link:
         self._reviving = asyncio.create_task(self._revive())
 
     async def _revive(self) -> None:
-        """Ask until the shard is back."""
+        """Put the spare in the place of the shard."""
         began = clocks.monotonic()
         while not self._stopping:
-            try:
-                await self._ask("ready", self.config)
-            except self._errors as error:
-                logger.debug("%s is not back: %s", self, error)
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
-            else:
+            # Should it be alive, its log will not be its own.
+            imported().kill(self.actor)
+            self.actor = self._spares.take()
+            if await self._opened():
                 self.recovery_seconds = clocks.monotonic() - began
                 logger.warning("%s is back after %.1f s", self, self.recovery_seconds)
                 self.up = True
+                await self._spares.refill()
                 return
+
+    async def _opened(self) -> bool:
+        """Let a new actor open the log, however long the store is gone; False if it died."""
+        while not self._stopping:
+            try:
+                await self._ask("ready", self.shard, self.config)
+                return True
+            except self._errors as error:
+                logger.info("%s is not back: %s", self, _cause(error, str(self)))
+                if isinstance(error, imported().exceptions.RayActorError):
+                    break
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return False
 
     # Whatever else -----------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Picture(NamedTuple):
     width: int
     restarts: int
     shifts: list[Shift]
+    snapshot_time: int | None
     counts: Any
     first: tuple[str, list[Any]] | None
 
@@ -50,6 +51,7 @@ def picture_of(placement: Placement) -> Picture:
         series.width,
         series.restarts,
         list(series.shifts),
+        placement.snapshot_time,
         placement.counts(),
         _first(placement),
     )
@@ -83,6 +85,8 @@ class Whole:
         self.key_count = (max if spread else sum)(one.keys for one in pictures)  # type: ignore
         self.pending = sum(one.pending for one in pictures)  # type: ignore[misc]
         self.series = _together(self.series, pictures)
+        times = [one.snapshot_time for one in pictures if one.snapshot_time is not None]
+        self.snapshot_time = min(times) if len(times) == len(pictures) else None
         counts = [one.counts for one in pictures]
         if all(isinstance(one, dict) for one in counts):
             # Of keys, each of which is in one shard.

@@ -67,6 +67,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
     """Return an ingress over as many shards as there must be."""
     from tacit.cluster.ingress import Ingress
     from tacit.cluster.link import Link
+    from tacit.cluster.spares import Spares
     from tacit.service.layout import LayoutStore, schema_of
 
     assert config.store.url is not None
@@ -80,6 +81,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
             return layouts.seeded(config, lambda: secrets.randbits(63))
 
         config = seeded(config)
+        spares = Spares(config)
         links = [
             Link(
                 Shard(number, layout.shards),
@@ -89,10 +91,11 @@ def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
                         config.store, schema=schema_of(config.store.schema, layout, number)
                     ),
                 ),
+                spares,
             )
             for number in range(layout.shards)
         ]
-        return Ingress(config, links, merge_seconds, seeded, layouts.close)
+        return Ingress(config, links, spares, merge_seconds, seeded, layouts.close)
     except BaseException:
         layouts.close()
         raise

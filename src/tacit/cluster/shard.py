@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.overview import Picture, picture_of
+from tacit.cluster.overview import Picture, picture_of, whole_of
 from tacit.cluster.sweeps import imported
 from tacit.service.engine import Engine, Health
 from tacit.service.errors import Unavailable
@@ -21,7 +21,7 @@ DECIDE, TELL, KNOWS = "decide", "tell", "knows"
 
 
 class Lost(Unavailable):
-    """The shard does not know what it knew; it must open its log first."""
+    """The shard does not answer, or has no log open."""
 
 
 Request = tuple[str, str, Any]
@@ -31,24 +31,25 @@ Request = tuple[str, str, Any]
 class ShardActor:
     """One shard, on an event loop of its own.
 
-    It opens its log when it is told to, also after it was started again: then the snapshots and the
-    log since bring back what it knew. An owner whose log has another one ends.
-
-    Parameters
-    ----------
-    shard : Shard
+    It is told which shard it is, and then opens its log: the snapshots and the log since bring back
+    what the one before knew. An owner whose log has another one ends.
     """
 
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
+    def __init__(self) -> None:
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
 
-    async def ready(self, config: Config) -> int:
+    def warm(self, config: Config) -> None:
+        """Load all that takes time and does not depend on the shard."""
+        for name, each in config.placements.items():
+            whole_of(name, each)
+
+    async def ready(self, shard: Shard, config: Config) -> int:
         """Open the log if it is not open; return the id of the process.
 
         Parameters
         ----------
+        shard : Shard
         config : Config
             Its store is that of the shard, its placements have seeds.
 
@@ -59,12 +60,13 @@ class ShardActor:
         """
         async with self._opening:
             if self._engine is None:
-                engine = await asyncio.to_thread(self._open, config)
+                engine = await asyncio.to_thread(self._open, shard, config)
                 await engine.start()
                 self._engine = engine
         return os.getpid()
 
-    def _open(self, config: Config) -> Engine:
+    @staticmethod
+    def _open(shard: Shard, config: Config) -> Engine:
         from tacit.service.fencing import FencedStore
         from tacit.service.logs import set_up
         from tacit.service.server import settle_memory
@@ -74,7 +76,7 @@ class ShardActor:
         assert store.url is not None
         fenced = FencedStore(store.url, store.schema)
         try:
-            engine = Engine(config, fenced, shard=self._shard)
+            engine = Engine(config, fenced, shard=shard)
         except BaseException:
             fenced.close()
             raise
@@ -83,7 +85,7 @@ class ShardActor:
 
     def _ready(self) -> Engine:
         if self._engine is None:
-            raise Lost("shard: it was started again and has not opened its log; try again later")
+            raise Lost("shard: it has no log open; try again later")
         from tacit.service.fencing import Fenced
 
         if isinstance(self._engine.failure, Fenced):

@@ -151,6 +151,32 @@ class Health(NamedTuple):
     buffered: int
 
 
+class ShardHealth(NamedTuple):
+    """How one of several shards is.
+
+    Attributes
+    ----------
+    number : int
+    up : bool
+        Whether it answers.
+    losses : int
+        How often it was lost since the start.
+    recovery_seconds : float or None
+        How long it took to come back the last time.
+    waiting : int
+        Requests on their way to it.
+    health : Health or None
+        As it told last.
+    """
+
+    number: int
+    up: bool
+    losses: int
+    recovery_seconds: float | None
+    waiting: int
+    health: Health | None
+
+
 class Engine:
     """Decide and learn for every placement of a configuration, durably.
 
@@ -955,6 +981,17 @@ class Engine:
             commit_seconds=self._commit_seconds,
             buffered=self._tail.size + self._flight.size,
         )
+
+    def shards(self) -> list[ShardHealth]:
+        """Return how each shard is; none where all is in this process."""
+        return []
+
+    def shared_seconds(self, placement: str) -> float | None:
+        """Return how old what shards of a placement know of each other is, at most.
+
+        None where nothing is shared, or was not yet.
+        """
+        return None
 
 
 def checked_told(told: Told) -> Told:

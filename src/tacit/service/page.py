@@ -71,6 +71,13 @@ class Page:
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,
+            shards=self._engine.shards(),
+            shared=[
+                (name, seconds)
+                for name in self._engine.placements
+                for seconds in [self._engine.shared_seconds(name)]
+                if seconds is not None
+            ],
         )
 
 

@@ -161,14 +161,17 @@ class Summed:
         # Of the lanes as they were when something was told or taken.
         self._before: dict[str, bytes] = {}
         self._learned: set[str] = set()
+        self._told: dict[str, Value] = {}
 
     def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of the keys that were learned here since the last time."""
         self._look(learner, learner.keys)
-        keys = learner.keys if everything else sorted(self._learned)
-        self._learned.clear()
-        sums = {key: self._own(learner, key) for key in keys}
-        return {key: _value(one) for key, one in sums.items() if one is not None}
+        for key in sorted(self._learned):
+            own = self._own(learner, key)
+            if own is not None:
+                self._told[key] = _value(own)
+        learned, self._learned = self._learned, set()
+        return {key: value for key, value in self._told.items() if everything or key in learned}
 
     def _own(self, learner: Learner, key: str) -> Any:
         """Return the sums over the impressions of this shard; None for nothing."""
