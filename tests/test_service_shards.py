@@ -343,7 +343,7 @@ def configured(schema):
     placements = {
         "home": PlacementConfig(tacit.Thompson(ARMS), 7),
         "news": PlacementConfig(
-            tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=8), 8
+            tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8
         ),
         "hot": PlacementConfig(tacit.UCB1(ARMS), 9, spread=True),
     }
@@ -354,7 +354,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
     """Decide and learn, each key in the engine of its shard."""
     for i in range(rounds):
         for name in ("home", "news", "hot"):
-            key = f"key {rng.integers(12)}"
+            key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None
             slot = slot_of(name, own or f"{i}") if name == "hot" else slot_of(name, key)
             engine = engines[shard_of(slot, len(engines))]

@@ -280,6 +280,7 @@ class Ingress(Engine):
         return [
             ShardHealth(
                 link.shard.number,
+                link.pid,
                 link.up,
                 link.losses,
                 link.recovery_seconds,

@@ -54,6 +54,7 @@ class Link:
         self.shard = shard
         self.config = config
         self.up = False
+        self.pid: int | None = None
         self.losses = 0
         self.recovery_seconds: float | None = None
         self.health: Health | None = None
@@ -80,7 +81,7 @@ class Link:
             If it cannot.
         """
         try:
-            await self._ask("ready", self.shard, self.config, timeout=None)
+            self.pid = await self._ask("ready", self.shard, self.config, timeout=None)
         except self._errors as error:
             raise _cause(error, str(self)) from error
         self.up = True
@@ -180,7 +181,7 @@ class Link:
         """Let a new actor open the log, however long the store is gone; False if it died."""
         while not self._stopping:
             try:
-                await self._ask("ready", self.shard, self.config)
+                self.pid = await self._ask("ready", self.shard, self.config)
                 return True
             except self._errors as error:
                 logger.info("%s is not back: %s", self, _cause(error, str(self)))

@@ -157,6 +157,8 @@ class ShardHealth(NamedTuple):
     Attributes
     ----------
     number : int
+    pid : int or None
+        Of its process, on the machine where it is.
     up : bool
         Whether it answers.
     losses : int
@@ -170,6 +172,7 @@ class ShardHealth(NamedTuple):
     """
 
     number: int
+    pid: int | None
     up: bool
     losses: int
     recovery_seconds: float | None

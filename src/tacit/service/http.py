@@ -227,7 +227,13 @@ def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManag
 def _shard(shard: ShardHealth) -> ShardSummary:
     events = None if shard.health is None else shard.health.events
     return ShardSummary(
-        shard.number, shard.up, shard.losses, shard.recovery_seconds, shard.waiting, events
+        shard.number,
+        shard.pid,
+        shard.up,
+        shard.losses,
+        shard.recovery_seconds,
+        shard.waiting,
+        events,
     )
 
 

@@ -200,6 +200,7 @@ class ShardSummary(msgspec.Struct):
     """One of several shards."""
 
     number: int
+    pid: Annotated[int | None, Meta(description="Of its process, on the machine where it is.")]
     up: Annotated[bool, Meta(description="Whether it answers.")]
     losses: Annotated[int, Meta(description="How often it was lost since the start.")]
     recovery_seconds: Annotated[
