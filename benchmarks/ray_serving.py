@@ -55,12 +55,10 @@ from tacit.service.http import application
 overrides, shards = json.loads(sys.argv[1]), int(sys.argv[2])
 port = int(sys.argv[3])
 
-class Late:
-    app = None
-    async def __call__(self, scope, receive, send):
-        await self.app(scope, receive, send)
-
-late = Late()
+async def late(scope, receive, send):
+    # The application is made where the deployment runs.
+    import tacit
+    await tacit.application_here(scope, receive, send)
 
 @serve.deployment(num_replicas=1, max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0})
 @serve.ingress(late)
@@ -68,7 +66,8 @@ class Ingress:
     async def __init__(self):
         ingress = opened(load_config(overrides=overrides), shards, 1.0)
         await ingress.start()
-        self._asgi_app.app = application(ingress)
+        import tacit
+        tacit.application_here = application(ingress)
 
 ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
 serve.start(http_options={"host": "127.0.0.1", "port": port})
