@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks examples
+SOURCES := src tests benchmarks examples docs/generate
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs clean
+.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -16,6 +16,8 @@ help:
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
+	@echo "make figures    run the tutorials and take over their outputs and pictures"
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "tacit needs Python 3.11 or newer"'
@@ -27,7 +29,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt Makefile
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev,docs]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
@@ -83,7 +85,19 @@ reproduce: $(VENV)/.run
 	else echo "left out: search-interest, for want of $(INTEREST)"; fi
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
+# PYTHONPATH=docs $(BIN)/python -m generate.gallery
+figures: $(VENV)/.dev
+	PYTHONPATH=docs $(BIN)/python -m generate.home
+	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md
+
+# More interpreters: make release PYTHONS='python3.12 python3.13'
+PYTHONS ?= $(PYTHON)
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python tests/release.py --out dist --tests $(foreach each,$(PYTHONS),--python $(each))
 
 clean:
 	rm -rf $(VENV) build dist site out demo benchmarks/.venvs

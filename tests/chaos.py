@@ -11,7 +11,6 @@ import http.client
 import itertools
 import json
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -55,8 +54,13 @@ seed = 12
 attribution_window = 0.5
 aggregation = "sum"
 """
-KILL, SKEW, STOP, FULL, CUT = "kill -9", "kill -9, clock skewed", "stop", "disk full", "cut"
-FAULTS = {"sqlite": (KILL, SKEW, STOP, FULL, FULL), "postgres": (KILL, SKEW, STOP, CUT, CUT)}
+KILL, SKEW, STOP, FULL = "kill -9", "kill -9, clock skewed", "stop", "disk full"
+CUT, SLOW = "cut", "slow database"
+FAULTS = {
+    "sqlite": (KILL, SKEW, STOP, FULL, FULL),
+    "postgres": (KILL, SKEW, STOP, CUT, SLOW, FULL),
+}
+WRITER = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tacit'"
 
 
 class Clients:
@@ -137,6 +141,17 @@ class Clients:
             self.wrong.append(("another answer", name, shown))
 
 
+@contextlib.contextmanager
+def limited(pid, as_owner=()):
+    """Let no file that a process writes grow beyond a page; the process may end of it."""
+    for soft in ("4096", "unlimited"):
+        command = [*as_owner, "prlimit", f"--pid={pid}", f"--fsize={soft}:"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 or "No such process" in done.stderr, done.stderr
+        if soft == "4096":
+            yield
+
+
 class Run:
     """A server on one store, its clients, and the faults that it suffers."""
 
@@ -145,8 +160,8 @@ class Run:
         self.counts, self.problems, self.checks = Counter(), [], 0
         if kind == "postgres":
             self.cluster = stores.cluster()
-            url, schema = self.cluster.url, stores.schema_of(folder)
-            store = f'url = "{url}"\nschema = "{schema}"'
+            url, self.schema = self.cluster.url, stores.schema_of(folder)
+            store = f'url = "{url}"\nschema = "{self.schema}"'
         else:
             store = 'path = "s.db"'
         import socket
@@ -160,6 +175,7 @@ class Run:
         self.clients = Clients(self.port, seed)
 
     def start(self, skew):
+        self.await_database()
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVE, str(self.path), str(skew)],
             stdout=subprocess.PIPE, stderr=self.log, text=True,
@@ -176,23 +192,54 @@ class Run:
         self.counts[fault] += 1
         time.sleep(self.rng.uniform(0.1, 0.6))
         if fault == FULL:
-            with contextlib.suppress(ProcessLookupError):
-                hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)[1]
-                resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
-                time.sleep(self.rng.uniform(0.05, 0.4))
-                resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            fill = self.fill_database if self.kind == "postgres" else self.fill_disk
+            fill(self.rng.uniform(0.05, 0.4))
         elif fault == CUT:
-            import psycopg
-
-            with psycopg.connect(self.cluster.url, autocommit=True) as connection:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE application_name = 'tacit'"
-                )
+            with self.database() as connection:
+                connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({WRITER}) AS writer")
+        elif fault == SLOW:
+            with self.database() as connection, connection.transaction():
+                connection.execute(f"LOCK TABLE {self.schema}.decisions")
+                time.sleep(self.rng.uniform(0.3, 2.0))
         else:
             self.end(signal.SIGTERM if fault == STOP else signal.SIGKILL)
             self.check()
             self.start(self.rng.uniform(-7200, 7200) if fault == SKEW else 0.0)
+
+    def fill_disk(self, seconds):
+        """Let no file of the service grow for a while."""
+        with limited(self.process.pid):
+            time.sleep(seconds)
+
+    def fill_database(self, seconds):
+        """Let no file of the database's writer grow for a while, its write-ahead log included.
+
+        The server then ends in a panic, as it does when its disk is full, and recovers.
+        """
+        with self.database() as connection:
+            pids = [pid for (pid,) in connection.execute(WRITER)]
+        with contextlib.ExitStack() as limits:
+            for pid in pids:
+                limits.enter_context(limited(pid, self.cluster.prefix))
+            time.sleep(seconds)
+
+    def await_database(self):
+        """Wait until the database, if there is one, has recovered."""
+        if self.kind == "postgres":
+            self.database().close()
+
+    def database(self):
+        """Connect to the database, once it is there."""
+        import psycopg
+
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return psycopg.connect(self.cluster.url, autocommit=True)
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def check(self):
         """Compare the log with what was acknowledged, and what was learned with the log."""
@@ -201,6 +248,7 @@ class Run:
         config = load_config(self.path)
         from tacit.service.store import open_store
 
+        self.await_database()
         store = open_store(config.store)
         try:
             names = {p.id: name for name, p in store.placements().items()}

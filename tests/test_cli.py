@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -323,3 +324,30 @@ def test_without_a_writable_package_the_cache_goes_to_the_user(tmp_path, monkeyp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compiled, "PACKAGE", Path("/proc/tacit"))  # nobody can write there
     assert compiled.cache_root.__wrapped__() == tmp_path / "tacit" / "compiled"
+
+
+def test_on_a_terminal_a_first_run_says_that_it_compiles(tmp_path):
+    """It takes a minute, and nobody should wonder why; the second run has nothing to say."""
+    told = [said_on_a_terminal("simulate", *SHORT, cache=tmp_path) for _ in range(2)]
+    assert told[0].startswith("compiling for this machine")
+    assert "compiling" not in told[1]
+
+
+def said_on_a_terminal(*arguments, cache):
+    """Run the command with a terminal as its standard error; return what it said there."""
+    ours, its = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "tacit", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=its,
+        env=os.environ | {"TACIT_CACHE_DIR": str(cache)},
+        timeout=120,
+        check=True,
+    )
+    os.close(its)
+    try:
+        return os.read(ours, 10_000).decode()
+    except OSError:
+        return ""  # the other end is closed and nothing was said
+    finally:
+        os.close(ours)

@@ -394,3 +394,67 @@ def test_import_loads_nothing_heavy():
     ).stdout.split()
     heavy = {"numba", "llvmlite", "matplotlib", "pyarrow", "starlette", "msgspec", "rich", "scipy"}
     assert not heavy & set(loaded)
+
+
+# Decisions of others -------------------------------------------------------------------------
+
+
+def state_of(learner):
+    return [array.copy() for _, array in leaves(learner.state)]
+
+
+@pytest.mark.parametrize(
+    ("other", "options"),
+    [
+        (tacit.UCB1(arms=50), {}),
+        (tacit.BeatTheMean(arms=50, horizon=1000), {}),
+        (tacit.CascadeUCB1(arms=50, positions=4), {}),
+        (tacit.LaplaceEC(3, 2), {"relevance": np.ones((4, 3)), "examination": np.ones((4, 2))}),
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_a_decision_of_another_kind_of_learner_is_refused(other, options, many):
+    """Compiled code would write to places that are not there."""
+    ours, theirs = tacit.Learner(tacit.UCB1(arms=2), seed=1), tacit.Learner(other, seed=1)
+    ours.choose("k")
+    before = state_of(ours)
+    for _ in range(50):
+        decision = theirs.choose("k", **options)
+        if max(decision.slots) > 1:
+            break
+    with pytest.raises(InvalidValue, match="decision"):
+        ours.learn_many([decision], [1.0]) if many else ours.learn(decision, 1.0)
+    assert all(map(np.array_equal, before, state_of(ours)))
+
+
+def test_features_of_another_size_are_refused():
+    ours, theirs = (
+        tacit.Learner(tacit.LaplaceEC(5, 2), seed=1),
+        tacit.Learner(tacit.LaplaceEC(3, 2), seed=1),
+    )
+    ours.choose("k", relevance=np.ones((4, 5)), examination=np.ones((4, 2)))
+    decision = theirs.choose("k", relevance=np.ones((4, 3)), examination=np.ones((4, 2)))
+    with pytest.raises(InvalidValue, match="decision"):
+        ours.learn(decision, 1.0)
+
+
+def test_what_is_no_decision_is_refused():
+    learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+    learner.choose("k")
+    for wrong in ("k", None, ("k", 1)):
+        with pytest.raises(InvalidValue, match="give what choose returned"):
+            learner.learn(wrong, 1.0)
+
+
+def test_decisions_of_another_learner_teach_their_own_keys():
+    """The lanes of the same keys need not be the same."""
+    theirs, ours = (
+        tacit.Learner(tacit.UCB1(arms=2), seed=1),
+        tacit.Learner(tacit.UCB1(arms=2), seed=1),
+    )
+    made = theirs.choose_many(["a", "b", "c"])
+    ours.choose_many(["c", "a", "b"])
+    ours.learn_many(made, [1.0, 0.0, 0.5])
+    assert [ours.state.rewards[ours.lane(key)].sum() for key in "abc"] == [1.0, 0.0, 0.5]
+    with pytest.raises(UnknownName):
+        ours.learn_many(theirs.choose_many(["d"]), [1.0])

@@ -284,7 +284,22 @@ def test_probability_largest_against_quadrature(counts):
     successes, failures = map(np.array, zip(*counts, strict=True))
     told = [probability_largest(successes, failures, i) for i in range(len(counts))]
     assert sum(told) == pytest.approx(1.0, abs=1e-8)
-    assert told[0] == pytest.approx(exact_largest(successes, failures, 0), abs=1e-6)
+    assert told[0] == pytest.approx(exact_largest(successes, failures, 0), abs=1e-8)
+
+
+def test_probability_largest_of_a_lane_that_learns():
+    """All arms sum to 1, whatever their scales; each arm's error is within 1e-8."""
+    rng = np.random.default_rng(5)
+    for plays in (10, 100, 1000, 100_000):
+        rates = rng.beta(2.0, 18.0, size=10)
+        shares = rng.dirichlet(np.full(10, 0.3))
+        successes = 1.0 + rng.binomial(np.int64(plays * shares), rates)
+        failures = 1.0 + plays * shares - (successes - 1.0)
+        failures = np.maximum(failures, 1.0)
+        told = [probability_largest(successes, failures, i) for i in range(10)]
+        assert sum(told) == pytest.approx(1.0, abs=1e-8)
+        best = int(np.argmax(told))
+        assert told[best] == pytest.approx(exact_largest(successes, failures, best), abs=1e-8)
 
 
 def test_probability_largest_of_very_different_scales():

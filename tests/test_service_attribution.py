@@ -659,7 +659,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     events = list(store.events(0))
     assert verify(config, store) == []
     counts = export(config, store, tmp_path / "log")
-    assert counts == {"decisions": 13, "feedback": 8, "marks": 1, "clicks": 13}
+    assert counts == {"decisions": 13, "feedback": 8, "marks": 1, "records": 0, "clicks": 13}
     clicks = [
         c for batch in read_log(tmp_path / "log" / "clicks.parquet") for c in batch.to_pylist()
     ]

@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from tacit.service.config import load_config
 from tacit.service.server import running
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_service_page import browser, opened, post, shown
+from test_service_page import browser, obstacles, opened, post, shown
 
 # Fixtures are used by their names.
 # ruff: noqa: F401, F811
@@ -22,16 +23,28 @@ from test_service_page import browser, opened, post, shown
 RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
 
 
+# A list is learned from when its window closes.
+LISTS = {"kind": "slates", "arms": list("abcde"), "seed": 3, "attribution_window": 0.2}
+BROWSED = 60
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("page") / "s.db"
+
+
+@pytest.fixture(scope="module")
+def address(store):
     duels = {"kind": "duels", "seed": 3, "attribution_window": 600.0}
     overrides = {
-        "store.path": str(tmp_path_factory.mktemp("page") / "s.db"),
+        "store.path": str(store),
         "server.port": 0,
         "placements": {
             "search": duels | {"rankers": RANKERS[:3]},
             "many": duels | {"rankers": RANKERS},
             "none": duels | {"rankers": ["a", "b"]},
+            "lists": LISTS | {"policy": "cascade-ucb1"},
+            "places": LISTS | {"policy": "pbm-ucb"},
             "articles": {
                 "kind": "features",
                 "policy": {
@@ -47,6 +60,8 @@ def address(tmp_path_factory):
         send(address, "search", RANKERS[:3], 20)
         send(address, "many", RANKERS, 6)
         read(address)
+        for placement in ("lists", "places"):
+            browse(address, placement)
         yield address
 
 
@@ -77,6 +92,80 @@ def read(address):
         reward = float(relevance[answer["arm"]][0] > 0)
         told = {"decision_id": answer["decision_id"], "reward": reward}
         post(address, "articles/feedback", told)
+
+
+def browse(address, placement):
+    """Read lists from the top; later letters are better, and a click ends some of it."""
+    rng = np.random.default_rng(5)
+    for _ in range(BROWSED):
+        answer = post(address, f"{placement}/slate", {"key": "front"})
+        likes = [rng.random() < 0.15 * "abcde".index(arm) for arm in answer["slate"]]
+        clicks = np.flatnonzero(likes).tolist()[: 1 + (placement == "places")]
+        told = {"decision_id": answer["decision_id"], "clicks": clicks}
+        post(address, f"{placement}/clicks", told)
+
+
+def numbers(page, table):
+    """Give trials and estimates of a table, by name."""
+    rows = page.locator(f'[data-table="{table}"] tbody tr').all()
+    return {
+        row.locator("th").inner_text(): [
+            float(row.locator("td").nth(i).get_attribute("data-value")) for i in range(2)
+        ]
+        for row in rows
+    }
+
+
+def browsed(store, placement):
+    """Give every list of the store with its clicks."""
+    connection = apsw.Connection(str(store), apsw.SQLITE_OPEN_READONLY)
+    query = (
+        "SELECT shown, clicks FROM decisions d JOIN feedback f ON f.decision = d.seq "
+        "JOIN placements p ON p.id = d.placement WHERE p.name = ?"
+    )
+    try:
+        rows = connection.execute(query, (placement,)).fetchall()
+    finally:
+        connection.close()
+    return [(json.loads(shown), json.loads(clicks)) for shown, clicks in rows]
+
+
+@pytest.mark.parametrize("placement", ["lists", "places"])
+def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, placement):
+    page = opened()
+    page.wait_for_function(
+        f"document.querySelector('#placement-{placement} [data-field=lists]').dataset.value"
+        f" == '{BROWSED}'",
+        timeout=60_000,
+    )
+    lists = browsed(store, placement)
+    assert len(lists) == BROWSED
+    clicked = [sum(i in clicks for _, clicks in lists) for i in range(3)]
+    found = numbers(page, f"clicks-{placement}")
+    assert found == {
+        f"position {i + 1}": [BROWSED, pytest.approx(clicked[i] / BROWSED)] for i in range(3)
+    }
+    examined = numbers(page, f"examination-{placement}")
+    relevance = numbers(page, f"relevance-{placement}")
+    assert set(relevance) == set("abcde")
+    if placement == "lists":
+        reads = [sum(min(clicks, default=9) >= i for _, clicks in lists) for i in range(3)]
+        assert examined == {
+            f"position {i + 1}": [BROWSED, pytest.approx(reads[i] / BROWSED)] for i in range(3)
+        }
+        for arm, (seen, rate) in relevance.items():
+            read = [
+                shown.index(arm) in clicks for shown, clicks in lists
+                if arm in shown and min(clicks, default=9) >= shown.index(arm)
+            ]  # fmt: skip
+            assert (seen, rate) == (len(read), pytest.approx(sum(read) / max(len(read), 1)))
+    else:
+        assert max(effect for _, effect in examined.values()) == 1.0
+        for arm, (seen, rate) in relevance.items():
+            effects = [examined[f"position {s.index(arm) + 1}"][1] for s, _ in lists if arm in s]
+            came = sum(s.index(arm) in clicks for s, clicks in lists if arm in s)
+            assert seen == pytest.approx(sum(effects))
+            assert rate == pytest.approx(min(came / max(sum(effects), 1e-9), 1.0))
 
 
 def test_what_is_believed_of_features_is_on_the_page(opened):
@@ -146,3 +235,18 @@ def test_the_page_fits(opened, width, scheme, tmp_path):
     page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert len(page.screenshot(full_page=True, path=tmp_path / "page.png")) > 10_000
+    assert obstacles(page) == []
+
+
+@pytest.mark.parametrize("placement", ["search", "lists", "articles"])
+def test_every_kind_can_be_tried(opened, placement):
+    page = opened()
+    page.select_option("#trial select", placement)
+    page.click("#trial button[type=submit]")
+    page.locator("#answer button").first.click()
+    send = page.locator("#answer >> text=Send the clicks")
+    if send.count():
+        assert page.locator("#answer li button").first.get_attribute("aria-pressed") == "true"
+        send.click()
+    page.wait_for_selector("text=The feedback")
+    assert page.locator("#answer .bad").count() == 0

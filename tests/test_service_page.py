@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.error
 import urllib.request
 
 import apsw
@@ -54,9 +55,11 @@ def address(store):
         "server.port": 0,
         "placements.home.arms": ARMS,
         "placements.home.seed": 7,
+        "placements.home.attribution_window": 3600,
         "placements.plain.arms": 10,
         "placements.plain.policy": "ucb1",
         "placements.empty.arms": 2,
+        "placements.trial.arms": 2,
     }
     with running(load_config(overrides=values)) as address:
         send(address, "home", 200)
@@ -235,3 +238,139 @@ def test_ages_are_told_in_words():
     second = 1_000_000
     told = [age(n * second) for n in (0, 59, 60, 3600, 90_000)]
     assert told == ["now", "59 s ago", "1 min ago", "1 h 0 min ago", "1 d 1 h ago"]
+
+
+# Keys, feedback, and the form ----------------------------------------------------------------
+
+
+def cell(row, column):
+    return float(row.locator("td").nth(column).get_attribute("data-value"))
+
+
+def of_key(store, placement, key, arm=None):
+    """Give how many rewards of a key are in the log, and their sum."""
+    which = "" if arm is None else f"AND d.arm = '{arm}'"
+    return one(
+        store,
+        "SELECT count(*), sum(reward) FROM feedback f JOIN decisions d ON d.seq = f.decision "
+        f"JOIN placements p ON p.id = d.placement WHERE p.name = '{placement}' "
+        f"AND d.key = '{key}' {which}",
+    )
+
+
+def test_the_busiest_keys_are_those_of_the_store(opened, store):
+    rows = opened().locator("#placement-home .keys tbody tr")
+    assert rows.count() == 5
+    for i in range(5):
+        key, row = rows.nth(i).get_attribute("data-key"), rows.nth(i)
+        count, _ = of_key(store, "home", key)
+        assert cell(row, 0) == count
+        leader = row.locator("td").nth(1).inner_text()
+        plays, rewards = of_key(store, "home", key, leader)
+        assert cell(row, 2) == pytest.approx(rewards / plays)
+
+
+def test_a_key_leads_to_its_arms(opened, store):
+    page = opened()
+    link = page.locator("#placement-home .keys tbody tr a").first
+    key = link.inner_text()
+    link.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/key?**")
+    rows = page.locator('[data-table="arms"] tbody tr')
+    assert rows.locator("th").all_inner_texts() == ARMS
+    chances = 0.0
+    for i, arm in enumerate(ARMS):
+        plays, rewards = of_key(store, "home", key, arm)
+        assert cell(rows.nth(i), 0) == plays
+        assert cell(rows.nth(i), 1) == pytest.approx((rewards or 0.0) / max(plays, 1))
+        chances += cell(rows.nth(i), 3)
+    assert chances == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_key_that_nobody_asked_for_is_refused(address):
+    for place in ("placement=home&key=nobody", "placement=nowhere&key=a", ""):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{address}/key?{place}")
+        assert caught.value.code in (400, 404, 422)
+
+
+def test_what_became_of_feedback_is_on_the_page(opened, address):
+    with urllib.request.urlopen(f"{address}/v1/placements") as answer:
+        home = next(p for p in json.load(answer)["placements"] if p["name"] == "home")
+    counts = {
+        place.get_attribute("data-outcome"): int(place.text_content())
+        for place in opened().locator("#health-home [data-outcome]").all()
+    }
+    assert counts.pop("learned") == 150
+    assert counts.pop("open") == home["pending"]
+    assert counts == {k: v for k, v in home["outcomes"].items() if k != "learned"}
+
+
+def test_a_decision_and_a_click_can_be_tried_by_keyboard(opened, address, store):
+    page = opened()
+    place = page.locator("#trial select")
+    place.focus()
+    page.keyboard.press("End")
+    assert place.input_value() == "trial"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#answer button")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Click"
+    page.keyboard.press("Space")
+    page.wait_for_selector("text=The feedback was learned.")
+    assert of_key(store, "trial", "independence day") == (1, 1.0)
+
+
+def test_what_cannot_be_tried_says_why(opened):
+    # The browser notes every refused request on its console; so does this test.
+    page = opened(java_script_enabled=True)
+    page.fill("#trial textarea", "{}x")
+    page.evaluate('window.fetch = async () => new Response(\'{"detail": "no"}\', {status: 422})')
+    page.click("#trial button")
+    page.wait_for_selector("#answer .bad")
+    assert page.inner_text("#answer") == "no"
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_obstacle_is_found(opened, width, scheme):
+    page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert obstacles(page) == []
+    page.goto(page.url + "key?placement=home&key=key%201")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert obstacles(page) == []
+
+
+def obstacles(page):
+    """Give what axe-core finds wrong with a page, with all its details open."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    found = Axe().run(page).response["violations"]
+    return [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found]
+
+
+# Beliefs -------------------------------------------------------------------------------------
+
+
+def test_beliefs_of_arms_are_those_of_beta_posteriors():
+    from scipy import stats
+
+    from tacit.policies.beta_maximum import probability_largest
+    from tacit.service.beliefs import arms_believed
+
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        arms = int(rng.integers(2, 6))
+        plays = np.floor(10 ** rng.uniform(0, 5, arms)) * (rng.random(arms) < 0.9)
+        rewards = np.floor(plays * rng.random(arms) ** 3)
+        believed = arms_believed([str(i) for i in range(arms)], plays, rewards)
+        for i, one_arm in enumerate(believed):
+            law = stats.beta(1 + rewards[i], 1 + plays[i] - rewards[i])
+            low, high = law.ppf([0.025, 0.975])
+            assert (one_arm.low, one_arm.high) == pytest.approx((low, high), abs=0.01 * law.std())
+            exact = probability_largest(1 + rewards, 1 + plays - rewards, i)
+            assert one_arm.best == pytest.approx(exact, abs=0.001)

@@ -55,6 +55,7 @@ from tacit.policies import (
     InterleavedFilter2,
     LaplaceEC,
     LaplaceECMixture,
+    LinearEpsilonGreedy,
     LinTS,
     LinUCB,
     LogisticTS,
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
         propose,
         replay,
     )
-    from tacit.logs import read_log, read_open_bandit, write_log
+    from tacit.logs import read_log, read_open_bandit, read_ubi, write_log
 
 __version__ = "0.1.0"
 
@@ -142,6 +143,7 @@ __all__ = [
     "Learner",
     "LinTS",
     "LinUCB",
+    "LinearEpsilonGreedy",
     "LogisticTS",
     "OffPolicyResult",
     "OracleRestart",
@@ -176,6 +178,7 @@ __all__ = [
     "propose",
     "read_log",
     "read_open_bandit",
+    "read_ubi",
     "replay",
     "simulate",
     "write_log",
@@ -194,6 +197,7 @@ _LATER = {
     "replay": "tacit.evaluate",
     "read_log": "tacit.logs",
     "read_open_bandit": "tacit.logs",
+    "read_ubi": "tacit.logs",
     "write_log": "tacit.logs",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import chance, decide, epoch, kernel, observe, update
+from tacit.dispatch import chance, decide, epoch, kernel, observe, propensity, update
 from tacit.policies.base import Impression
 
 
@@ -68,6 +68,16 @@ def choose_rows(
         epochs[i] = epoch(params, state, lane)
         if propensities is not None:
             propensities[i] = chance(params, state, lane, impression, actions[i])
+
+
+def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
+    """Fill in, for each entry of ``arms``, with what probability it would be chosen."""
+    for i in range(len(batch.lanes)):
+        impression = impression_of(batch, i)
+        for j in range(len(impression.arms)):
+            arm = impression.arms[j]
+            place = batch.starts[i] + j
+            probabilities[place] = propensity(params, state, batch.lanes[i], impression, arm)
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import math
 import os
 import tempfile
@@ -35,8 +36,10 @@ OPTIONS: Any = {"error_model": "numpy"}
 KERNEL_OPTIONS: Any = OPTIONS | {"forceinline": True}
 
 PACKAGE = Path(__file__).parent
-WITHOUT_KERNELS = {"service", "logs"}
+WITHOUT_KERNELS = {"cli", "client", "logs", "service"}
 """Folders whose sources cannot change what is compiled."""
+
+logger = logging.getLogger(__name__)
 
 _dispatchers: list[Any] = []
 _taught_helpers = 0
@@ -151,6 +154,12 @@ class _Cache(caching.FunctionCache):
         self._impl_class: Any = type("Impl", (caching.CompileResultCacheImpl,), implementation)
         self._folder = folder
         super().__init__(function)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if found is None:
+            logger.info("compiling %s", self._name)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

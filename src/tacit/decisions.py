@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from itertools import count, repeat
+from typing import Any, NamedTuple, overload
+
+import numpy as np
 
 from tacit.arrays import Floats, Ints
 from tacit.batch import Batch
 from tacit.policies.base import NO_FEATURES
 
 Arm = int | str
+NOTHING: Floats = np.empty(0)
 
 
 class Decision(NamedTuple):
@@ -90,6 +94,8 @@ class Decisions(Sequence[Decision]):
         NaN where the policy is deterministic.
     batch : Batch
         The impressions.
+    lanes : mapping
+        Where the learner that decided keeps what it learned of each key.
     """
 
     first_id: int
@@ -100,6 +106,7 @@ class Decisions(Sequence[Decision]):
     epochs: Ints
     propensities: Floats
     batch: Batch
+    lanes: Mapping[str, int]
 
     @property
     def arms(self) -> list[Arm]:
@@ -140,7 +147,28 @@ class Decisions(Sequence[Decision]):
         )
 
     def __iter__(self) -> Iterator[Decision]:
-        return (self[i] for i in range(len(self)))
+        # Column by column: in a loop over rows, Python would cost more than deciding.
+        batch, contexts = self.batch, self.batch.contexts
+        offers: Any = [slice(*ends) for ends in zip(batch.starts, batch.stops, strict=True)]
+        whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
+        shown: Any = map(self._shown, range(len(self)))
+        if self.offers is None and self.actions.shape[1] == 1:
+            shown = [(self.names[slot],) for slot in self.slots.tolist()]
+        columns = (
+            count(self.first_id),
+            self.keys,
+            shown,
+            none_for_nan(self.propensities),
+            self.epochs.tolist(),
+            repeat(batch.arms) if whole else [batch.arms[offer] for offer in offers],
+            self.actions,
+            contexts if contexts.shape[1] else repeat(NOTHING),
+            *(
+                [block[offer] for offer in offers] if len(block) else repeat(block)
+                for block in (batch.relevance, batch.examination)
+            ),
+        )
+        return map(Decision._make, zip(*columns, strict=False))
 
     def _shown(self, i: int) -> tuple[Arm, ...]:
         slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
@@ -148,3 +176,15 @@ class Decisions(Sequence[Decision]):
             return tuple(self.names[slot] for slot in slots)
         offer = self.offers[i]
         return tuple(slots if offer is None else (offer[slot] for slot in slots))
+
+
+def none_for_nan(values: Floats) -> list[float | None]:
+    """Return numbers as Python's, NaN as None.
+
+    Examples
+    --------
+    >>> none_for_nan(np.array([0.5, np.nan]))
+    [0.5, None]
+    """
+    numbers = values.tolist()
+    return [None if x != x else x for x in numbers] if np.isnan(values).any() else numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import Batch, choose_rows, learn_rows, observe_rows
+from tacit.batch import Batch, choose_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import NO_FEATURES, Policy
-from tacit.state import copied_into
+from tacit.state import copied_into, leaves
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -72,6 +73,9 @@ class Learner:
         self._watch = ContextWatch(policy)
         self._first_features: list[tuple[Floats, Floats]] | None = []
         self._set_arms(policy.arms, retired=())
+
+    def __repr__(self) -> str:
+        return f"<Learner of {self.policy}: {len(self._lanes)} keys, {self.decisions} decisions>"
 
     @property
     def state(self) -> Any:
@@ -465,8 +469,90 @@ class Learner:
         self.decisions += rows
         named = (arms or [None] * rows) if self.policy.arms is None else None
         return Decisions(
-            first, tuple(keys), self._names, named, actions, epochs, propensities, batch
+            first,
+            tuple(keys),
+            self._names,
+            named,
+            actions,
+            epochs,
+            propensities,
+            batch,
+            self._lanes,
         )
+
+    def probabilities(
+        self,
+        key: str,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+    ) -> Floats | None:
+        """Return with what probability each arm on offer would be chosen, now.
+
+        Parameters
+        ----------
+        key, context, arms, relevance, examination
+            As for :meth:`choose`.
+
+        Returns
+        -------
+        array of float, shape (arms on offer,), or None
+            None where the policy does not know them.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As :meth:`choose`; or if the policy does not show single arms.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.probabilities("tomato").tolist()
+        [0.25, 0.25, 0.25, 0.25]
+        """
+        from tacit.compiled import compiled
+
+        if self.policy.shows != "arm":
+            raise InvalidValue("policy", self.policy, "give one that shows a single arm")
+        blocks, sizes = self._checked_features(
+            None if relevance is None else [relevance],
+            None if examination is None else [examination],
+            1,
+        )
+        offers = self._offers(None if arms is None else [arms], sizes, 1)
+        contexts = self._checked_contexts(None if context is None else [context], 1)
+        batch = Batch(self._lanes_of([key]), *offers, contexts, *blocks)
+        found = np.empty(len(batch.arms))
+        compiled(weigh_rows, self._params)(self._params, self._state, batch, found)
+        return None if np.isnan(found).any() else found
+
+    def tune(self, **hyperparameters: Any) -> None:
+        """Go on with other hyperparameters, and with all that was learned.
+
+        Raises
+        ------
+        InvalidValue
+            If a value is out of its range, or the policy would keep its state otherwise.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.tune(epsilon=0.1)
+        >>> learner.policy.epsilon
+        0.1
+        """
+        tuned = replace(self.policy, **hyperparameters)
+        for (name, now), (_, then) in zip(
+            leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True
+        ):
+            if now.shape != then.shape:
+                raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
+        self.policy = tuned
+        self._prepare()
 
     @property
     def _featured(self) -> bool:
@@ -547,17 +633,22 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If a reward is outside [0, 1].
+            If a reward is outside [0, 1], or the decision is of a learner of another kind.
+        UnknownName
+            If nothing was ever chosen for the decision's key.
         """
         if self._feedback.shape[1] > 1:
             self._feedback[:] = self._checked_feedback("reward", [reward], 1)
         else:
             value = float(reward) if isinstance(reward, bool | np.bool_) else reward
             self._feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)  # type: ignore[arg-type]
+        if not isinstance(decision, Decision):
+            raise _no_decision(decision)
         one = self._one
         one.lanes[0] = self.lane(decision.key)
         if decision.offered is not self._offered or len(decision.context):
             one = self._batch_of([decision])
+            self._checked_actions([decision], one)
         self._action[0] = decision.slots
         self._epochs[0] = decision.epoch
         self._propensity[0] = np.nan if decision.propensity is None else decision.propensity
@@ -589,20 +680,23 @@ class Learner:
         Raises
         ------
         InvalidValue
-            If there is not one reward within [0, 1] for each; then nothing was learned.
+            If there is not one reward within [0, 1] for each, or a decision is of a learner of
+            another kind; then nothing was learned.
+        UnknownName
+            If nothing was ever chosen for a decision's key.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if isinstance(decisions, Decisions):
+        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
             batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
             propensities = decisions.propensities
+        elif not decisions:
+            return 0
         else:
             batch = self._batch_of(decisions)
-            width = self.policy.action_width
-            actions = np.array([d.slots for d in decisions], np.int64).reshape(-1, width)
+            actions = self._checked_actions(decisions, batch)
             epochs = np.array([d.epoch for d in decisions], np.int64)
-            propensities = np.array(
-                [np.nan if d.propensity is None else d.propensity for d in decisions], np.float64
-            )
+            # NumPy takes None for NaN.
+            propensities = np.array([d.propensity for d in decisions], np.float64)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
         )
@@ -627,23 +721,62 @@ class Learner:
         return values.reshape(rows, width)
 
     def _batch_of(self, decisions: Sequence[Decision]) -> Batch:
-        sizes = np.array([len(d.offered) for d in decisions], np.int64)
-        stops = np.cumsum(sizes)
-        contexts = [d.context for d in decisions]
+        """Return decisions as columns, whoever made them, if they fit."""
+        rows = len(decisions)
+        if not rows:
+            return self._shared_batch(0)
+        if set(map(type, decisions)) != {Decision}:
+            raise _no_decision(next(d for d in decisions if type(d) is not Decision))
+        _, keys, _, _, _, offered, _, contexts, relevance, examination = zip(
+            *decisions, strict=True
+        )
+        lanes = list(map(self._lanes.get, keys))
+        if None in lanes:
+            lanes = list(map(self.lane, keys))
+        arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
+        if self._featured or any(offer is not arms for offer in offered):
+            sizes = np.array([len(offer) for offer in offered], np.int64)
+            stops = np.cumsum(sizes)
+            arms, starts = np.concatenate(offered), stops - sizes
         blocks = NO_FEATURES, NO_FEATURES
-        if self._featured and decisions:
-            blocks = (
-                np.concatenate([d.relevance for d in decisions]),
-                np.concatenate([d.examination for d in decisions]),
-            )
+        if self._featured:
+            blocks = np.concatenate(relevance), np.concatenate(examination)
+            wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
+            if [block.shape for block in blocks] != wanted:
+                raise self._foreign(decisions)
+        dim = self.policy.context_dim
+        if set(map(len, contexts)) != {dim}:
+            raise self._foreign(decisions)
+        if self.policy.arms is not None and arms.size and arms.max() >= len(self._names):
+            raise self._foreign(decisions)
         return Batch(
-            np.array([self.lane(d.key) for d in decisions], np.int64),
-            np.concatenate([d.offered for d in decisions]) if decisions else self._offered,
-            stops - sizes,
+            np.array(lanes, np.int64),
+            arms,
+            starts,
             stops,
-            np.array(contexts, np.float64).reshape(len(decisions), self.policy.context_dim),
+            np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0)),
             *blocks,
         )
+
+    def _checked_actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
+        """Return what decisions showed, if this learner could have shown it.
+
+        Compiled code looks at no bounds: a slot that is none would be written elsewhere.
+        """
+        width = self.policy.action_width
+        slots = [d.slots for d in decisions]
+        if set(map(len, slots)) != {width}:
+            raise self._foreign(decisions)
+        actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
+        limits = batch.stops - batch.starts if self.policy.arms is None else len(self._names)
+        least = -1 if self.policy.shows == "slate" else 0
+        if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
+            raise self._foreign(decisions)
+        return actions
+
+    def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
+        given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
+        return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
 
     def recall(self, decisions: Sequence[Decision]) -> None:
         """Take in decisions that were made before, as read from a log, without deciding again.
@@ -696,6 +829,10 @@ class Learner:
         self._state, self._capacity = state, len(keys)
         self.decisions = decisions
         self._set_arms(self.policy.arms, retired)
+
+
+def _no_decision(given: Any) -> InvalidValue:
+    return InvalidValue("decision", given, "give what choose returned")
 
 
 def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:

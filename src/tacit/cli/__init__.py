@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ from tacit.cli.propose import propose
 from tacit.cli.reproduce import reproduce
 from tacit.cli.serve import key, serve
 from tacit.cli.simulate import simulate
+from tacit.cli.ubi import ubi
 from tacit.errors import AssumptionWarning, TacitError
 
 EPILOG = """\b
@@ -55,6 +57,7 @@ for command in (
     serve,
     key,
     log,
+    ubi,
     doctor,
     reproduce,
     policies,
@@ -80,9 +83,29 @@ def say_warning(
         click.echo(text, err=True, nl=False)
 
 
+class SaysOnce(logging.Handler):
+    """Says that loops are being compiled, for whoever wonders why the first run takes so long."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, and nothing more after it."""
+        logging.getLogger("tacit.compiled").removeHandler(self)
+        text = "compiling for this machine; it is kept, so that this happens once"
+        click.echo(text, err=True)
+
+
+def watch_compilation() -> None:
+    """Say on a terminal when something is compiled that was not in the cache."""
+    if not sys.stderr.isatty():
+        return
+    logger = logging.getLogger("tacit.compiled")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(SaysOnce())
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     warnings.showwarning = say_warning
+    watch_compilation()
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:

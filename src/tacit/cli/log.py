@@ -1,4 +1,4 @@
-"""``tacit log``: check, export, import and deal out the log of the decision service."""
+"""``tacit log``: check, export, import, back up and deal out the log of the decision service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tacit.cli.options import json_option, show
+from tacit.cli.options import json_option, show, usage
 from tacit.cli.store import (
     placements_option,
     service_config,
@@ -18,7 +18,7 @@ from tacit.cli.store import (
 
 @click.group()
 def log() -> None:
-    """Check, export, import or deal out the log of the decision service."""
+    """Check, export, import, back up or deal out the log of the decision service."""
 
 
 @log.command()
@@ -44,16 +44,31 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
 @placements_option
 @store_option
 @json_option
+@click.option(
+    "--format",
+    default="parquet",
+    show_default=True,
+    type=click.Choice(["parquet", "ubi"]),
+    help="Parquet, which can be imported, or records of User Behavior Insights as JSON lines.",
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def export(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
-    """Write the log to FOLDER, as Parquet; that of each shard to a folder of its own in it."""
+def export(
+    config: Path | None, store: str | None, as_json: bool, format: str, folder: Path
+) -> None:
+    """Write the log to FOLDER; that of each shard to a folder of its own in it."""
     counts: dict[str, int] = {}
     for name, configuration, opened in service_logs(config, store):
-        from tacit.service.log import export as write
+        if format == "ubi":
+            from tacit.service.ubi_export import export_ubi
 
-        written = write(configuration, opened, folder / name)
+            written = export_ubi(opened, folder / name)
+        else:
+            from tacit.service.log import export as write
+
+            written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
-    show(counts, "\n".join(f"{n:>12,}  {name}.parquet" for name, n in counts.items()), as_json)
+    suffix = "ndjson" if format == "ubi" else "parquet"
+    show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
 
 @log.command(name="import")
@@ -70,6 +85,24 @@ def import_log(config: Path | None, store: str | None, as_json: bool, folder: Pa
     show({"rows": count}, f"{count:,} rows", as_json)
 
 
+@log.command(name="backup")
+@placements_option
+@store_option
+@json_option
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def back_up(config: Path | None, store: str | None, as_json: bool, target: Path) -> None:
+    """Copy the store to TARGET while the service runs: an SQLite file."""
+    with usage():
+        configuration = service_config(config, store)
+    if configuration.store.url is not None:
+        schema = configuration.store.schema
+        raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
+    from tacit.service.backup import backup
+
+    size = backup(configuration.store.path, target)
+    show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+
+
 @log.command()
 @placements_option
 @store_option
@@ -83,7 +116,8 @@ def reshard(config: Path | None, store: str | None, shards: int, drop: bool, as_
 
     Stop the service before. Until all is done nothing has changed.
     """
-    configuration = service_config(config, store)
+    with usage():
+        configuration = service_config(config, store)
     from tacit.service.resharding import reshard as deal
 
     rows = deal(configuration, shards, drop=drop)

@@ -72,7 +72,7 @@ workers_option = click.option(
     help="Threads; by default one per core. Never changes results.",
 )
 format_option = click.option(
-    "--format", help="parquet, csv, jsonl or open-bandit.  [default: from the suffix]"
+    "--format", help="parquet, csv, jsonl, open-bandit or ubi.  [default: from the suffix]"
 )
 column_option = click.option(
     "--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name."

@@ -27,10 +27,20 @@ def store_place(store: str | None) -> dict[str, str | None]:
     return {"store.url" if store and "://" in store else "store.path": store}
 
 
+def service_config(config: Path | None, store: str | None) -> Any:
+    """Return the configuration of the service."""
+    try:
+        from tacit.service.config import load_config
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    return load_config(config, store_place(store))
+
+
 @contextmanager
 def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, Any]]:
     """Open the store of a configuration."""
-    configuration = service_config(config, store)
+    with usage():
+        configuration = service_config(config, store)
     from tacit.service.store import open_store
 
     opened = open_store(configuration.store)
@@ -40,22 +50,13 @@ def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, A
         opened.close()
 
 
-def service_config(config: Path | None, store: str | None) -> Any:
-    """Return a configuration of the service."""
-    try:
-        from tacit.service.config import load_config
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
-    with usage():
-        return load_config(config, store_place(store))
-
-
 def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, Any, Any]]:
     """Open one after the other the stores of a configuration: of one server, or of each shard.
 
     Gives what to call it (nothing for that of one server), the configuration and the store.
     """
-    configuration = service_config(config, store)
+    with usage():
+        configuration = service_config(config, store)
     from tacit.service.store import open_store
 
     parts = [configuration.store]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,16 +14,17 @@ import msgspec
 from tacit.cluster.exchange import Exchange
 from tacit.cluster.link import Link
 from tacit.cluster.overview import Whole, whole_of
-from tacit.cluster.shard import DECIDE, KNOWS, TELL
+from tacit.cluster.shard import DECIDE, KEEP, MADE, TELL
 from tacit.cluster.spares import Spares
 from tacit.errors import TacitError
 from tacit.service.clock import LogClock
 from tacit.service.config import Config
 from tacit.service.engine import Engine, Health, ShardHealth, Told, checked_told
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
+from tacit.service.layout import check_kinds
 from tacit.service.placement import Impression
-from tacit.service.slots import shard_of, slot_asked, slot_in
-from tacit.service.store import DecisionRow
+from tacit.service.slots import shard_of, slot_asked, slot_in, slot_of
+from tacit.service.store import DecisionRow, RecordRow
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -59,6 +60,7 @@ class Ingress(Engine):
     ) -> None:
         self.config = config
         self.clock = LogClock()
+        self.kept: Counter[tuple[str, str]] = Counter()
         self.commit_seconds = self.commit_rows = None
         self.links = links
         self._spares = spares
@@ -124,11 +126,11 @@ class Ingress(Engine):
                 strange.append(id)
         if strange:
             answers = await asyncio.gather(
-                *(link.serve((KNOWS, placement, strange)) for link in self.links),
+                *(link.serve((MADE, placement, strange)) for link in self.links),
                 return_exceptions=True,
             )
-            for i, id in enumerate(strange):
-                told = [one if isinstance(one, BaseException) else one[i] for one in answers]
+            for id in strange:
+                told = [one if isinstance(one, BaseException) else id in one for one in answers]
                 homes[id] = _home(placement, id, told)
         return homes
 
@@ -164,8 +166,8 @@ class Ingress(Engine):
         Unavailable
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
-        self.placement(placement)
-        told = [checked_told(one) for one in told]
+        lowest = self.placement(placement).config.rule.lowest
+        told = [checked_told(one, lowest) for one in told]
         homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in told))
         outcomes: list[Any] = [homes[one.decision] for one in told]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
@@ -179,6 +181,30 @@ class Ingress(Engine):
             for i, answer in zip(known, answers, strict=True):
                 outcomes[i] = answer
         return outcomes
+
+    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+        """Return those decisions that a placement made; otherwise as :meth:`Engine.made`."""
+        self.placement(placement)
+        homes = await self._shards_of(placement, dict.fromkeys(ids))
+        parts: dict[int, list[str]] = {}
+        for id, home in homes.items():
+            if isinstance(home, int):
+                parts.setdefault(home, []).append(id)
+            elif not isinstance(home, UnknownDecision):
+                raise home
+        found = await asyncio.gather(
+            *(self.links[shard].serve((MADE, placement, some)) for shard, some in parts.items())
+        )
+        return {id: row for rows in found for id, row in rows.items()}
+
+    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
+        """Keep records, each in the shard of its id; otherwise as :meth:`Engine.keep`."""
+        self.placement(placement)
+        shards = [shard_of(slot_of(placement, row.id), len(self.links)) for row in records]
+        before = await self._dealt(KEEP, placement, records, shards)
+        new = (row.kind for row, content in zip(records, before, strict=True) if content is None)
+        self.kept.update((placement, kind) for kind in new)
+        return before
 
     async def _dealt(
         self, what: str, placement: str, given: Sequence[Any], shards: Sequence[int]
@@ -216,6 +242,7 @@ class Ingress(Engine):
         ConfigError, Unavailable
             If a shard cannot; another one may have by then.
         """
+        check_kinds(config)
         config = await asyncio.to_thread(self._seeded, config)
         for link in self.links:
             link.config = msgspec.structs.replace(config, store=link.config.store)

@@ -59,6 +59,9 @@ def serve(
             "store.url: shards keep their log in PostgreSQL; give --store "
             "postgresql://user@host/database"
         )
+    from tacit.service.layout import check_kinds
+
+    check_kinds(config)
     with connected(address):
         run(config, engine=lambda given: opened(given, shards, merge_seconds), **options)
 

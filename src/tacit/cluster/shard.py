@@ -17,7 +17,7 @@ from tacit.service.slots import Shard
 if TYPE_CHECKING:
     from tacit.service.config import Config
 
-DECIDE, TELL, KNOWS = "decide", "tell", "knows"
+DECIDE, TELL, MADE, KEEP = "decide", "tell", "made", "keep"
 
 
 class Lost(Unavailable):
@@ -108,7 +108,10 @@ class ShardActor:
             return await engine.decide_many(placement, given)
         if what == TELL:
             return await engine.tell_many(placement, given)
-        return await engine.knows(placement, given)
+        if what == MADE:
+            return await engine.made(placement, given)
+        number = engine.placement(placement).id
+        return await engine.keep(placement, [row._replace(placement=number) for row in given])
 
     async def switch(self, placement: str, mode: str) -> None:
         """Change a placement's mode."""

@@ -4,6 +4,15 @@ from tacit.logs.open_bandit import read_open_bandit
 from tacit.logs.reader import LogReader, read_log
 from tacit.logs.rows import LogReport
 from tacit.logs.schema import SCHEMA
+from tacit.logs.ubi import read_ubi
 from tacit.logs.writer import write_log
 
-__all__ = ["SCHEMA", "LogReader", "LogReport", "read_log", "read_open_bandit", "write_log"]
+__all__ = [
+    "SCHEMA",
+    "LogReader",
+    "LogReport",
+    "read_log",
+    "read_open_bandit",
+    "read_ubi",
+    "write_log",
+]

@@ -94,7 +94,7 @@ class LogReader:
         self.report = report = LogReport()
         for file in self.files:
             for raw in self._raw(file):
-                columns = _completed(raw, file.columns, self.constants)
+                columns = completed(raw, file.columns, self.constants)
                 yield checked(columns, str(file.path), report, strict=self.strict)
 
     def _raw(self, file: LogFile) -> Iterator[Raw]:
@@ -155,7 +155,7 @@ def _mapped(
     return mapped
 
 
-def _completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
+def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
     """Return all columns of the schema, under its names."""
     rows = len(raw.rows)
     complete: dict[str, Any] = {}
@@ -187,10 +187,10 @@ def read_log(
         A file; a folder whose files, those of its folders among them, are read in the order of
         their names; or a pattern with ``*`` for these. Parquet may be given by a URL that
         pyarrow's file systems know (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of
-        the Open Bandit Dataset is recognised.
+        the Open Bandit Dataset is recognised, and one with files ``ubi_queries*``.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line) or ``"open-bandit"``; by
-        default the suffix says it.
+        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"`` or
+        ``"ubi"``; by default the suffix says it.
     columns : dict, optional
         From columns of the schema to the names that the file has for them.
     constants : dict, optional
@@ -236,6 +236,7 @@ def read_log(
     {'arm-not-offered': 1}
     """
     from tacit.logs.open_bandit import is_open_bandit, read_open_bandit
+    from tacit.logs.ubi import FORMAT, is_ubi, read_ubi
 
     places = [path] if isinstance(path, str | Path) else list(path)
     if not places:
@@ -249,6 +250,10 @@ def read_log(
         return read_open_bandit(
             places[0], columns=columns, constants=fixed, strict=strict, batch_rows=batch_rows
         )
+    if format == FORMAT or (format is None and not is_url(places[0]) and is_ubi(Path(places[0]))):
+        if columns:
+            raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
+        return read_ubi(places, constants=fixed, strict=strict, batch_rows=batch_rows)
     return LogReader(
         [file for place in places for file in files_at(place, _suffixes(format))],
         format=format,
@@ -301,5 +306,5 @@ def _checked_batches(batches: Iterable[Any]) -> Iterator[Chunk]:
         rows = np.arange(first, first + len(batch))
         raw = Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
         mapped = _mapped(batch.schema.names, {}, {}, source)
-        yield checked(_completed(raw, mapped, {}), source, LogReport(), strict=True)
+        yield checked(completed(raw, mapped, {}), source, LogReport(), strict=True)
         first += len(batch)

@@ -23,6 +23,7 @@ from tacit.policies.index import IndexPolicy
 from tacit.policies.interleaved_filter import InterleavedFilter1, InterleavedFilter2
 from tacit.policies.kl_ucb import KLUCB
 from tacit.policies.linear import LinTS, LinUCB, LogisticTS
+from tacit.policies.linear_greedy import LinearEpsilonGreedy
 from tacit.policies.m_ucb import MUCB
 from tacit.policies.oracle_restart import OracleRestart
 from tacit.policies.polya_gamma import PolyaGammaTS
@@ -80,6 +81,7 @@ __all__ = [
     "LaplaceECMixture",
     "LinTS",
     "LinUCB",
+    "LinearEpsilonGreedy",
     "LogisticTS",
     "OracleRestart",
     "PBMThompson",

@@ -81,14 +81,17 @@ class About(NamedTuple):
         Known regret bound.
     assumes : str
         What must hold for that bound.
+    fails : str
+        What goes wrong when it does not.
     otherwise : str
-        What to use when it does not.
+        What to use then.
     """
 
     source: str
     regret: str
     assumes: str
-    otherwise: str
+    fails: str = ""
+    otherwise: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Policy:
 
     shows: ClassVar[str] = "arm"
     """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``."""
-    about: ClassVar[About] = About("", "", "", "")
+    about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""

@@ -349,6 +349,8 @@ class BeatTheMean(Elimination):
         regret="O(γ⁷·K/ε*·ln T) with high probability (theorem 1)",
         assumes="a Condorcet winner, γ-relaxed stochastic transitivity, the stochastic triangle "
         "inequality, and a known horizon",
+        fails="a wrong γ or horizon can drop the best arm for good; even where all holds "
+        "it explores long",
         otherwise="RMED1, which needs a Condorcet winner only and has far less regret",
     )
 
@@ -458,6 +460,7 @@ class BeatTheMeanPAC(Elimination):
         regret="none; O(K·γ⁶/ε²·ln(K·N/δ)) comparisons with high probability (theorem 2)",
         assumes="a Condorcet winner, γ-relaxed stochastic transitivity and the stochastic "
         "triangle inequality",
+        fails="may return an arm that is farther than ε from the best",
         otherwise="BeatTheMean or RMED1, where regret counts and no guarantee is asked for",
     )
 

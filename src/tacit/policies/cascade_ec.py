@@ -360,6 +360,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         source="tacit; the click model of Qi et al. (2018) at each position of a cascade",
         regret="no bound is known",
         assumes="readers from the top who look and click by logistic functions of features",
+        fails="lists are ordered by a model that does not hold; what that costs was not measured",
         otherwise="CascadeKLUCB where arms are few and stay; RankedBandit where an arm's "
         "attraction depends on those above",
     )

@@ -109,6 +109,7 @@ class CUSUMUCB(IndexPolicy):
         source="Liu, Lee, Shroff (2018), CUSUM-UCB",
         regret="O(sqrt(Υ·T·ln(T/Υ))) with Υ shifts in T rounds, tuned (corollary 2)",
         assumes="changes of at least 2ε, with more than M plays of every arm between them",
+        fails="smaller changes go unnoticed, and sooner ones fall into the baseline",
         otherwise="GLRKLUCB, which needs no size of a change and no baseline",
     )
     randomized: ClassVar[bool] = True

@@ -77,6 +77,7 @@ class DiscountedUCB(IndexPolicy):
         source="Garivier, Moulines (2011), D-UCB",
         regret="O(K·sqrt(Υ·T)·ln T) with Υ shifts in T rounds, tuned (theorem 1)",
         assumes="click probabilities that change at rounds few enough to be known in number",
+        fails="re-learns for ever what has not changed, or follows late",
         otherwise="SlidingWindowUCB, which is close; GLRKLUCB, which forgets only at a shift",
     )
 

@@ -69,6 +69,7 @@ class DoubleThompsonSampling(DuelPolicy):
         source="Wu, Liu (2016), algorithm 1 (D-TS)",
         regret="O(K·ln T + K²·ln ln T) with a Condorcet winner",
         assumes="preferences that never change; a Copeland winner, which always exists",
+        fails="keeps to the old winner for long after a change",
         otherwise="RMED1, where there is a Condorcet winner",
     )
     randomized: ClassVar[bool] = False

@@ -49,6 +49,7 @@ class EpsilonGreedy(CountingPolicy):
         source="Sutton, Barto (2018), section 2.4",
         regret="linear, ε·(mean gap) a round",
         assumes="nothing; the regret is the price of exploring for ever",
+        fails="nothing; but exploring costs its share for ever",
         otherwise="Thompson or KLUCB where click probabilities stay",
     )
     randomized: ClassVar[bool] = True

@@ -214,6 +214,7 @@ class ECBandit(ExaminationModel):
         source="Qi et al. (2018), E-C Bandit, algorithm 1",
         regret="O(|A| + sqrt(d·|A|·T·ln T)) for the exact posterior (equation 10)",
         assumes="that a click needs relevance and examination, each logistic in its features",
+        fails="can settle on a wrong arm; too sure of itself even where the model holds",
         otherwise="LaplaceEC, which is calibrated; LogisticTS where nothing hides results",
     )
 
@@ -411,6 +412,7 @@ class LaplaceEC(ExaminationModel):
         source="tacit; the click model of Qi et al. (2018)",
         regret="no bound is known",
         assumes="that a click needs relevance and examination, each logistic in its features",
+        fails="can settle on a wrong arm; where arms are few, also while the model holds",
         otherwise="LaplaceECMixture where arms are few; CUSUMRestart around it where users change",
     )
 
@@ -535,6 +537,7 @@ class LaplaceECMixture(ExaminationModel):
         source="tacit; a Gaussian sum over the click model of Qi et al. (2018)",
         regret="no bound is known",
         assumes="that a click needs relevance and examination, each logistic in its features",
+        fails="can settle on a wrong arm",
         otherwise="LaplaceEC where arms are many: it is as good, and cheaper",
     )
 

@@ -143,6 +143,7 @@ class EXP3(ExponentialWeightsPolicy):
         source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 1",
         regret="2.63·sqrt(T·K·ln K) against the best fixed arm (corollary 3.2)",
         assumes="nothing of the rewards but [0, 1]",
+        fails="nothing; but the best fixed arm may earn far less than following the best one",
         otherwise="EXP3S against a sequence of arms; Thompson where clicks are stationary",
     )
     gamma: float = 0.1
@@ -213,6 +214,7 @@ class EXP3S(ExponentialWeightsPolicy):
         source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 4",
         regret="O(sqrt(S·K·T·ln(K·T))) against any S arms in sequence (corollary 8.3)",
         assumes="nothing of the rewards but [0, 1]; tuning wants T and S",
+        fails="nothing; but with wrong T and S it explores too much or follows late",
         otherwise="Thompson with a discount; both adapt without knowing when intent shifts",
     )
     gamma: float = 0.1

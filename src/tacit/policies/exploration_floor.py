@@ -56,6 +56,7 @@ class ExplorationFloor(Policy):
         source="Strehl, Langford, Li, Kakade (2010)",
         regret="that of the policy, plus ε·(mean gap) a round",
         assumes="what the policy assumes",
+        fails="what goes wrong for the policy; the logged propensities stay right",
         otherwise="the policy alone, where nothing will be evaluated offline",
     )
 

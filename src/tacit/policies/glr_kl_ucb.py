@@ -188,6 +188,8 @@ class GLRKLUCB(IndexPolicy):
         source="Besson, Kaufmann, Maillard, Seznec (2022), GLR-klUCB",
         regret="O(sqrt(Υ·K·T·ln T)) with Υ shifts in T rounds, tuned, if segments are long enough",
         assumes="shifts far enough apart for each to be found before the next",
+        fails="finds a shift late that comes soon after another, or lifts an arm that is "
+        "hardly shown",
         otherwise="SlidingWindowUCB where intent drifts; Thompson with a discount",
     )
 

@@ -101,6 +101,7 @@ class HLinUCB(Policy):
         source="Wang, Wu, Wang (2016), algorithm 1",
         regret="O(sqrt(T)·ln T) if it starts close enough to the true hidden features",
         assumes="that the click probability is linear in given and hidden features",
+        fails="takes what was not seen for unwanted",
         otherwise="LaplaceEC where results go unseen",
     )
     randomized: ClassVar[bool] = False

@@ -116,6 +116,7 @@ class Filter(DuelPolicy):
         "(Interleaved Filter 1)",
         assumes="strong stochastic transitivity, the stochastic triangle inequality, and a known "
         "horizon; regret can grow with K² where transitivity is relaxed",
+        fails="regret grows steeply with γ, and differs between runs by far",
         otherwise="BeatTheMean where transitivity is relaxed; RMED1 for less regret",
     )
 

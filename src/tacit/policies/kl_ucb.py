@@ -95,6 +95,7 @@ class KLUCB(CountingPolicy):
         source="Garivier, Cappé (2011), algorithm 1",
         regret="Σ Δ/kl(μ, μ*)·ln T, asymptotically optimal (theorem 2)",
         assumes="click probabilities that never change",
+        fails="goes on showing what was best for long after a shift",
         otherwise="EXP3S, or Thompson with a discount, where intent shifts",
     )
 

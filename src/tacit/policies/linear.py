@@ -154,6 +154,8 @@ class LogisticTS(LinearModel):
         source="Chapelle, Li (2011), algorithm 3",
         regret="no bound for the Laplace posterior is known",
         assumes="that the logit of a click is linear in the features",
+        fails="settles on a wrong arm where no such score orders them rightly; takes what "
+        "was not seen for unwanted",
         otherwise="LaplaceEC where results go unseen",
     )
 
@@ -235,6 +237,8 @@ class LinTS(LinearModel):
         source="Agrawal, Goyal (2013), algorithm 1",
         regret="O(d^(3/2)·sqrt(T)·ln T) with v = sqrt(9·d·ln(T/δ)) times the noise",
         assumes="that the click probability is linear in the features",
+        fails="settles on a wrong arm where no such score orders them rightly; takes what "
+        "was not seen for unwanted",
         otherwise="LogisticTS; LaplaceEC where results go unseen",
     )
 
@@ -313,6 +317,8 @@ class LinUCB(LinearModel):
         source="Li, Chu, Langford, Schapire (2010), algorithm 1; shared parameters",
         regret="O(d·sqrt(T)·ln T) with α as in Abbasi-Yadkori, Pál, Szepesvári (2011), theorem 3",
         assumes="that the click probability is linear in the features",
+        fails="settles on a wrong arm where no such score orders them rightly; takes what "
+        "was not seen for unwanted",
         otherwise="LogisticTS; LaplaceEC where results go unseen",
     )
 

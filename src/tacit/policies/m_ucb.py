@@ -138,6 +138,7 @@ class MUCB(IndexPolicy):
         source="Cao, Wen, Kveton, Xie (2019), M-UCB",
         regret="O(sqrt(M·K·T·ln T)) with M segments in T rounds, tuned",
         assumes="changes of a known least size, with window plays of every arm between them",
+        fails="smaller changes, and sooner ones, go unnoticed",
         otherwise="GLRKLUCB, which needs no size of a change and no window",
     )
 

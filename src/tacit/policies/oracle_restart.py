@@ -61,6 +61,7 @@ class OracleRestart(Restarting):
         source="Syed, Slivkins, Mishra (2009), section 8 (ORA)",
         regret="(k + 1) times the policy's regret over T/(k + 1) rounds, for k events",
         assumes="that the signal tells all events and nothing else",
+        fails="misses the shifts that the signal misses, and forgets for nothing when it is wrong",
         otherwise="BWC, which learns what announces an event",
     )
 

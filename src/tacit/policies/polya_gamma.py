@@ -191,6 +191,8 @@ class PolyaGammaTS(LinearModel):
         source="Dumitrascu, Feng, Engelhardt (2018), PG-TS",
         regret="no bound is known",
         assumes="that the logit of a click is linear in the features",
+        fails="settles on a wrong arm where no such score orders them rightly; takes what "
+        "was not seen for unwanted",
         otherwise="LogisticTS, which costs O(d²)",
     )
 

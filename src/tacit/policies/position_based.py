@@ -165,6 +165,7 @@ class PlacedPBMUCB(Policy):
         source="Lagrée, Vernade, Cappé (2016), PBM-UCB, as Qi et al. (2018) adapt it",
         regret="O(ln T) with known position effects",
         assumes="that examination depends on the position only",
+        fails="takes for unwanted what was hidden by something else than its position",
         otherwise="LaplaceEC where it depends on more",
     )
     randomized: ClassVar[bool] = False
@@ -301,6 +302,7 @@ class PBMUCB(SlatePolicy):
         source="Lagrée, Vernade, Cappé (2016), PBM-UCB",
         regret="O(ln T) with known position effects (theorem 6)",
         assumes="that a position is seen with a probability of its own, whatever stands there",
+        fails="what hides an arm in some places only is held against the arm",
         otherwise="a cascade policy where users read from the top and stop",
     )
     randomized: ClassVar[bool] = False
@@ -445,6 +447,7 @@ class PBMThompson(SlatePolicy):
         source="Lagrée, Vernade, Cappé (2016), section 6",
         regret="no bound is known",
         assumes="that a position is seen with a probability of its own, whatever stands there",
+        fails="what hides an arm in some places only is held against the arm",
         otherwise="a cascade policy where users read from the top and stop",
     )
     randomized: ClassVar[bool] = False

@@ -324,6 +324,7 @@ class ProbationBandit(Policy):
         source="ours; the setting is that of Syed, Slivkins, Mishra (2009), section 9",
         regret="none proved",
         assumes="clicks that are stationary between abrupt events",
+        fails="follows drift late",
         otherwise="Thompson with a discount where intent drifts",
     )
 

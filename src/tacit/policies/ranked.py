@@ -74,6 +74,8 @@ class RankedBandit(SlatePolicy):
         source="Radlinski, Kleinberg, Joachims (2008), ranked bandits algorithm",
         regret="against (1 − 1/e) of the best list's clicks: positions × the bandit's own",
         assumes="that one click at most matters; with EXP3 nothing about what attracts whom",
+        fails="lower positions please only those whom the upper ones did not, although "
+        "readers want several",
         otherwise="CascadeKLUCB, faster where attraction does not depend on the arms above",
     )
     randomized: ClassVar[bool] = False

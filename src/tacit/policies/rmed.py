@@ -81,6 +81,8 @@ class RMED1(DuelPolicy):
         regret="Σ gap/(2·kl(P(arm, best), 1/2))·ln T + O(K^(2+ε)): optimal where duels with the "
         "best arm tell most for their regret",
         assumes="a Condorcet winner; preferences that never change",
+        fails="has no guarantee without such a winner; keeps to the old one for long "
+        "after a change",
         otherwise="DoubleThompsonSampling where no arm beats all others, or where less regret is "
         "worth many times the computing",
     )

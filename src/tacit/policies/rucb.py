@@ -87,6 +87,8 @@ class RUCB(DuelPolicy):
         source="Zoghi, Whiteson, Munos, de Rijke (2014), algorithm 1",
         regret="O(K²) + O(K·ln T), constants from all gaps",
         assumes="a Condorcet winner; preferences that never change",
+        fails="has no guarantee without such a winner; keeps to the old one for long "
+        "after a change",
         otherwise="RMED1, whose regret is several times smaller",
     )
 

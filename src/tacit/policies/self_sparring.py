@@ -70,6 +70,7 @@ class SelfSparring(DuelPolicy):
         source="Sui, Zhuang, Burdick, Yue (2017), algorithm 2",
         regret="asymptotically O(K·ln T/Δ) for arms with a linear order",
         assumes="a total order with clear gaps; preferences that never change",
+        fails="may commit to the second best",
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 

@@ -75,6 +75,7 @@ class SlidingWindowUCB(IndexPolicy):
         source="Garivier, Moulines (2011), SW-UCB",
         regret="O(K·sqrt(Υ·T·ln T)) with Υ shifts in T rounds, tuned (theorem 2)",
         assumes="click probabilities that change at rounds few enough to be known in number",
+        fails="re-learns for ever what has not changed, or follows late",
         otherwise="DiscountedUCB, where memory is scarce; GLRKLUCB, which forgets only at a shift",
     )
 

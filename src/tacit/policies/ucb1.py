@@ -60,6 +60,7 @@ class UCB1(CountingPolicy):
         source="Auer, Cesa-Bianchi, Fischer (2002), figure 1",
         regret="Σ 8·ln T/Δ + (1 + π²/3)·Δ over the suboptimal arms (theorem 1)",
         assumes="click probabilities that never change",
+        fails="goes on showing what was best for long after a shift",
         otherwise="EXP3S, or Thompson with a discount, where intent shifts",
     )
 

@@ -46,6 +46,7 @@ class UniformRandom(Policy):
         source="Li, Chu, Langford, Wang (2011), section 3",
         regret="linear",
         assumes="nothing",
+        fails="nothing; but it never learns",
         otherwise="any other policy",
     )
 

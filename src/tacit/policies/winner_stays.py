@@ -73,6 +73,7 @@ class WinnerStays(DuelPolicy):
         source="Chen, Frazier (2017), algorithms 1 and 2",
         regret="weak: O(K²), constant in T; strong: O(K² + K·ln T); K·ln K for K² in a total order",
         assumes="a Condorcet winner; for ln T, beta below p/(1 − p)",
+        fails="may stay with the second best for ever",
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 

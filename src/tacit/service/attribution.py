@@ -56,10 +56,11 @@ class Rule(msgspec.Struct, frozen=True):
         Microseconds from a decision (from its activation, if it was deferred) in which feedback
         counts.
     default : float
-        Reward in [0, 1] of a decision for which none came in its window.
+        Reward of a decision for which none came in its window.
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum``
-        (at most 1), or the ``max``; where clicks are told by their positions, the ``union``.
+        (at most 1, at least ``lowest``), or the ``max``; where clicks are told by their
+        positions, the ``union``.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those
         ``examined``; the others teach nothing.
@@ -70,6 +71,8 @@ class Rule(msgspec.Struct, frozen=True):
     name : str
     version : int
         Of the meaning of all this.
+    lowest : float
+        The least reward, in [−1, 0]. A reward r is learned as (r − lowest)/(1 − lowest).
     """
 
     window: int = 30_000_000
@@ -80,6 +83,7 @@ class Rule(msgspec.Struct, frozen=True):
     activation: int = 3_600_000_000
     name: str = "window"
     version: int = 1
+    lowest: float = 0.0
 
 
 class Open(msgspec.Struct, eq=False):
@@ -147,6 +151,8 @@ class Attribution:
         self.time = 0
         self._by_seq: dict[int, Open] = {}
         self._by_id: dict[str, Open] = {}
+        self.find = self._by_id.get
+        """Return an open decision by its id, or None."""
         self._windows: deque[Open] = deque()
         self._deferred: deque[Open] = deque()
 
@@ -159,9 +165,15 @@ class Attribution:
         firsts = [opens[0].deadline for opens in (self._windows, self._deferred) if opens]
         return min(firsts, default=None)
 
-    def find(self, id: str) -> Open | None:
-        """Return an open decision by its id."""
-        return self._by_id.get(id)
+    @property
+    def oldest(self) -> int | None:
+        """The place in the log of the first decision whose window is open."""
+        return min(self._by_seq, default=None)
+
+    def forget_shadow(self) -> None:
+        """Let no open decision teach the second policy."""
+        for open in self._by_seq.values():
+            open.shadow = None
 
     def of(self, seq: int) -> Open | None:
         """Return an open decision by its place in the log."""
@@ -190,7 +202,7 @@ class Attribution:
 
     def _earned(self, open: Open) -> Any:
         if open.reward is not None:
-            return open.reward
+            return self._bounded(open.reward)
         if self.rule.seen == "decided" or open.examined:
             return self.rule.default
         return None
@@ -207,7 +219,7 @@ class Attribution:
     def _keep(self, open: Open) -> None:
         self._by_seq[open.row.seq] = open
         self._by_id[open.row.id] = open
-        (self._windows if open.active else self._deferred).append(open)
+        _queue(self._windows if open.active else self._deferred, open)
 
     def told(self, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
         """Take in feedback; return what became of it, and what is to be learned at once.
@@ -235,21 +247,23 @@ class Attribution:
             return REPEATED
         open.active = True
         open.deadline = self.time + self.rule.window
-        self._windows.append(open)
+        _queue(self._windows, open)
         return NOTED
 
     def _rewarded(self, open: Open, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
         if open.settled:
             return REPEATED, None
-        reward, before = feedback.reward or 0.0, open.reward or 0.0
-        aggregation = self.rule.aggregation
-        if aggregation == "sum":
-            reward = min(before + reward, 1.0)
-        elif aggregation == "max":
-            reward = max(before, reward)
+        reward, before, aggregation = feedback.reward or 0.0, open.reward, self.rule.aggregation
+        if before is not None and aggregation in ("sum", "max"):
+            reward = before + reward if aggregation == "sum" else max(before, reward)
         open.reward = reward
-        open.settled = aggregation == "first" or (aggregation != "last" and reward == 1.0)
-        return (LEARNED, Lesson(open, reward)) if open.settled else (PENDING, None)
+        # A reward below 0 may still lower a sum.
+        tops = aggregation == "max" or (aggregation == "sum" and self.rule.lowest >= 0.0)
+        open.settled = aggregation == "first" or (tops and reward >= 1.0)
+        return (LEARNED, Lesson(open, self._bounded(reward))) if open.settled else (PENDING, None)
+
+    def _bounded(self, reward: float) -> float:
+        return min(max(reward, self.rule.lowest), 1.0)
 
     # Snapshots -------------------------------------------------------------------------------
 
@@ -265,6 +279,14 @@ class Attribution:
     def restore(self, open: Open) -> None:
         """Take over an open decision of a snapshot, in the order of :meth:`saved`."""
         self._keep(open)
+
+
+def _queue(opens: deque[Open], open: Open) -> None:
+    """Put a decision behind all whose deadlines are no later: last, unless windows got shorter."""
+    place = len(opens)
+    while place and opens[place - 1].deadline > open.deadline:
+        place -= 1
+    opens.insert(place, open)
 
 
 class ClickAttribution(Attribution):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
-from tacit.policies import Policy, RankedBandit, policy_from_spec
+from tacit.policies import LinearEpsilonGreedy, Policy, RankedBandit, policy_from_spec
 from tacit.policies.actions import SlatePolicy
 
 try:
@@ -27,13 +27,19 @@ from tacit.service.sharing import shared_of
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
+VERSION = 1
+"""The newest version of the configuration that is understood."""
+
 DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, FEATURES, DUELS, SLATES = KINDS = "arms", "features", "duels", "slates"
+ARMS, FEATURES, DUELS, SLATES, PERSONALIZER = KINDS = (
+    "arms", "features", "duels", "slates", "personalizer"
+)  # fmt: skip
 ONE_ARM = (ARMS,)
-SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate"}
+BY_FEATURES = (FEATURES, PERSONALIZER)
+SHOWS = {ARMS: "arm", FEATURES: "arm", DUELS: "duel", SLATES: "slate", PERSONALIZER: "arm"}
 INTERLEAVING = {
     "team-draft": "TeamDraft",
     "probabilistic": "Probabilistic",
@@ -44,6 +50,7 @@ INTERLEAVING = {
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0)]
+Days = Annotated[float, msgspec.Meta(gt=0.0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -94,12 +101,31 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Schema of that database.
     buffer : int
         Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
+    retention : float or None
+        Days after which rows are dropped, once what they taught is in a snapshot; None for never.
+    archive : str or None
+        Folder to which they are written as Parquet before. In a configuration file, relative to
+        that file.
     """
 
     path: str = "tacit.db"
     url: str | None = None
     schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
     buffer: Count = 100_000
+    retention: Days | None = None
+    archive: str | None = None
+
+
+class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who answers at ``/personalizer``.
+
+    Attributes
+    ----------
+    placement : str
+        A placement of the kind ``personalizer``.
+    """
+
+    placement: str
 
 
 class DuelConfig(msgspec.Struct, frozen=True):
@@ -147,9 +173,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether decisions carry their propensity, which may cost time.
     kind : str
         What it decides for: one of the ``arms``, one of arms known by their ``features``, or which
-        rankers' ``duels``, or which arms stand in ``slates``.
+        rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
+        terms of that API.
     duels : DuelConfig or None
         Where the kind is ``duels``.
+    retention : float or None
+        Days after which rows are dropped.
     spread : bool
         In shards: whether impressions of each key go to all of them, instead of one, and what they
         learn is added up.
@@ -165,6 +194,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     propensities: bool = True
     kind: str = ARMS
     duels: DuelConfig | None = None
+    retention: float | None = None
     spread: bool = False
 
 
@@ -178,22 +208,59 @@ class Config(msgspec.Struct, frozen=True):
     store : StoreConfig
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
+    personalizer : PersonalizerConfig or None
     """
 
     placements: dict[str, PlacementConfig]
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    personalizer: PersonalizerConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     placements: dict[str, Any]
+    version: Count = VERSION
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
+    personalizer: PersonalizerConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is decided, and how.
+
+    Attributes
+    ----------
+    kind : str
+        What it decides for: one of the ``arms``, one of arms known by their ``features``, which
+        rankers' ``duels``, or which arms stand in ``slates``.
+    policy : str or table
+        As on the command line, or a table with the key ``name``.
+    seed : int
+        Where its random draws come from; by default drawn once, and kept in the store.
+    snapshot_every : int
+        Events after which a snapshot is written, so that recovery replays no more than these.
+    attribution_window : float
+        Seconds in which feedback counts.
+    seen : str
+        Which decisions without a reward earn the default: all that were ``decided``, or only those
+        that were ``examined``.
+    activation_window : float
+        Seconds in which a deferred decision must be activated; else it never counts.
+    mode : str
+        Mode of a new placement; later the log says. ``apprentice`` shows the first arm on offer and
+        learns from that, ``frozen`` learns nothing, ``shadow`` lets a second policy decide beside,
+        unseen.
+    shadow : str or table
+        The second policy.
+    durability : str
+        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        while the store fails.
+    propensities : bool
+        Whether decisions carry their propensity, which may cost time.
+    """
+
     kind: str = ARMS
     policy: str | dict[str, Any] = "thompson"
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
@@ -205,6 +272,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
+    retention: Days | None = None
     spread: bool = False
 
     @property
@@ -219,6 +287,19 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of its arms.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    """
+
     arms: Count | list[str]
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
@@ -233,11 +314,39 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of the arms that a request describes by their features.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        Only for policies that keep something for each arm.
+    """
+
     arms: Count | list[str] | None = None  # type: ignore[assignment]
     policy: str | dict[str, Any]
 
 
 class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Interleaves the lists of two rankers, and learns which rankers are better.
+
+    Attributes
+    ----------
+    rankers : list of str
+        Their names.
+    interleaving : str
+        How one list is made of two.
+    length : int
+        Results of the interleaved list.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
     policy: str | dict[str, Any] = "rmed1"
     interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
@@ -263,6 +372,19 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Shows several of its arms at once, best first.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    positions : int
+        How many of them are shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
     arms: Count | list[str]
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     policy: str | dict[str, Any] = "cascade-kl-ucb"
@@ -277,11 +399,28 @@ class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
         return {"aggregation": self.aggregation}
 
 
+class _Personalizer(_Placement, forbid_unknown_fields=True, kw_only=True):
+    policy: str | dict[str, Any] = "linear-epsilon-greedy(dim=256)"
+    attribution_window: Seconds = 600.0
+    default_reward: Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)] = 0.0
+    aggregation: Aggregation = "first"
+    propensities: Literal[True] = True
+
+    @property
+    def slots(self) -> Any:
+        return None
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"default": self.default_reward, "aggregation": self.aggregation, "lowest": -1.0}
+
+
 _TABLES: dict[str, type[_Placement]] = {
     ARMS: _Arms,
     FEATURES: _Features,
     DUELS: _Duels,
     SLATES: _Slates,
+    PERSONALIZER: _Personalizer,
 }
 
 
@@ -304,7 +443,8 @@ def load_config(
     Raises
     ------
     ConfigError
-        If the file cannot be read, or a key is unknown or its value not allowed.
+        If the file cannot be read, is of a newer version, or a key is unknown or its value not
+        allowed.
 
     Examples
     --------
@@ -318,16 +458,27 @@ def load_config(
     for key, value in (overrides or {}).items():
         if value is not None:
             _replace(table, key.split(".", 2), value)
+    _check_version(table, source)
     file = _converted(table, _File, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
-    placements = {name: _placement(name, raw, source) for name, raw in file.placements.items()}
+    placements = {
+        name: _placement(name, raw, source, file.store.retention)
+        for name, raw in file.placements.items()
+    }
     if not file.keys and not is_loopback(file.server.host):
         raise ConfigError(
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
             "keys; make one with: tacit key NAME, or leave the host out"
         )
-    return Config(placements, file.server, file.store, file.keys)
+    if file.personalizer is not None:
+        named = placements.get(file.personalizer.placement)
+        if named is None or named.kind != PERSONALIZER:
+            raise ConfigError(
+                f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
+                f"placement of kind = {PERSONALIZER!r}"
+            )
+    return Config(placements, file.server, file.store, file.keys, file.personalizer)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -338,9 +489,20 @@ def _read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     store = table.get("store")
-    if isinstance(store, dict) and isinstance(store.get("path"), str):
-        store["path"] = str(path.parent / store["path"])
+    for place in ("path", "archive"):
+        if isinstance(store, dict) and isinstance(store.get(place), str):
+            store[place] = str(path.parent / store[place])
     return table
+
+
+def _check_version(table: dict[str, Any], source: str) -> None:
+    """Refuse a newer version by its name, before the first key that only it knows."""
+    version = table.get("version", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise ConfigError(
+            f"{source}: version: {version} is newer than this tacit, which reads up to {VERSION}; "
+            "update tacit"
+        )
 
 
 def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -359,7 +521,7 @@ def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> An
         raise ConfigError(f"{source}: {prefix}{field}: {what}") from error
 
 
-def _placement(name: str, table: Any, source: str) -> PlacementConfig:
+def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
     key = f"placements.{name}"
     if not PLACEMENT_NAME.fullmatch(name):
         raise ConfigError(
@@ -384,11 +546,16 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
         reads = each.feature_dims != (0, 0)
-        if each.shows != SHOWS[kind] or reads != (kind == FEATURES):
+        if each.shows != SHOWS[kind] or reads != (kind in BY_FEATURES):
             raise ConfigError(
                 f"{source}: {key}.policy: {type(each).__name__} shows a {each.shows} and reads "
                 f"{'' if reads else 'no '}features of arms, which is not for the kind {kind!r}; "
                 "give a policy that is"
+            )
+        if kind == PERSONALIZER and not isinstance(policy, LinearEpsilonGreedy):
+            raise ConfigError(
+                f"{source}: {key}.policy: {type(policy).__name__} does not say with what "
+                "probability it chooses each action; give linear-epsilon-greedy(dim=256)"
             )
         if each.feature_dims != policy.feature_dims:
             raise ConfigError(
@@ -416,6 +583,7 @@ def _placement(name: str, table: Any, source: str) -> PlacementConfig:
         raw.propensities,
         kind,
         duels,
+        retention if raw.retention is None else raw.retention,
         raw.spread,
     )
 

@@ -15,7 +15,7 @@ from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, credited
 from tacit.interleaving.base import ranking
-from tacit.service.attribution import LEARNED, TIED, ClickAttribution, Lesson, Open
+from tacit.service.attribution import LEARNED, TIED, ClickAttribution, Lesson
 from tacit.service.draws import Draws
 from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
 from tacit.service.store import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
@@ -161,10 +161,10 @@ class DuelPlacement(Placement):
         left, right = json.loads(row.shown or "")["pair"]
         return left, right
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        for ranker in self.shown(row):
-            self.series.decided(row.time, self._slots[ranker], None, len(self._slots))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        slots = [self._slots[ranker] for row in rows for ranker in self.shown(row)]
+        unknown = [None] * len(slots)
+        self.series.decided_many(rows[0].time, slots, unknown, [len(self._slots)] * len(slots))
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -182,6 +182,9 @@ class DuelPlacement(Placement):
             )  # fmt: skip
         return clicked_positions(clicks, interleaved["items"])
 
+    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
+        return [self._worth(lesson) for lesson in lessons]
+
     def _worth(self, lesson: Lesson) -> float | None:
         """Return the duel's outcome for the policy; None where it shall not learn from it."""
         credit = credit_of(lesson.open.row, lesson.reward)
@@ -193,8 +196,11 @@ class DuelPlacement(Placement):
     def _became(self, lesson: Lesson) -> str:
         return TIED if self._worth(lesson) is None else LEARNED
 
-    def _note(self, open: Open, came: Any) -> None:
-        row = open.row
+    def _note(self, lessons: Sequence[Lesson]) -> None:
+        for open, came in lessons:
+            self._note_duel(open.row, came)
+
+    def _note_duel(self, row: DecisionRow, came: Any) -> None:
         credit = credit_of(row, came)
         if credit.clicks:
             self.series.rewarded(row.time, None, len(self._slots), 1.0)

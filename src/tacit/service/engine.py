@@ -19,9 +19,10 @@ import contextlib
 import logging
 import secrets
 import time as clocks
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -32,8 +33,15 @@ from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.attribution import DUPLICATE
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
-from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import (
+    Conflict,
+    RepeatedFeedback,
+    StoreError,
+    Unavailable,
+    UnknownDecision,
+)
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
+from tacit.service.retention import Retention
 from tacit.service.sharing import Told as Learned
 from tacit.service.slots import Names, Shard
 from tacit.service.store import (
@@ -43,11 +51,14 @@ from tacit.service.store import (
     MODE,
     MODES,
     REWARD,
+    SETTINGS,
     TICK,
     DecisionRow,
+    Event,
     FeedbackRow,
     Found,
     MarkRow,
+    RecordRow,
     Rows,
     Store,
 )
@@ -100,10 +111,10 @@ class _Tell(NamedTuple):
     told: Sequence[Told]
 
 
-class _Mark(NamedTuple):
+class _Switch(NamedTuple):
     placement: str
-    kind: str
     value: str
+    kind: str = MODE
 
 
 class _Share(NamedTuple):
@@ -111,12 +122,7 @@ class _Share(NamedTuple):
     everything: bool
 
 
-class _Know(NamedTuple):
-    placement: str
-    decisions: Sequence[str]
-
-
-_Request = _Ask | _Tell | _Mark | _Share | _Know
+_Request = _Ask | _Tell | _Switch | _Share
 _Waiting = tuple[_Request, "asyncio.Future[Any]"]
 _Key = tuple[int, str]
 
@@ -233,6 +239,7 @@ class Engine:
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
+        self.kept: Counter[tuple[str, str]] = Counter()
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -247,6 +254,7 @@ class Engine:
         self._committed: int | None = None
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
+        self._retention = Retention(store)
         self.placements = self._opened(list(config.placements))
         self._seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
@@ -264,7 +272,7 @@ class Engine:
         fold({placement.id: placement for placement in made.values()}, self.store)
         if self.shard is not None:
             for name, placement in made.items():
-                placement.new_id = Names(name, self.shard, placement.config.spread)
+                placement.new_ids = Names(name, self.shard, placement.config.spread)
         return made
 
     async def start(self) -> None:
@@ -467,10 +475,54 @@ class Engine:
         Unavailable
             If it could not be made durable.
         """
-        self.placement(placement)
-        told = [checked_told(one) for one in told]
+        lowest = self.placement(placement).config.rule.lowest
+        told = [checked_told(one, lowest) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
+
+    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+        """Return those decisions that a placement made, by their ids.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If the store fails.
+        """
+        known = self.placement(placement)
+        rows = {id: row for id in ids if (row := self._remembered(known, id)) is not None}
+        wanted = [(known.id, id) for id in ids if id not in rows]
+        found = await self._of_store(self.store.find, wanted) if wanted else {}
+        return rows | {id: one.decision for (_, id), one in found.items()}
+
+    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
+        """Keep records of what was not decided here; for each the content it had before, or None.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement.
+        Unavailable
+            If they could not be made durable.
+        """
+        self.placement(placement)
+        now = self.clock()
+        rows = [row._replace(time=now) for row in records]
+        before = await self._of_store(self.store.keep, rows)
+        new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
+        self.kept.update((placement, kind) for kind in new)
+        return before
+
+    async def _of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call the store outside of any group."""
+        if self._stopping:
+            raise Unavailable("service: it is stopping; try again when it is back")
+        try:
+            return await self._in_thread(function, *arguments)
+        except StoreError as error:
+            logger.error("the store failed", exc_info=error)
+            raise Unavailable("store: it fails at present; try again later") from error
 
     async def switch(self, placement: str, mode: str) -> None:
         """Change a placement's mode.
@@ -483,7 +535,7 @@ class Engine:
             If the change could not be made durable.
         """
         self.check_mode(placement, mode)
-        await self._submit(_Mark(placement, MODE, mode))
+        await self._submit(_Switch(placement, mode))
 
     def check_mode(self, placement: str, mode: str) -> None:
         """Check that a placement can have a mode; raises what :meth:`switch` does."""
@@ -511,18 +563,6 @@ class Engine:
         learned: Learned = await self._submit(_Share(placement, everything))
         return learned
 
-    async def knows(self, placement: str, decisions: Sequence[str]) -> list[bool]:
-        """Say of each decision whether it was made here.
-
-        Raises
-        ------
-        UnknownName, Unavailable
-            As :meth:`decide`.
-        """
-        self.placement(placement)
-        known: list[bool] = await self._submit(_Know(placement, decisions))
-        return known
-
     async def take_in(self, placement: str, learned: Learned) -> None:
         """Learn what another shard has learned; returns when it is durable.
 
@@ -536,7 +576,29 @@ class Engine:
             news = known.shared.news(known.learner, learned)
             if news.parts:
                 value = msgspec.json.encode(news).decode()
-                await self._submit(_Mark(placement, MERGE, value))
+                await self._submit(_Switch(placement, value, MERGE))
+
+    async def note_settings(self, placement: str, settings: str) -> None:
+        """Give a placement other settings, as its kind encodes them, from now on.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`switch`.
+        """
+        self.placement(placement)
+        await self._submit(_Switch(placement, settings, SETTINGS))
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log that concern a placement, out of ``count`` rows.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`made`.
+        """
+        self.placement(placement)
+        return await self._of_store(lambda: list(islice(self.store.events(after), count)))
 
     async def _submit(self, request: _Request) -> Any:
         if self._stopping:
@@ -608,6 +670,7 @@ class Engine:
                 default=None,
             )
             timeout = None if due is None else max((due - self._now()) / 1e6, TICK_SECONDS)
+            timeout = 0.0 if self._retention.busy else timeout
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._arrived.wait()
@@ -700,6 +763,7 @@ class Engine:
             _answer(reply, result)
         if not self._tail.size:
             await self._save_snapshots(None)
+            await self._drop_old()
 
     async def _commit(self) -> None:
         if not self._tail.size:
@@ -722,13 +786,12 @@ class Engine:
 
     def _unknown(self, requests: Sequence[_Request]) -> list[_Key]:
         """Return what only the store can tell of."""
-        return list(
-            dict.fromkeys(
-                (placement.id, id)
-                for placement, id in self._named(requests)
-                if self._remembered(placement, id) is None
-            )
-        )
+        unknown: dict[_Key, None] = {}
+        for placement, ids in self._named(requests):
+            find = placement.windows.find
+            keys = [(placement.id, id) for id in ids if find(id) is None]
+            unknown.update((key, None) for key in keys if key not in self._aloft)
+        return list(unknown)
 
     def _remembered(self, placement: Placement, id: str) -> DecisionRow | None:
         open = placement.windows.find(id)
@@ -751,8 +814,8 @@ class Engine:
         before = self._seq
         results: dict[int, Any] = {}
         for i, request in enumerate(requests):
-            if isinstance(request, _Mark):
-                self._mark(request, now)
+            if isinstance(request, _Switch):
+                self._switch(request, now)
                 results[i] = None
         asks = {i: request for i, request in enumerate(requests) if isinstance(request, _Ask)}
         results |= self._choose(asks, found, now)
@@ -764,8 +827,6 @@ class Engine:
         for i, request in enumerate(requests):
             if isinstance(request, _Share):
                 results[i] = self._share(request, now)
-            elif isinstance(request, _Know):
-                results[i] = self._known(request, found)
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -775,48 +836,43 @@ class Engine:
         self, requests: Sequence[_Request], found: dict[_Key, Found], now: int
     ) -> None:
         """Remember the decisions that are asked for while their windows close."""
-        for placement, id in self._named(requests):
-            open = placement.windows.find(id)
-            if open is not None and open.deadline <= now:
-                row, ids = open.row, open.ids or {}
-                told = [
-                    FeedbackRow(0, placement.id, row.seq, id, 0, *content)
-                    for id, content in [*ids.items(), *[(None, (REWARD, None, None))] * open.told]
-                ]
-                found[placement.id, id] = Found(row, told[: open.told])
+        for placement, named in self._named(requests):
+            if (placement.windows.due or now + 1) > now:
+                continue
+            for id in named:
+                open = placement.windows.find(id)
+                if open is not None and open.deadline <= now:
+                    row, ids = open.row, open.ids or {}
+                    nameless = [(None, (REWARD, None, None))] * open.told
+                    told = [
+                        FeedbackRow(0, placement.id, row.seq, id, 0, *content)
+                        for id, content in [*ids.items(), *nameless]
+                    ]
+                    found[placement.id, id] = Found(row, told[: open.told])
 
-    def _named(self, requests: Sequence[_Request]) -> Iterator[tuple[Placement, str]]:
-        """Give each decision that requests name."""
+    def _named(self, requests: Sequence[_Request]) -> Iterator[tuple[Placement, list[str]]]:
+        """Give the decisions that each request names."""
         for request in requests:
             placement = self.placements[request.placement]
             if isinstance(request, _Ask):
-                for told in request.impressions:
-                    if told.id is not None:
-                        yield placement, told.id
+                ids = [told.id for told in request.impressions if told.id is not None]
             elif isinstance(request, _Tell):
-                for one in request.told:
-                    yield placement, one.decision
-            elif isinstance(request, _Know):
-                for id in request.decisions:
-                    yield placement, id
+                ids = [one.decision for one in request.told]
+            else:
+                continue
+            if ids:
+                yield placement, ids
 
     def _next(self) -> int:
         self._seq += 1
         return self._seq
 
-    def _mark(self, request: _Mark, now: int) -> None:
+    def _switch(self, request: _Switch, now: int) -> None:
         placement = self.placements[request.placement]
-        if request.kind != MODE or placement.mode != request.value:
+        if placement.stands(request.kind) != request.value:
             mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
-
-    def _known(self, request: _Know, found: dict[_Key, Found]) -> list[bool]:
-        placement = self.placements[request.placement]
-        return [
-            (placement.id, id) in found or self._remembered(placement, id) is not None
-            for id in request.decisions
-        ]
 
     def _share(self, request: _Share, now: int) -> Learned:
         placement = self.placements[request.placement]
@@ -828,64 +884,66 @@ class Engine:
     def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
         """Decide what was not decided before; those of a placement at once."""
         results: dict[int, Any] = {}
-        fresh: dict[str, dict[tuple[int, int], Impression]] = {}
-        made: dict[_Key, tuple[int, int]] = {}
+        fresh: dict[str, list[Impression]] = {name: [] for name in self.placements}
+        made: dict[_Key, int] = {}
         for i, ask in asks.items():
-            placement = self.placements[ask.placement]
-            new: dict[tuple[int, int], Impression] = {}
-            rows: list[Any] = []
+            placement, new = self.placements[ask.placement], fresh[ask.placement]
+            begun = len(new)
+            answers: list[Any] = []
             try:
-                for j, told in enumerate(ask.impressions):
-                    row = self._made_before(placement, told, found, asks, made)
-                    if row is None:
-                        row = (i, j)
-                        new[row] = told
+                for told in ask.impressions:
+                    answer: Any = None
+                    if told.id is not None:
+                        answer = self._made_before(placement, told, found, new, made)
+                    if answer is None:
+                        answer = len(new)
+                        new.append(told)
                         if told.id is not None:
-                            made[placement.id, told.id] = row
-                    rows.append(row)
+                            made[placement.id, told.id] = answer
+                    answers.append(answer)
             except Conflict as error:
                 # Of a batch all or nothing is decided.
-                for place in new:
-                    made = {key: other for key, other in made.items() if other != place}
+                for undecided in new[begun:]:
+                    made.pop((placement.id, undecided.id or ""), None)
+                del new[begun:]
                 results[i] = error
                 continue
-            fresh.setdefault(ask.placement, {}).update(new)
-            results[i] = rows
-        chosen: dict[tuple[int, int], DecisionRow] = {}
-        for name, impressions in fresh.items():
-            if impressions:
-                rows = self.placements[name].choose(list(impressions.values()), self._seq + 1, now)
-                self._seq += len(rows)
-                self._tail.decisions.extend(rows)
-                if self._buffers(name):
-                    self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
-                chosen.update(zip(impressions, rows, strict=True))
+            results[i] = answers
+        chosen = {name: self._chosen(name, new, now) for name, new in fresh.items() if new}
         for i, result in results.items():
             if not isinstance(result, Exception):
-                results[i] = [row if len(row) > 2 else chosen[row] for row in result]
+                rows = chosen.get(asks[i].placement, [])
+                results[i] = [rows[row] if isinstance(row, int) else row for row in result]
         return results
+
+    def _chosen(self, name: str, impressions: Sequence[Impression], now: int) -> list[DecisionRow]:
+        rows = self.placements[name].choose(impressions, self._seq + 1, now)
+        self._seq += len(rows)
+        self._tail.decisions.extend(rows)
+        if self._buffers(name):
+            self._aloft.update(((row.placement, row.id), Found(row, [])) for row in rows)
+        return rows
 
     def _made_before(
         self,
         placement: Placement,
         told: Impression,
         found: dict[_Key, Found],
-        asks: dict[int, _Ask],
-        made: dict[_Key, tuple[int, int]],
-    ) -> Any:
+        new: Sequence[Impression],
+        made: dict[_Key, int],
+    ) -> DecisionRow | int | None:
         """Return the decision of this id, or its place in this group, or None if it is new."""
-        if told.id is None:
-            return None
+        assert told.id is not None
         key = placement.id, told.id
         row = self._remembered(placement, told.id)
         if row is None and key in found:
             row = found[key].decision
-        answer: DecisionRow | tuple[int, int]
+        answer: DecisionRow | int
         if row is not None:
             same, answer = told.asks_for(row), row
         elif key in made:
-            i, j = answer = made[key]
-            same = asks[i].impressions[j] == told
+            answer = made[key]
+            same = new[answer] == told
         else:
             return None
         if not same:
@@ -897,27 +955,26 @@ class Engine:
 
     def _tell(self, name: str, told: Told, found: dict[_Key, Found], now: int) -> str | TacitError:
         placement = self.placements[name]
-        row = self._remembered(placement, told.decision)
-        key = placement.id, told.decision
-        before = found.get(key) or self._aloft.get(key)
-        if row is None and before is None:
+        open = placement.windows.find(told.decision)
+        before = None
+        if found or self._aloft:
+            key = placement.id, told.decision
+            before = found.get(key) or self._aloft.get(key)
+        if open is not None:
+            decision, known, count = open.row, open.ids, open.told
+        elif before is not None:
+            rows = before.feedback
+            decision, known, count = before.decision, _contents(rows), len(rows)
+        else:
             return UnknownDecision(
                 f"decision_id: placement {name!r} made no decision {told.decision!r}; "
                 "send the id that its answer gave"
             )
-        open = placement.windows.find(told.decision)
-        if open is not None:
-            known, count = open.ids or {}, open.told
-        else:
-            rows = before.feedback if before else ()
-            known, count = {f.id: f.content for f in rows if f.id}, len(rows)
-        decision = row or (before and before.decision)
-        assert decision
         try:
             clicks = placement.positions(decision, told.kind, told.clicks)
         except InvalidValue as error:
             return error
-        if told.id in known:
+        if known and told.id in known:
             if known[told.id] == (told.kind, told.reward, clicks):
                 return DUPLICATE
             return Conflict(
@@ -950,6 +1007,21 @@ class Engine:
                     logger.warning("no snapshot of placement %s: %s", placement.name, error)
                 finally:
                     self._saving = False
+
+    async def _drop_old(self) -> None:
+        """Drop some of the rows that are older than their placements keep them."""
+        now = self._now()
+        if not self._retention.due(now):
+            return
+        self._saving = True
+        try:
+            archive = self.config.store.archive
+            placements = list(self.placements.values())
+            await self._in_thread(self._retention.step, placements, self._seq, now, archive)
+        except TacitError as error:
+            logger.warning("old rows could not be dropped: %s", error)
+        finally:
+            self._saving = False
 
     def _save_snapshot(self, placement: Placement) -> None:
         time = self.clock()
@@ -997,7 +1069,7 @@ class Engine:
         return None
 
 
-def checked_told(told: Told) -> Told:
+def checked_told(told: Told, lowest: float) -> Told:
     """Return feedback, its reward and its id checked.
 
     Raises
@@ -1005,12 +1077,16 @@ def checked_told(told: Told) -> Told:
     InvalidValue
         If one does not fit.
     """
-    reward = told.reward
-    if told.kind == REWARD:
-        reward = checks.number("reward", reward, 0.0, 1.0)
     if told.id is not None:
         checked_id("feedback_id", told.id)
-    return told._replace(reward=reward)
+    if told.kind != REWARD:
+        return told
+    reward = checks.number("reward", told.reward, lowest, 1.0)
+    return told if reward is told.reward else told._replace(reward=reward)
+
+
+def _contents(rows: Sequence[FeedbackRow]) -> dict[str, tuple[str, float | None, str | None]]:
+    return {row.id: row.content for row in rows if row.id}
 
 
 def _answer(reply: asyncio.Future[Any], result: Any) -> None:

@@ -51,7 +51,7 @@ class FeatureView(View):
         self.key = learner.keys[0] if learner.keys else ""
         self._dims = placement.config.policy.feature_dims
         self._posterior: Any = None
-        if learner.keys:
+        if learner.keys and placement.named_features:
             # One that restarts another asks that one, which may have none.
             with contextlib.suppress(UnknownName, AttributeError):
                 self._posterior = learner.posterior(self.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -16,8 +16,8 @@ from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.placement import Impression, Placement, Rows
-from tacit.service.store import APPRENTICE, DecisionRow
+from tacit.service.placement import Impression, Placement, Rows, unbiased
+from tacit.service.store import DecisionRow
 
 MOST_ARMS = 10_000
 
@@ -27,6 +27,9 @@ class FeaturePlacement(Placement):
 
     Parameters are those of :class:`Placement`. The log keeps the features of every arm on offer.
     """
+
+    named_features: ClassVar[bool] = True
+    """Whether a weight speaks of one feature."""
 
     @property
     def _layers(self) -> int:
@@ -143,11 +146,10 @@ class FeaturePlacement(Placement):
             return np.array([int(arm) for arm in shown])
         return np.array([list(offered).index(arm) for arm in shown])
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        slot = self._slots.get(row.arm, 0)
-        propensity = None if row.mode == APPRENTICE else row.propensity
-        self.series.decided(row.time, slot, propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        slots = [self._slots.get(row.arm, 0) for row in rows]
+        offered = list(map(self._offered, rows))
+        self.series.decided_many(rows[0].time, slots, list(map(unbiased, rows)), offered)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

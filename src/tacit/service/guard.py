@@ -16,12 +16,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.service.config import ServerConfig
 from tacit.service.keys import ADMIN, DECIDE, FEEDBACK, READ, Keys, is_loopback
 from tacit.service.metrics import Metrics
+from tacit.service.personalizer.errors import refusal_of
+from tacit.service.personalizer.paths import Place, place_of, scope_of
+from tacit.service.personalizer.wire import ErrorResponse
 from tacit.service.problems import problem
 from tacit.service.wire import Problem
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 OPEN_PATHS = ("/healthz", "/readyz", "/static/")
 MOST_CLIENTS = 10_000
+KEY_HEADER = b"ocp-apim-subscription-key"
 BURST_SECONDS = 2.0
 
 SCOPE_OF = {
@@ -38,6 +42,7 @@ SCOPE_OF = {
     "duel/batch": DECIDE,
     "clicks": FEEDBACK,
     "clicks/batch": FEEDBACK,
+    "ubi": FEEDBACK,
 }
 PLACEMENT_PATH = re.compile(r"/v1/placements/([^/]+)/(.+)")
 
@@ -91,14 +96,18 @@ class Guard:
 
         path = scope["path"]
         place = PLACEMENT_PATH.fullmatch(path)
+        personalizer = place_of(path)
         action = place[2] if place else path
+        if personalizer is not None:
+            action = personalizer.label
         self._running += 1
         try:
-            refusal = self._refusal(scope, headers, action)
+            refusal = self._refusal(scope, headers, action, personalizer)
             if refusal is None:
                 await self._app(scope, receive, answered)
             else:
-                await _refuse(answered, *refusal)
+                body = refusal[0] if personalizer is None else refusal_of(refusal[0])
+                await _refuse(answered, refusal[0].status, body, refusal[1])
         finally:
             self._running -= 1
             seconds = time.perf_counter() - started
@@ -110,7 +119,11 @@ class Guard:
             request_id.reset(token)
 
     def _refusal(
-        self, scope: Scope, headers: dict[bytes, bytes], action: str
+        self,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        action: str,
+        personalizer: Place | None,
     ) -> tuple[Problem, tuple[tuple[bytes, bytes], ...]] | None:
         if self._running > self._server.concurrency:
             return problem(
@@ -125,13 +138,19 @@ class Guard:
             return None
         who = (scope.get("client") or ("",))[0]
         if self._keys:
-            name = self._keys.name(headers.get(b"authorization", b""))
+            key = headers.get(b"authorization", b"")
+            if personalizer is not None and KEY_HEADER in headers:
+                key = b"Bearer " + headers[KEY_HEADER]
+            name = self._keys.name(key)
             if name is None:
                 scheme = b"Basic" if scope["method"] == "GET" else b"Bearer"
                 return problem(
                     "unauthorized", "authorization", "authorization: send a key that is known"
                 ), ((b"www-authenticate", scheme + b' realm="tacit"'),)
-            wanted = SCOPE_OF.get(action, READ)
+            if personalizer is not None:
+                wanted = scope_of(scope["method"], personalizer.action)
+            else:
+                wanted = SCOPE_OF.get(action, READ)
             if not self._keys.allow(name, wanted):
                 return problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
@@ -208,14 +227,20 @@ def _host_of(header: bytes) -> bytes:
     return (name if colon and port.isdigit() else header).lower()
 
 
-async def _refuse(send: Send, refusal: Problem, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+async def _refuse(
+    send: Send,
+    status: int,
+    refusal: Problem | ErrorResponse,
+    headers: tuple[tuple[bytes, bytes], ...],
+) -> None:
     body = _encode(refusal)
+    problem = b"application/problem+json" if isinstance(refusal, Problem) else b"application/json"
     start = [
-        (b"content-type", b"application/problem+json"),
+        (b"content-type", problem),
         (b"content-length", b"%d" % len(body)),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
         *headers,
     ]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": start})
+    await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})

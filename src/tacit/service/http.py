@@ -19,28 +19,28 @@ from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
-from tacit.service import openapi, wire, wire_lists
+from tacit.service import openapi, wire, wire_lists, wire_ubi
 from tacit.service.attribution import LEARNED
 from tacit.service.engine import Engine, ShardHealth, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
 from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
+from tacit.service.messages import DATA_HEADERS, received, sent
 from tacit.service.metrics import Metrics
 from tacit.service.page import Page
+from tacit.service.personalizer.paths import place_of
+from tacit.service.personalizer.routes import PersonalizerRoutes
 from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
+from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within
 from tacit.service.wire import Placements, PlacementSummary, Problem, ShardSummary, Status
 
 STATIC = Path(__file__).parent / "static"
 
-# So that a client which is still sending gets to read why its body was refused.
-DRAINED_LIMITS = 16
-
 JSON = "application/json"
 PROBLEM = "application/problem+json"
-DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 PAGE_HEADERS = {
     **DATA_HEADERS,
     "content-security-policy": (
@@ -54,7 +54,6 @@ PAGE_HEADERS = {
 }
 
 _encode = msgspec.json.Encoder().encode
-_raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEADERS.items()]
 
 Answer = Callable[[str, Any], Awaitable[msgspec.Struct]]
 
@@ -69,6 +68,7 @@ def application(engine: Engine) -> Guard:
     """
     page = Page(engine)
     lists = ListRoutes(engine)
+    personalizer = PersonalizerRoutes(engine)
     limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
 
     async def decide(placement: str, request: wire.DecideRequest) -> wire.DecideAnswer:
@@ -164,13 +164,21 @@ def application(engine: Engine) -> Guard:
     async def whole_page(request: Request) -> Response:
         return HTMLResponse(page.whole(), headers=PAGE_HEADERS)
 
+    async def one_key(request: Request) -> Response:
+        query = request.query_params
+        try:
+            shown = page.key(query.get("placement", ""), query.get("key", ""))
+        except TacitError as error:
+            return _refusal(problem_of(error))
+        return HTMLResponse(shown, headers=PAGE_HEADERS)
+
     async def fragment(request: Request) -> Response:
         return HTMLResponse(page.fragment(), headers=PAGE_HEADERS)
 
     specification = _encode(openapi.document())
     metrics = Metrics(engine)
     hot = {
-        path: _HotRoute(request, answer, many if path.endswith("batch") else limit)
+        path: _HotRoute(request, answer, many if path.endswith(("batch", "ubi")) else limit)
         for path, request, answer in (
             ("decide", wire.DecideRequest, decide),
             ("feedback", wire.FeedbackRequest, feedback),
@@ -185,6 +193,7 @@ def application(engine: Engine) -> Guard:
             ("duel/batch", wire_lists.DuelManyRequest, lists.duel_many),
             ("clicks", wire_lists.ClicksRequest, clicks),
             ("clicks/batch", wire_lists.ClicksManyRequest, clicks_many),
+            ("ubi", wire_ubi.UbiRequest, UbiRoutes(engine).take),
         )
     }
     rest = Starlette(
@@ -196,6 +205,7 @@ def application(engine: Engine) -> Guard:
             Route("/metrics", measured),
             Route("/openapi.json", described),
             Route("/", whole_page),
+            Route("/key", one_key),
             Route("/fragment/placements", fragment),
             Mount("/static", _Static(directory=STATIC)),
         ],
@@ -206,10 +216,14 @@ def application(engine: Engine) -> Guard:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         place = PLACEMENT_PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
         route = hot.get(place[2]) if place else None
-        if place is None or route is None:
-            await rest(scope, receive, send)
-        else:
+        if place is not None and route is not None:
             await route(place[1], scope, receive, send)
+            return
+        asked = place_of(scope["path"]) if scope["type"] == "http" else None
+        if asked is not None:
+            await personalizer(asked, scope, receive, send)
+        else:
+            await rest(scope, receive, send)
 
     return Guard(app, engine.config.server, Keys(engine.config.keys), metrics)
 
@@ -292,7 +306,7 @@ class _HotRoute:
             refusal = problem("method-not-allowed", "method", "method: this path takes POST")
             await _send_problem(send, refusal, (b"allow", b"POST"))
             return
-        body = await self._body(receive)
+        body = await received(receive, self._limit)
         if body is None:
             refusal = problem(
                 "body-too-large", "body", f"body: send at most {self._limit} bytes in one request"
@@ -305,37 +319,11 @@ class _HotRoute:
         except (TacitError, msgspec.MsgspecError) as error:
             await _send_problem(send, problem_of(error))
             return
-        await _send(send, 200, JSON, _encode(answer))
-
-    async def _body(self, receive: Receive) -> bytes | None:
-        """Return the body, or None if it is over the limit, whatever length it claims."""
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        size = len(body)
-        while message.get("more_body") and size <= self._limit * DRAINED_LIMITS:
-            message = await receive()
-            part = message.get("body", b"")
-            size += len(part)
-            if size <= self._limit:
-                body += part
-        return body if size <= self._limit else None
-
-
-async def _send(
-    send: Send, status: int, media: str, body: bytes, *headers: tuple[bytes, bytes]
-) -> None:
-    start = [
-        (b"content-type", media.encode()),
-        (b"content-length", b"%d" % len(body)),
-        *_raw_data_headers,
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
+        await sent(send, 200, JSON, _encode(answer))
 
 
 async def _send_problem(send: Send, refusal: Problem, *headers: tuple[bytes, bytes]) -> None:
-    await _send(send, refusal.status, PROBLEM, _encode(refusal), *headers)
+    await sent(send, refusal.status, PROBLEM, _encode(refusal), *headers)
 
 
 def _response(answer: msgspec.Struct) -> Response:

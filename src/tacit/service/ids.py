@@ -27,9 +27,17 @@ def decision_id(time: int) -> str:
     >>> decision_id(1_700_000_000_123_456)[:18]
     '018bcfe5-687b-774b'
     """
+    return decision_ids(time, 1)[0]
+
+
+def decision_ids(time: int, count: int) -> list[str]:
+    """Return many new ids for decisions made at ``time``; as :func:`decision_id`."""
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
-    random = int.from_bytes(os.urandom(8)) >> 2
-    value = milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | random
-    digits = f"{value:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    digits = f"{milliseconds << 16 | 0x7 << 12 | fraction:016x}"
+    head = f"{digits[:8]}-{digits[8:12]}-{digits[12:]}-"
+    random = bytearray(os.urandom(8 * count))
+    for i in range(0, 8 * count, 8):
+        random[i] = random[i] & 0x3F | 0x80
+    tail = random.hex()
+    return [f"{head}{tail[i : i + 4]}-{tail[i + 4 : i + 16]}" for i in range(0, 16 * count, 16)]

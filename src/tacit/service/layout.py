@@ -16,7 +16,7 @@ from psycopg import sql
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
-from tacit.service.config import Config, PlacementConfig, StoreConfig
+from tacit.service.config import PERSONALIZER, Config, PlacementConfig, StoreConfig
 from tacit.service.errors import StoreError
 from tacit.service.postgres import PostgresStore
 
@@ -137,6 +137,21 @@ class LayoutStore(PostgresStore):
         stored = self.placement(name, spec, new_seed if config.seed is None else config.seed)
         checked_stored(name, config, stored)
         return stored.seed
+
+
+def check_kinds(config: Config) -> None:
+    """Check that all placements can be dealt out.
+
+    Raises
+    ------
+    ConfigError
+        If one is of a kind whose requests read the whole log.
+    """
+    for name, each in config.placements.items():
+        if each.kind == PERSONALIZER:
+            raise ConfigError(
+                f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray"
+            )
 
 
 def schema_of(schema: str, layout: Layout, shard: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +19,22 @@ from tacit.service.config import DUELS, ONE_ARM, Config
 from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
 from tacit.service.placement import Placement, fold, opened, placement_class
-from tacit.service.store import DecisionRow, Event, FeedbackRow, MarkRow, Rows, Store
+from tacit.service.store import (
+    DecisionRow,
+    Event,
+    FeedbackRow,
+    MarkRow,
+    Old,
+    RecordRow,
+    Rows,
+    Snapshot,
+    Store,
+)
 from tacit.state import leaves
 
 ROWS = 10_000
-VERSION = 2
+VERSION = 3
+PLACEMENT, POLICY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
 FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
 SCHEMAS = {
     "decisions": pa.schema(
@@ -48,6 +60,19 @@ SCHEMAS = {
         }
     ),
 }  # fmt: skip
+RECORDS_SCHEMA = pa.schema(
+    {
+        "placement": pa.int32(), "kind": pa.string(), "id": pa.string(), "time": pa.int64(),
+        "content": pa.string(),
+    }
+)  # fmt: skip
+BASES_SCHEMA = pa.schema(
+    {
+        "placement": pa.int32(), "seq": pa.int64(), "time": pa.int64(), "plan": pa.string(),
+        "learner": pa.binary(), "shadow": pa.binary(), "series": pa.binary(),
+        "windows": pa.binary(),
+    }
+)  # fmt: skip
 DUELS_SCHEMA = pa.schema(
     {
         "decision_id": pa.string(), "key": pa.string(), "left": pa.string(), "right": pa.string(),
@@ -132,10 +157,12 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     """Write the log to a folder.
 
     ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
-    every row as it is, for :func:`take_in`; ``clicks.parquet`` is a click log for
-    :func:`tacit.logs.read_log`, with the reward that the rule attributes to each decision (null
-    while its window is open). ``duels-NAME.parquet`` holds the duels of a placement whose windows
-    have closed, for :func:`tacit.evaluate.duels.read_duels`.
+    every row as it is, for :func:`take_in`; so do ``records.parquet`` the records that were kept
+    beside the log, and ``bases.parquet`` where the log of each placement begins if old rows were
+    dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
+    the rule attributes to each decision (null while its window is open). ``duels-NAME.parquet``
+    holds the duels of a placement whose windows have closed, for
+    :func:`tacit.evaluate.duels.read_duels`.
 
     Returns
     -------
@@ -156,7 +183,11 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     finally:
         for writer in writers.values():
             writer.close()
+    counts["records"] = _export_records(store, folder / "records.parquet")
     placements = {name: stored._asdict() for name, stored in store.placements().items()}
+    bases = [store.base(stored["id"]) for stored in placements.values()]
+    known = [base._asdict() for base in bases if base is not None]
+    pq.write_table(pa.Table.from_pylist(known, schema=BASES_SCHEMA), folder / "bases.parquet")
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
     worths = attributed(config, store)
@@ -167,6 +198,42 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
             pq.write_table(table, folder / f"duels-{name}.parquet")
             counts[f"duels-{name}"] = table.num_rows
     return counts
+
+
+def _export_records(store: Store, path: Path) -> int:
+    count = 0
+    records = store.records()
+    with pq.ParquetWriter(path, RECORDS_SCHEMA) as writer:
+        while group := list(itertools.islice(records, ROWS)):
+            count += len(group)
+            rows = [row._asdict() for row in group]
+            writer.write_table(pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA))
+    return count
+
+
+def write_old(old: Old, folder: Path) -> None:
+    """Write rows that are about to be dropped to a folder, a file of its own for each kind.
+
+    Their names tell the first row, so that the files of a folder follow one another.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    parts: tuple[list[Any], ...] = old.rows
+    for name, rows in zip(FILES, parts, strict=True):
+        if rows:
+            first = rows[0].seq
+            _write_whole(_table(name, rows), folder / f"{name}-{first:012}.parquet")
+    if old.records:
+        table = pa.Table.from_pylist([r._asdict() for r in old.records], schema=RECORDS_SCHEMA)
+        _write_whole(table, folder / f"records-{old.records[0].time:016}.parquet")
+
+
+def _write_whole(table: pa.Table, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        pq.write_table(table, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
 
 
 def _duels(store: Store, placement: int, worths: dict[int, Any]) -> pa.Table:
@@ -287,8 +354,13 @@ def take_in(store: Store, folder: Path) -> int:
     try:
         header = json.loads((folder / "placements.json").read_text())
         placements = header["placements"]
-        if header["format"] != "tacit-log" or header["version"] > VERSION:
-            raise StoreError(f"{folder}: is no exported log that this tacit reads")
+        if header["format"] != "tacit-log":
+            raise StoreError(f"{folder}: is no exported log")
+        if header["version"] > VERSION:
+            raise StoreError(
+                f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; "
+                "update tacit"
+            )
         files = [pq.ParquetFile(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise StoreError(f"{folder}: holds no exported log: {error}") from error
@@ -304,6 +376,32 @@ def take_in(store: Store, folder: Path) -> int:
             rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
             store.append(rows)
             count += batch.num_rows
+    _take_in_bases(store, folder / "bases.parquet", ids, policies)
+    return count + _take_in_records(store, folder / "records.parquet", ids)
+
+
+def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
+    # The first two versions had none.
+    if not path.exists():
+        return
+    for values in pq.read_table(path).to_pylist():
+        base = Snapshot(**values)
+        windows = msgspec.json.decode(base.windows)
+        for row, *_ in windows["open"]:
+            row[PLACEMENT], row[POLICY] = ids[row[PLACEMENT]], policies[row[POLICY]]
+        encoded = msgspec.json.encode(windows)
+        store.save_base(base._replace(placement=ids[base.placement], windows=encoded))
+
+
+def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:
+    # The first two versions had none.
+    if not path.exists():
+        return 0
+    count = 0
+    for batch in pq.ParquetFile(path).iter_batches(ROWS):
+        rows = [RecordRow(**values) for values in batch.to_pylist()]
+        store.keep([row._replace(placement=ids[row.placement]) for row in rows])
+        count += len(rows)
     return count
 
 

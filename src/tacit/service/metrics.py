@@ -87,6 +87,13 @@ class _OfEngine(Collector):
         feedback = CounterMetricFamily(
             "tacit_feedback", "Feedback by what became of it.", labels=("placement", "outcome")
         )
+        records = CounterMetricFamily(
+            "tacit_records",
+            "Records kept since the start of what was not decided here.",
+            labels=("placement", "kind"),
+        )
+        for key, count in self._engine.kept.items():
+            records.add_metric(list(key), count)
         mode = GaugeMetricFamily("tacit_mode", "1 for the mode.", labels=("placement", "mode"))
         from tacit.service.series import uniform_estimate
 
@@ -103,7 +110,7 @@ class _OfEngine(Collector):
             estimate = uniform_estimate(series.table.sum(axis=0))
             if estimate is not None:
                 uniform.add_metric([name], estimate.value)
-        yield from (decisions, rewards, pending, keys, shifts, uniform, feedback, mode)
+        yield from (decisions, rewards, pending, keys, shifts, uniform, feedback, mode, records)
         yield from self._shards()
 
     def _shards(self) -> Iterable[Metric]:

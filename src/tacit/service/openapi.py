@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 import tacit
-from tacit.service import wire, wire_lists
+from tacit.service import wire, wire_lists, wire_ubi
 from tacit.service.problems import STATUSES, TITLES
 
 MODELS = (
@@ -33,6 +33,8 @@ MODELS = (
     wire_lists.ClicksRequest,
     wire_lists.ClicksManyRequest,
     wire_lists.DuelStandings,
+    wire_ubi.UbiRequest,
+    wire_ubi.UbiAnswer,
     wire.Placements,
     wire.Status,
     wire.Problem,
@@ -64,6 +66,8 @@ POSTS = (
      wire_lists.ClicksRequest, wire.FeedbackAnswer, (409,)),
     ("clicks/batch", "clicksMany", "Say what was clicked in many lists",
      wire_lists.ClicksManyRequest, wire.FeedbackManyAnswer, ()),
+    ("ubi", "ubi", "Send records of User Behavior Insights",
+     wire_ubi.UbiRequest, wire_ubi.UbiAnswer, ()),
 )  # fmt: skip
 REFERENCE = "#/components/schemas/{name}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -16,8 +17,11 @@ from tacit.service.charts import Curve, area_chart, line_chart, percent
 from tacit.service.duels import DuelPlacement
 from tacit.service.engine import Engine
 from tacit.service.features import FeaturePlacement
+from tacit.service.key_page import BusyKey, KeyView, busiest
 from tacit.service.placement import Placement
 from tacit.service.series import ARMS, Estimate, R, uniform_estimate
+from tacit.service.slates import SlatePlacement
+from tacit.service.trial import example
 
 MOST_POINTS = 48
 MOST_ARMS = 7
@@ -49,6 +53,8 @@ class Page:
             "missing": missing,
             "percent": percent,
             "size": size,
+            "whole_percent": lambda share: f"{100 * share:.0f} %",
+            "chance": chance,
             "grouped": lambda number: f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
         }
 
@@ -60,6 +66,17 @@ class Page:
         """Return the part of the page that changes."""
         return self._rendered("placements.html")
 
+    def key(self, placement: str, key: str) -> str:
+        """Return the page of one key of a placement.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement, or nothing was decided for the key.
+        """
+        view = KeyView(self._engine.placement(placement), key, self._engine.clock())
+        return self._templates.get_template("key.html").render(version=tacit.__version__, key=view)
+
     def _rendered(self, template: str) -> str:
         now = self._engine.clock()
         placements = list(self._engine.placements.values())
@@ -68,6 +85,7 @@ class Page:
         return self._templates.get_template(template).render(
             version=tacit.__version__,
             placements=[view_of(placement, now) for placement in placements],
+            trials=[(each.name, each.asks_at, example(each)) for each in placements],
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,
@@ -114,6 +132,10 @@ class View:
         self.impressions = placement.decisions
         self.feedback = placement.feedback
         self.keys = placement.key_count
+        self.open = placement.pending
+        self.mode = placement.mode
+        self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
+        self._of = placement
         self._series = placement.series
         self._arms = [str(arm) for arm in placement.arms]
         self._now = now
@@ -133,6 +155,17 @@ class View:
     def ctr(self) -> float | None:
         """Rewards per impression."""
         return _ratio(self.total)
+
+    @property
+    def ctr_margin(self) -> float:
+        """Half of the 95 % interval of the CTR, as of clicks; rewards between vary less."""
+        rate, count = self.ctr or 0.0, max(float(self.total[ARMS:].sum()), 1.0)
+        return 1.96 * math.sqrt(rate * (1.0 - rate) / count)
+
+    @cached_property
+    def busiest(self) -> list[BusyKey]:
+        """The keys with the most impressions, where the policy counts them."""
+        return busiest(self._of)
 
     @property
     def uniform(self) -> Estimate | None:
@@ -226,7 +259,24 @@ def view_of(placement: Placement, now: int) -> View:
         from tacit.service.feature_page import FeatureView
 
         return FeatureView(placement, now)
+    if isinstance(placement, SlatePlacement):
+        from tacit.service.slate_page import SlateView
+
+        return SlateView(placement, now)
     return View(placement, now)
+
+
+def chance(probability: float) -> str:
+    """Write a probability without claiming certainty.
+
+    Examples
+    --------
+    >>> chance(0.5), chance(0.9999), chance(0.0001)
+    ('50 %', '> 99 %', '< 1 %')
+    """
+    if probability > 0.99:
+        return "> 99 %"
+    return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
 
 
 def _ratio(sums: Sequence[float] | Floats) -> float | None:

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import count, groupby, islice, repeat
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -31,9 +31,10 @@ from tacit.service.attribution import (
     Lesson,
     Open,
 )
-from tacit.service.config import DUELS, FEATURES, SLATES, PlacementConfig
+from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
-from tacit.service.ids import decision_id
+from tacit.service.errors import StoreError
+from tacit.service.ids import decision_ids
 from tacit.service.series import Series
 from tacit.service.sharing import Told as Learned
 from tacit.service.sharing import shared_of
@@ -128,6 +129,13 @@ class Placement:
         As the store has it.
     snapshot : Snapshot, optional
         Where to begin; without one, at the beginning of the log.
+    base : Snapshot, optional
+        The beginning of the log, where what was before has been dropped.
+
+    Raises
+    ------
+    StoreError
+        If the base is damaged.
     """
 
     asks_at: ClassVar[str] = "decide"
@@ -141,11 +149,12 @@ class Placement:
         config: PlacementConfig,
         stored: StoredPlacement,
         snapshot: Snapshot | None = None,
+        base: Snapshot | None = None,
     ) -> None:
         self.name = name
         self.config = config
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
-        self.new_id: Callable[[int, str, int], str] = _new_id
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
@@ -155,8 +164,10 @@ class Placement:
         self._all = np.arange(len(self._slots))
         self.arms: list[Arm] = list(self._slots)
         self._begin()
-        if snapshot is not None:
-            self._restore(snapshot)
+        if snapshot is not None and base is not None and snapshot.seq < base.seq:
+            snapshot = None
+        if snapshot is None or not self._restored(snapshot):
+            self._rest_on(base)
 
     def _begin(self) -> None:
         config = self.config
@@ -241,9 +252,12 @@ class Placement:
             return self._all
         return np.array([self._slots[arm] for arm in offered], np.int64)
 
-    def _worth(self, lesson: Lesson) -> Any:
+    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
         """Return what the learner is told for what came back; None for nothing."""
-        return lesson.reward
+        rewards, lowest = [lesson.reward for lesson in lessons], self.config.rule.lowest
+        if not lowest:
+            return rewards
+        return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
 
     def _became(self, lesson: Lesson) -> str:
         """Return what became of feedback that is learned at once."""
@@ -283,6 +297,10 @@ class Placement:
         if mode == SHADOW and self.config.shadow is None:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
 
+    def stands(self, kind: str) -> str | None:
+        """Return what the last mark of a kind says, or would say; None for kinds not known."""
+        return self.mode if kind == MODE else None
+
     # Decide ----------------------------------------------------------------------------------
 
     def checked(
@@ -302,9 +320,10 @@ class Placement:
         InvalidValue, UnknownName
             If the key, an arm, the context or the id does not fit.
         """
-        for field, rows in (("relevance", relevance), ("examination", examination)):
-            if rows is not None:
-                raise InvalidValue(field, rows, "leave it out: the policy reads no features")
+        if relevance is not None or examination is not None:
+            field = "examination" if relevance is None else "relevance"
+            given = examination if relevance is None else relevance
+            raise InvalidValue(field, given, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         return self._impression(key, arms, context, id, deferred)
@@ -350,18 +369,15 @@ class Placement:
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
-        ids = [self.new_id(time, told.key, seq + i) for i, told in enumerate(impressions)]
+        ids = self.new_ids(time, [told.key for told in impressions], seq)
         self._draws.begin(self.learner.rng, ids[0])
-        decisions = self._choose_many(impressions)
-        rows = []
-        for i, (told, id, decision) in enumerate(zip(impressions, ids, decisions, strict=True)):
-            row = self._row(told, seq + i, id, time, decision, None)
-            self._decided(row, decision, None)
-            rows.append(row)
+        decisions = list(self._choose_many(impressions))
+        rows = self._rows(impressions, seq, ids, time, decisions)
+        self._decided(rows, decisions, repeat(None))
         return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
-        id = self.new_id(time, told.key, seq) if told.id is None else told.id
+        id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
         decision = self._drawn(self.learner, self._draws, told, id)
         shown, would = decision, None
         if self.mode == APPRENTICE:
@@ -372,42 +388,46 @@ class Placement:
             would = decision
         elif self.mode == SHADOW and self.shadow is not None:
             would = self._drawn(self.shadow, self._shadow_draws, told, id)
-        row = self._row(told, seq, id, time, shown, would)
+        (row,) = self._rows([told], seq, [id], time, [shown], would)
         shadow = None
         if self.mode == SHADOW and would is not None:
             # The second policy learns from what was shown.
             shadow = shown._replace(epoch=would.epoch)
-        self._decided(row, shown, shadow)
+        self._decided([row], [shown], [shadow])
         return row
 
-    def _row(
+    def _rows(
         self,
-        told: Impression,
+        impressions: Sequence[Impression],
         seq: int,
-        id: str,
+        ids: Sequence[str],
         time: int,
-        shown: Decision,
-        would: Decision | None,
-    ) -> DecisionRow:
-        return DecisionRow(
-            seq,
-            id,
-            self.id,
-            self.policy_id,
-            time,
-            told.key,
-            _json(told.arms),
-            shown.shown[0],
-            shown.propensity,
-            shown.epoch,
-            _json(told.context),
-            self.mode,
-            would and self._would(would),
-            would and would.propensity,
-            int(told.deferred),
-            told.asked,
-            self._also_shown(told, shown, id),
+        decisions: Sequence[Decision],
+        would: Decision | None = None,
+    ) -> list[DecisionRow]:
+        keys, arms, contexts, _, deferred, asked, _ = zip(*impressions, strict=True)
+        _, _, shown, propensities, epochs, *_ = zip(*decisions, strict=True)
+        columns = (
+            count(seq),
+            ids,
+            repeat(self.id),
+            repeat(self.policy_id),
+            repeat(time),
+            keys,
+            map(_json, arms),
+            [first for first, *_ in shown],
+            propensities,
+            epochs,
+            map(_json, contexts),
+            repeat(self.mode),
+            repeat(would and self._would(would)),
+            repeat(would and would.propensity),
+            map(int, deferred),
+            asked,
+            map(self._also_shown, impressions, decisions, ids),
         )
+        # In C: rows are made as often as anything here.
+        return list(map(DecisionRow._make, zip(*columns, strict=False)))
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
         draws.begin(learner.rng, id)
@@ -436,18 +456,33 @@ class Placement:
         for (_, array), values in zip(leaves(learner.state), kept, strict=True):
             array[lane if array.ndim > values.ndim else ...] = values
 
-    def _decided(self, row: DecisionRow, decision: Decision, shadow: Decision | None) -> None:
-        self.windows.decided(row, decision, shadow)
-        self.decisions += 1
-        self.since_snapshot += 1
-        if not row.deferred:
-            self._count_impression(row)
+    def _decided(
+        self,
+        rows: Sequence[DecisionRow],
+        decisions: Iterable[Decision],
+        shadows: Iterable[Decision | None],
+    ) -> None:
+        """Open the windows of decisions made at the same time."""
+        for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
+            self.windows.decided(row, decision, shadow)
+        self.decisions += len(rows)
+        self.since_snapshot += len(rows)
+        counted = [row for row in rows if not row.deferred]
+        if counted:
+            self._count_impressions(counted)
+            for row in counted:
+                # Most keys have never restarted.
+                if row.epoch or self.series.epochs:
+                    self.series.at_epoch(row.time, row.key, row.epoch)
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        # What a fixed baseline earned says nothing about uniform exploration.
-        propensity = None if row.mode == APPRENTICE else row.propensity
-        self.series.decided(row.time, self._slots[row.arm], propensity, self._offered(row))
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        """Count decisions made at the same time."""
+        self.series.decided_many(
+            rows[0].time,
+            [self._slots[row.arm] for row in rows],
+            list(map(unbiased, rows)),
+            list(map(self._offered, rows)),
+        )
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -469,7 +504,8 @@ class Placement:
         elif feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
-            self._count_impression(open.row)
+            self._count_impressions([open.row])
+            self.series.at_epoch(open.row.time, open.row.key, open.row.epoch)
         self.outcomes[outcome] += 1
         return outcome
 
@@ -490,26 +526,30 @@ class Placement:
         self._teach(lessons)
 
     def _may_learn(self, lesson: Lesson) -> bool:
-        return FROZEN not in (self.mode, lesson.open.row.mode)
+        return self.mode != FROZEN != lesson.open.row.mode
 
     def _teach(self, lessons: Sequence[Lesson]) -> None:
         if not lessons:
             return
-        worths = [(open, self._worth(Lesson(open, reward))) for open, reward in lessons]
-        learned = [(open, worth) for open, worth in worths if worth is not None]
-        self.learner.learn_many([o.decision for o, _ in learned], [w for _, w in learned])
-        shadowed = [(o.shadow, w) for o, w in learned if o.shadow is not None]
-        if shadowed and self.shadow is not None:
-            self.shadow.learn_many([d for d, _ in shadowed], [w for _, w in shadowed])
-        for open, reward in lessons:
-            self._note(open, reward)
+        worths = self._worths(lessons)
+        learned = [(open, worth) for (open, _), worth in zip(lessons, worths, strict=True)]
+        if None in worths:
+            learned = [(open, worth) for open, worth in learned if worth is not None]
+        _learn(self.learner, [(open.decision, worth) for open, worth in learned])
+        if self.shadow is not None:
+            _learn(self.shadow, [(o.shadow, worth) for o, worth in learned if o.shadow is not None])
+        self._note(lessons)
 
-    def _note(self, open: Open, came: Any) -> None:
-        """Count what came back for a decision."""
+    def _note(self, lessons: Sequence[Lesson]) -> None:
+        """Count what came back for decisions."""
+        came = [(open.row, reward) for open, reward in lessons if reward]
         if came:
-            row = open.row
-            propensity = None if row.mode == APPRENTICE else row.propensity
-            self.series.rewarded(row.time, propensity, self._offered(row), came)
+            self.series.rewarded_many(
+                [row.time for row, _ in came],
+                [unbiased(row) for row, _ in came],
+                [self._offered(row) for row, _ in came],
+                [reward for _, reward in came],
+            )
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -532,8 +572,7 @@ class Placement:
             return
         decisions = [self._decision(row, row.epoch) for row in rows]
         self.learner.recall(decisions)
-        for row, decision in zip(rows, decisions, strict=True):
-            self._decided(row, decision, None)
+        self._decided(rows, decisions, repeat(None))
 
     def _recall_one(self, row: DecisionRow) -> None:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
@@ -541,7 +580,7 @@ class Placement:
         shadow = None
         if row.mode == SHADOW and self.shadow is not None:
             shadow = self._recalled(self.shadow, row)
-        self._decided(row, decision, shadow)
+        self._decided([row], [decision], [shadow])
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
         decision = self._decision(row, row.epoch)
@@ -587,14 +626,37 @@ class Placement:
             msgspec.json.encode(saved),
         )
 
-    def _restore(self, snapshot: Snapshot) -> None:
+    def _rest_on(self, base: Snapshot | None) -> None:
+        """Begin where the log begins."""
+        if base is None:
+            return
+        try:
+            self._take(base)
+        except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+            raise StoreError(
+                f"store: placement {self.name}: what it had learned from rows that were dropped "
+                f"is damaged: {error}; restore a backup"
+            ) from error
+        if json.loads(base.plan)["shadow"] != json.loads(self.plan)["shadow"]:
+            self._shadow_anew()
+
+    def _shadow_anew(self) -> None:
+        """Let a second policy that was not there before begin with nothing learned."""
+        config = self.config
+        self.shadow = None
+        if config.shadow is not None:
+            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.windows.forget_shadow()
+
+    def _restored(self, snapshot: Snapshot) -> bool:
+        """Begin at a snapshot; say whether it could be used."""
         if snapshot.plan != self.plan:
             logger.warning(
                 "placement %s: the attribution rule, the shadow policy or the propensities were "
-                "changed; folding the whole log anew",
+                "changed; folding anew what the log holds",
                 self.name,
             )
-            return
+            return False
         try:
             self._take(snapshot)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
@@ -602,6 +664,8 @@ class Placement:
                 "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
             )
             self._begin()
+            return False
+        return True
 
     def _take(self, snapshot: Snapshot) -> None:
         saved = msgspec.json.decode(snapshot.windows, type=_Saved)
@@ -626,8 +690,8 @@ class Placement:
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
 
 
-def _new_id(time: int, key: str, place: int) -> str:
-    return decision_id(time)
+def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
+    return decision_ids(time, len(keys))
 
 
 def checked_id(field: str, id: str) -> str:
@@ -683,6 +747,18 @@ def _fits(context: Any, dim: int) -> bool:
     )
 
 
+def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
+    if lessons:
+        decisions, worths = zip(*lessons, strict=True)
+        learner.learn_many(decisions, worths)
+
+
+def unbiased(row: DecisionRow) -> float | None:
+    """Return the propensity by which a decision may be weighed."""
+    # What a fixed baseline earned says nothing about uniform exploration.
+    return None if row.mode == APPRENTICE else row.propensity
+
+
 def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
     return None if values is None else msgspec.json.encode(values).decode()
 
@@ -699,12 +775,14 @@ def opened(
     ------
     ConfigError
         If the placement has learned with another policy, other arms or another seed.
+    StoreError
+        If the store fails, or what the log begins with is damaged.
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
     checked_stored(name, config, stored)
-    made = placement_class(config.kind)
-    return made(name, config, stored, store.snapshot(stored.id) if snapshot else None)
+    latest = store.snapshot(stored.id) if snapshot else None
+    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
 
 
 def checked_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
@@ -738,6 +816,10 @@ def placement_class(kind: str) -> type[Placement]:
         from tacit.service.features import FeaturePlacement
 
         return FeaturePlacement
+    if kind == PERSONALIZER:
+        from tacit.service.personalizer.placement import PersonalizerPlacement
+
+        return PersonalizerPlacement
     if kind == SLATES:
         from tacit.service.slates import SlatePlacement
 

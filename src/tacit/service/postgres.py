@@ -28,6 +28,8 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    Old,
+    RecordRow,
     Rows,
     Snapshot,
     StoredPlacement,
@@ -108,6 +110,23 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown text;
     ALTER TABLE feedback ADD COLUMN clicks text;
     """,
+    """
+    ALTER TABLE feedback DROP CONSTRAINT feedback_reward_check;
+    ALTER TABLE feedback ADD CONSTRAINT feedback_reward_check CHECK (reward BETWEEN -1 AND 1);
+    """,
+    """
+    CREATE TABLE records (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        placement integer NOT NULL REFERENCES placements,
+        kind text NOT NULL,
+        id text NOT NULL,
+        time bigint NOT NULL,
+        content text NOT NULL
+    );
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    CREATE TABLE bases (LIKE snapshots INCLUDING ALL);
+    ALTER TABLE bases ADD FOREIGN KEY (placement) REFERENCES placements;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -156,6 +175,26 @@ FIND = (
 FEEDBACK_OF = (
     f"SELECT {_columns(FeedbackRow)} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 )
+KEEP = (
+    f"INSERT INTO records ({_columns(RecordRow)}) VALUES (%s, %s, %s, %s, %s) "
+    "ON CONFLICT DO NOTHING RETURNING number"
+)
+KEPT = "SELECT content FROM records WHERE id = %s AND placement = %s AND kind = %s"
+RECORDS = f"SELECT {_columns(RecordRow)} FROM records ORDER BY number"
+OLD_DECISIONS = (
+    f"SELECT {_columns(DecisionRow)} FROM decisions d WHERE placement = %s AND seq < %s "
+    "AND time < %s AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
+    "AND f.seq >= %s) ORDER BY seq LIMIT %s"
+)
+OLD_MARKS = (
+    f"SELECT {_columns(MarkRow)} FROM marks WHERE placement IS NOT DISTINCT FROM %s "
+    "AND seq < %s AND time < %s ORDER BY seq LIMIT %s"
+)
+OLD_RECORDS = (
+    f"SELECT {_columns(RecordRow)} FROM records WHERE placement = %s AND time < %s "
+    "ORDER BY number LIMIT %s"
+)
+DROP_RECORD = "DELETE FROM records WHERE placement = %s AND kind = %s AND id = %s"
 PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
@@ -336,16 +375,46 @@ class PostgresStore:
                     self.schema,
                 )
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+        before: list[str | None] = []
+        with self._transaction() as writer:
+            for row in records:
+                new = _one(writer, KEEP, *row) is not None
+                before.append(None if new else _one(writer, KEPT, row.id, row.placement, row.kind))
+        return before
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
+        self._save("snapshots", snapshot)
+
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+        self._save("bases", base)
+
+    def _save(self, table: str, snapshot: Snapshot) -> None:
         fields = Snapshot._fields
         with self._transaction() as writer:
             writer.execute(
-                f"INSERT INTO snapshots ({', '.join(fields)}) "
+                f"INSERT INTO {table} ({', '.join(fields)}) "
                 f"VALUES ({', '.join(['%s'] * len(fields))}) ON CONFLICT (placement) DO UPDATE "
                 f"SET {', '.join(f'{c} = EXCLUDED.{c}' for c in fields[1:])}",
                 snapshot,
             )
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
+        with self._transaction() as writer, writer.cursor() as cursor:
+            # Feedback refers to decisions, so it goes first.
+            for table, rows in (
+                ("feedback", old.rows.feedback),
+                ("decisions", old.rows.decisions),
+                ("marks", old.rows.marks),
+            ):
+                seqs = [row.seq for row in rows]
+                cursor.execute(f"DELETE FROM {table} WHERE seq = ANY(%s::bigint[])", (seqs,))
+            keys = [(row.placement, row.kind, row.id) for row in old.records]
+            cursor.executemany(DROP_RECORD, keys)
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
@@ -389,6 +458,12 @@ class PostgresStore:
                 parts.append(map(make, cursor))
             yield from heapq.merge(*parts, key=attrgetter("seq"))  # type: ignore
 
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+        with self._reading() as reader, reader.transaction(), reader.cursor(name="kept") as cursor:
+            cursor.execute(RECORDS)
+            yield from map(RecordRow._make, cursor)
+
     def end(self) -> End:
         """Return where the log ends."""
         # Asked of the writer: having its lock means that all before it has ended.
@@ -397,11 +472,29 @@ class PostgresStore:
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
+        return self._snapshot("snapshots", placement)
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+        return self._snapshot("bases", placement)
+
+    def _snapshot(self, table: str, placement: int) -> Snapshot | None:
+        query = f"SELECT {_columns(Snapshot)} FROM {table} WHERE placement = %s"
         with self._reading() as reader:
-            row = reader.execute(
-                f"SELECT {_columns(Snapshot)} FROM snapshots WHERE placement = %s", (placement,)
-            ).fetchone()
+            row = reader.execute(query, (placement,)).fetchone()
         return None if row is None else Snapshot(*row)
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``."""
+        with self._reading() as reader:
+            found = reader.execute(OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = [_decision(row) for row in found]
+            seqs = ([row.seq for row in decisions],)
+            feedback = [FeedbackRow(*row) for row in reader.execute(FEEDBACK_OF, seqs)]
+            marks = reader.execute(OLD_MARKS, (placement, before, time, limit)).fetchall()
+            records = reader.execute(OLD_RECORDS, (placement, time, limit)).fetchall()
+        rows = Rows(decisions, feedback, [MarkRow(*row) for row in marks])
+        return Old(rows, [RecordRow(*row) for row in records])
 
     def size(self) -> int:
         """Return the bytes that the store takes, as of some seconds ago."""

@@ -18,7 +18,7 @@ import numpy as np
 from tacit import checks
 from tacit.errors import ConfigError
 from tacit.service.config import Config, PlacementConfig
-from tacit.service.layout import Layout, LayoutStore, schema_of
+from tacit.service.layout import Layout, LayoutStore, check_kinds, schema_of
 from tacit.service.placement import Placement, opened, take_in
 from tacit.service.postgres import PostgresStore
 from tacit.service.sharing import Joined, Told
@@ -62,11 +62,13 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
     Raises
     ------
     ConfigError
-        If the log is not in PostgreSQL, or holds a placement that is not configured.
+        If the log is not in PostgreSQL, holds a placement that is not configured, or has rows
+        that were dropped for their age; or a placement is of a kind that has no shards.
     StoreError
         If it is in use, or fails.
     """
     checks.integer("shards", shards, 1, MOST_SHARDS)
+    check_kinds(config)
     url, schema = config.store.url, config.store.schema
     if url is None:
         raise ConfigError(
@@ -201,6 +203,11 @@ def _deal(
                 raise ConfigError(
                     f"placements.{name}: the log holds it; configure it as it was when it learned"
                 )
+            if store.base(stored.id) is not None:
+                raise ConfigError(
+                    f"placements.{name}: its oldest rows were dropped, and what they taught cannot "
+                    "be dealt out; begin with a new schema"
+                )
             layouts.placement(name, stored.spec, stored.seed)
             for target in targets:
                 target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
@@ -224,6 +231,11 @@ def _deal(
                 stored = target.placements[source.names[event.placement]]
                 target.switch(stored.id, event.time, event.value)
         _tell(targets, source.after(event))
+    for source in sources:
+        for record in source.store.records():
+            name = source.names[record.placement]
+            target = targets[shard_of(slot_of(name, record.id), len(targets))]
+            target.store.keep([record._replace(placement=target.placements[name].id)])
     for target in targets:
         if end:
             # All windows close that had closed before.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tacit.arrays import Floats
 
@@ -84,22 +86,48 @@ class Series:
 
     def decided(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
         """Count a decision for ``slot`` out of ``offered`` arms."""
+        self.decided_many(time, [slot], [propensity], [offered])
+
+    def decided_many(
+        self,
+        time: int,
+        slots: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+    ) -> None:
+        """Count decisions that were made at the same time."""
         row = self._row(time)
-        row[ARMS + slot] += 1.0
-        if propensity is not None:
-            weight = _weight(propensity, offered)
-            row[W] += weight
-            row[WW] += weight * weight
+        np.add.at(row, ARMS + np.array(slots, np.int64), 1.0)
+        weights, _ = _weights(propensities, offered)
+        # One after the other, so that the sums are the same however decisions are grouped.
+        np.add.at(row, np.full(len(weights), W), weights)
+        np.add.at(row, np.full(len(weights), WW), weights * weights)
 
     def rewarded(self, time: int, propensity: float | None, offered: int, reward: float) -> None:
         """Count the reward of a decision made at ``time``."""
-        row = self._row(time)
-        row[R] += reward
-        if propensity is not None:
-            weight = _weight(propensity, offered)
-            row[WR] += weight * reward
-            row[WWR] += weight * weight * reward
-            row[WWRR] += (weight * reward) ** 2
+        self.rewarded_many([time], [propensity], [offered], [reward])
+
+    def rewarded_many(
+        self,
+        times: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+        rewards: Sequence[float],
+    ) -> None:
+        """Count the rewards of decisions made at these times."""
+        self._row(max(times))
+        rows = np.maximum(np.array(times, np.int64) - self.start, 0) // self.width
+        reward = np.array(rewards, np.float64)
+        sums, firsts = self.table.reshape(-1), rows * self.table.shape[1]
+        np.add.at(sums, firsts + R, reward)
+        weights, known = _weights(propensities, offered)
+        firsts, reward = firsts[known], reward[known]
+        for column, values in (
+            (WR, weights * reward),
+            (WWR, weights * weights * reward),
+            (WWRR, (weights * reward) ** 2),
+        ):
+            np.add.at(sums, firsts + column, values)
 
     def at_epoch(self, time: int, key: str, epoch: int) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""
@@ -162,10 +190,15 @@ class Series:
         return series
 
 
-def _weight(propensity: float, offered: int) -> float:
-    """How much more often uniform exploration would have chosen so."""
-    # A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless.
-    return 1.0 / (offered * max(propensity, 1e-9))
+def _weights(
+    propensities: Sequence[float | None], offered: Sequence[int]
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return how much more often uniform exploration would have chosen so, where that is known."""
+    # NumPy takes None for NaN. A propensity integrated to 1e-8 may come out as 0 for an arm that
+    # was chosen nevertheless.
+    chances = np.maximum(np.array(propensities, np.float64), 1e-9)
+    known = ~np.isnan(chances)
+    return 1.0 / (np.array(offered, np.float64) * chances)[known], known
 
 
 def uniform_estimate(sums: Floats) -> Estimate | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,9 +12,13 @@ import numpy as np
 from tacit.arrays import Ints
 from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
-from tacit.service.attribution import ClickAttribution, Lesson, Open
+from tacit.service.attribution import ClickAttribution, Lesson
 from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
 from tacit.service.store import CLICKS, REWARD, DecisionRow
+
+# Rows of a tally over the positions: lists with something there, with a click there, with their
+# first click there.
+SHOWN, CLICKED, FIRST = range(3)
 
 
 class SlatePlacement(Placement):
@@ -24,6 +29,10 @@ class SlatePlacement(Placement):
 
     asks_at = "slate"
     attribution = ClickAttribution
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.tally = np.zeros((3, self._positions), np.int64)
 
     @property
     def _positions(self) -> int:
@@ -79,11 +88,10 @@ class SlatePlacement(Placement):
         slots[: len(shown)] = [self._slots.get(arm, -1) for arm in shown]
         return slots
 
-    def _count_impression(self, row: DecisionRow) -> None:
-        for arm in self.shown(row):
-            if arm in self._slots:
-                self.series.decided(row.time, self._slots[arm], None, 1)
-        self.series.at_epoch(row.time, row.key, row.epoch)
+    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+        slots = [self._slots[arm] for row in rows for arm in self.shown(row) if arm in self._slots]
+        unknown = [None] * len(slots)
+        self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots))
 
     def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
@@ -98,12 +106,27 @@ class SlatePlacement(Placement):
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
-    def _worth(self, lesson: Lesson) -> float | list[float]:
-        """Return 1 for each clicked position, 0 for the others."""
+    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
+        """Return, for each, 1 for each clicked position and 0 for the others."""
+        return [self._clicked(lesson) for lesson in lessons]
+
+    def _clicked(self, lesson: Lesson) -> float | list[float]:
         rewards = [0.0] * self._positions
         for position in lesson.reward:
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _note(self, open: Open, came: list[int]) -> None:
-        self.series.rewarded(open.row.time, None, 1, float(len(came)))
+    def _note(self, lessons: Sequence[Lesson]) -> None:
+        for open, clicks in lessons:
+            self.series.rewarded(open.row.time, None, 1, float(len(clicks)))
+            self.tally[SHOWN] += np.reshape(open.decision.slots, -1) >= 0
+            self.tally[CLICKED, clicks] += 1
+            self.tally[FIRST, clicks[:1]] += 1
+
+    def counts(self) -> Any:
+        """Return the tally of all positions, as JSON data."""
+        return self.tally.tolist()
+
+    def _take_counts(self, counts: Any) -> None:
+        # A snapshot from before there was a tally has None, is refused, and the log is folded.
+        self.tally[:] = np.array(counts, np.int64)

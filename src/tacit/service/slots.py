@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 SLOTS = 65_536
@@ -135,7 +136,7 @@ class Names:
     Examples
     --------
     >>> names = Names("home", Shard(0, 1), spread=False)
-    >>> slot_in(names(1_700_000_000_123_456, "independence day", 7))
+    >>> slot_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
     16836
     """
 
@@ -143,11 +144,14 @@ class Names:
         self._placement = placement
         self._spread = shard.slots if spread else None
 
-    def __call__(self, time: int, key: str, place: int) -> str:
-        """Return a new id for a decision at a place in the log."""
+    def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
+        """Return new ids for decisions for these keys, from a place in the log on."""
+        return [slot_id(time, self._slot(key, at), at) for at, key in enumerate(keys, place)]
+
+    def _slot(self, key: str, place: int) -> int:
         if self._spread is None:
-            return slot_id(time, slot_of(self._placement, key), place)
-        return slot_id(time, self._spread[place % len(self._spread)], place)
+            return slot_of(self._placement, key)
+        return self._spread[place % len(self._spread)]
 
 
 def slot_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:

@@ -26,6 +26,8 @@ from tacit.service.store import (
     FeedbackRow,
     Found,
     MarkRow,
+    Old,
+    RecordRow,
     Rows,
     Snapshot,
     StoredPlacement,
@@ -136,6 +138,49 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN shown TEXT;
     ALTER TABLE feedback ADD COLUMN clicks TEXT;
     """,
+    # A check cannot be changed in place.
+    """
+    ALTER TABLE feedback RENAME TO old_feedback;
+    DROP INDEX feedback_of;
+    DROP INDEX feedback_once;
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        id TEXT,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        reward REAL CHECK (reward BETWEEN -1 AND 1),
+        clicks TEXT
+    ) STRICT;
+    INSERT INTO feedback
+        SELECT seq, placement, decision, id, time, kind, reward, clicks
+        FROM old_feedback ORDER BY seq;
+    DROP TABLE old_feedback;
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    """,
+    """
+    CREATE TABLE records (
+        number INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        time INTEGER NOT NULL,
+        content TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    CREATE TABLE bases (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        learner BLOB NOT NULL,
+        shadow BLOB,
+        series BLOB NOT NULL,
+        windows BLOB NOT NULL
+    ) STRICT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -161,6 +206,26 @@ EVENTS = [(k, f"SELECT {_columns(k)} FROM {t} WHERE seq > ? ORDER BY seq") for t
 LASTS = [f"SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1" for t, _ in TABLES]
 DECISION_BY_ID = f"SELECT {_columns(DecisionRow)} FROM decisions WHERE id = ? AND placement = ?"
 FEEDBACK_OF = f"SELECT {_columns(FeedbackRow)} FROM feedback WHERE decision = ? ORDER BY seq"
+KEEP = (
+    f"INSERT INTO records ({_columns(RecordRow)}) VALUES ({_marks(RecordRow)}) "
+    "ON CONFLICT DO NOTHING"
+)
+KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
+RECORDS = f"SELECT {_columns(RecordRow)} FROM records ORDER BY number"
+OLD_DECISIONS = (
+    f"SELECT {_columns(DecisionRow)} FROM decisions d WHERE placement = ? AND seq < ? "
+    "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
+    "AND f.seq >= ?) ORDER BY seq LIMIT ?"
+)
+OLD_MARKS = (
+    f"SELECT {_columns(MarkRow)} FROM marks WHERE placement IS ? AND seq < ? AND time < ? "
+    "ORDER BY seq LIMIT ?"
+)
+OLD_RECORDS = (
+    f"SELECT {_columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
+    "ORDER BY number LIMIT ?"
+)
+DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
 PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
@@ -274,10 +339,40 @@ class SqliteStore:
             for insert, part in zip(INSERTS, rows, strict=True):
                 self._writer.executemany(insert, part)  # type: ignore[arg-type]
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+        before: list[str | None] = []
+        with self._transaction():
+            for row in records:
+                self._writer.execute(KEEP, row)
+                new = self._writer.changes() > 0
+                key = row.id, row.placement, row.kind
+                before.append(None if new else self._writer.execute(KEPT, key).get)
+        return before
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
         with self._transaction():
             self._writer.execute(f"REPLACE INTO snapshots VALUES ({_marks(Snapshot)})", snapshot)
+
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+        with self._transaction():
+            self._writer.execute(f"REPLACE INTO bases VALUES ({_marks(Snapshot)})", base)
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
+        with self._transaction():
+            # Feedback refers to decisions, so it goes first.
+            for table, rows in (
+                ("feedback", old.rows.feedback),
+                ("decisions", old.rows.decisions),
+                ("marks", old.rows.marks),
+            ):
+                seqs: list[Any] = [(row.seq,) for row in rows]
+                self._writer.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)
+            keys = [(row.placement, row.kind, row.id) for row in old.records]
+            self._writer.executemany(DROP_RECORD, keys)
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
@@ -308,6 +403,11 @@ class SqliteStore:
             rows = (map(kind._make, self._reader.execute(q, (after,))) for kind, q in EVENTS)
             yield from heapq.merge(*rows, key=attrgetter("seq"))  # type: ignore[type-var]
 
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+        with self._named_errors():
+            yield from map(RecordRow._make, self._reader.execute(RECORDS))
+
     def end(self) -> End:
         """Return where the log ends."""
         with self._named_errors():
@@ -321,6 +421,24 @@ class SqliteStore:
                 "SELECT * FROM snapshots WHERE placement = ?", (placement,)
             ).fetchone()
         return None if row is None else Snapshot(*row)
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+        with self._named_errors():
+            query = "SELECT * FROM bases WHERE placement = ?"
+            row = self._reader.execute(query, (placement,)).fetchone()
+        return None if row is None else Snapshot(*row)
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``."""
+        with self._named_errors():
+            read = self._reader.execute
+            found = read(OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = [DecisionRow(*row) for row in found]
+            feedback = [FeedbackRow(*row) for d in decisions for row in read(FEEDBACK_OF, (d.seq,))]
+            marks = [MarkRow(*row) for row in read(OLD_MARKS, (placement, before, time, limit))]
+            records = [RecordRow(*row) for row in read(OLD_RECORDS, (placement, time, limit))]
+        return Old(Rows(decisions, feedback, marks), records)
 
     def size(self) -> int:
         """Return the bytes that the store takes."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE, MERGE = "tick", "mode", "merge"
+TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
+
+QUERY, EVENT = "query", "event"
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
@@ -98,7 +100,8 @@ class FeedbackRow(NamedTuple):
     kind : str
         ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
-        In [0, 1]; None unless the kind is ``reward``.
+        As the client sent it, in [0, 1] or where the placement's rule says so in [−1, 1]; None
+        unless the kind is ``reward``.
     clicks : str or None
         JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
     """
@@ -119,7 +122,7 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode changed (``mode``), another
+    """What else happened: time went by (``tick``), a placement's mode or settings changed, another
     shard told what it has learned (``merge``).
 
     Attributes
@@ -130,8 +133,9 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
+        ``tick``, ``mode``, ``settings`` or ``merge``.
     value : str
-        The new mode; what was told, as JSON.
+        The new mode, JSON of the settings, or JSON of what was told.
     """
 
     seq: int
@@ -139,6 +143,29 @@ class MarkRow(NamedTuple):
     time: int
     kind: str
     value: str
+
+
+class RecordRow(NamedTuple):
+    """A record that stands beside the log: of what was not decided here, so it teaches nothing.
+
+    Attributes
+    ----------
+    placement : int
+    kind : str
+        ``query`` or ``event``.
+    id : str
+        Unique for placement and kind.
+    time : int
+        When it came, in microseconds since 1970.
+    content : str
+        JSON.
+    """
+
+    placement: int
+    kind: str
+    id: str
+    time: int
+    content: str
 
 
 Event = DecisionRow | FeedbackRow | MarkRow
@@ -227,6 +254,19 @@ class Snapshot(NamedTuple):
     windows: bytes
 
 
+class Old(NamedTuple):
+    """What is older than a placement keeps: decisions with all that came back for them, marks,
+    records."""
+
+    rows: Rows
+    records: list[RecordRow]
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self.rows.size + len(self.records)
+
+
 class Store(Protocol):
     """A log that survives.
 
@@ -243,6 +283,12 @@ class Store(Protocol):
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+
+    def records(self) -> Iterator[RecordRow]:
+        """Give all records that were kept, in the order in which they came."""
+
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
 
@@ -257,6 +303,22 @@ class Store(Protocol):
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the one before."""
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+
+    def save_base(self, base: Snapshot) -> None:
+        """Let a placement's log begin at a snapshot, in place of where it began before."""
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``.
+
+        Of decisions, those whose feedback came before the sequence number ``before``, too; each
+        with all its feedback.
+        """
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""

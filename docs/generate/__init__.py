@@ -1,0 +1,1 @@
+"""What makes the documentation: pages that are run, parts that are generated, figures."""

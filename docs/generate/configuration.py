@@ -1,0 +1,81 @@
+"""The reference of the service's configuration, from its classes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from generate.http import shape
+from generate.tables import attributes, code, summary, table
+from tacit.service import config
+from tacit.service.keys import KeyConfig
+
+TABLES: dict[str, tuple[str, type]] = {
+    "server": ("", config.ServerConfig),
+    "store": ("", config.StoreConfig),
+    "keys.NAME": ("", KeyConfig),
+    **{
+        f"placements.NAME, kind {kind}": (kind, structure)
+        for kind, structure in config._TABLES.items()
+    },
+}
+
+
+def part() -> str:
+    """Return every table of the file with its keys."""
+    return "\n\n".join(section(title, kind, what) for title, (kind, what) in TABLES.items())
+
+
+def section(title: str, kind: str, structure: type) -> str:
+    """Return one table of the file."""
+    shared = set(config._Placement.__struct_fields__) if kind and kind != config.ARMS else set()
+    rows = [
+        row
+        for name, row in keys(structure).items()
+        if name not in shared or differs(structure, name)
+    ]
+    common = "`, `".join(config._Placement.__struct_fields__)
+    after = f"\n\nAll else as for the kind `arms`: `{common}`." if shared else ""
+    name = f"`[{title.partition(',')[0]}]`"
+    which = f', `kind = "{kind}"`' if kind else ""
+    return (
+        f"## {name}{which}\n\n{summary(structure)}\n\n"
+        f"{table(['key', 'type', 'default', 'meaning'], rows)}{after}"
+    )
+
+
+def differs(structure: type, name: str) -> bool:
+    """Say whether a kind of placement has another type or default for a key that all have."""
+    ours, theirs = (_fields(one)[name] for one in (structure, config._Placement))
+    return (ours.type, ours.default) != (theirs.type, theirs.default) or ours.required
+
+
+def keys(structure: type) -> dict[str, list[str]]:
+    """Return the row of every key."""
+    properties = schema_of(structure)
+    meanings = attributes(structure)
+    return {
+        name: [code(name), shape(what), default(what, structure, name), meanings.get(name, "")]
+        for name, what in properties.items()
+    }
+
+
+def schema_of(structure: type) -> dict[str, Any]:
+    """Return the JSON schemas of a structure's fields."""
+    (reference,), components = msgspec.json.schema_components([structure])
+    found: dict[str, Any] = components[reference["$ref"].rpartition("/")[2]]["properties"]
+    return found
+
+
+def default(schema: dict[str, Any], structure: type, name: str) -> str:
+    """Return the default of a key."""
+    if _fields(structure)[name].required:
+        return "must be given"
+    value = schema.get("default")
+    return "" if value is None else code(json.dumps(value))
+
+
+def _fields(structure: type) -> dict[str, Any]:
+    return {field.encode_name: field for field in msgspec.structs.fields(structure)}

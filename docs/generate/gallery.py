@@ -1,0 +1,128 @@
+"""The gallery: every figure of ``tacit reproduce``, the command that makes it, what it takes.
+
+Run as a program it makes the figures anew: ``python -m generate.gallery [ITEM ...]``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tacit.papers import ITEMS, item
+
+IMAGES = Path(__file__).parents[1] / "images" / "gallery"
+FACTS = IMAGES / "facts.json"
+LIMIT = 60_000
+"""Bytes that a figure may take."""
+INTEREST = Path("../shared/data/search_interest_us_news_2017.csv")
+
+# Runs behind the figures shown here, where an item's own number would take long.
+RUNS = {
+    "regret-basics": 20,
+    "syed2009-figure2a": 2,
+    "syed2009-figure2b": 2,
+    "syed2009-figure2c": 2,
+    "syed2009-theory": 4,
+    "syed2009-labels": 2,
+    "eventful-robustness": 2,
+    "dueling-practice": 5,
+    "qi2018-figure1": 10,
+    "qi2018-figure2": 10,
+    "qi2018-figure4": 2,
+    "qi2018-appendix-f": 10,
+    "qi2018-scale": 3,
+    "search-interest": 1,
+    "yue2011-figure1-top": 10,
+    "yue2011-figure1-bottom": 10,
+    "yue2011-figure2-top": 10,
+    "yue2011-figure2-bottom": 10,
+    "yue2011-table1": 10,
+    "yue2011-pac": 100,
+    "sharded-learning": 2,
+    "offline-coverage": 100,
+}
+
+
+def part() -> str:
+    """Return every item with its command, what it took, and its figure."""
+    facts = json.loads(FACTS.read_text())
+    return "\n\n".join(shown(name, facts[name]) for name in ITEMS if name in facts)
+
+
+def shown(name: str, took: dict[str, int]) -> str:
+    """Return an item of the gallery."""
+    found = item(name)
+    data = " --data FILE" if found.needs_data else ""
+    fewer = f"; its own number is {found.runs}" if took["runs"] != found.runs else ""
+    needs = f"FILE is {found.needs_data}.\n\n" if found.needs_data else ""
+    return (
+        f"## {name}\n\n{found.title}.\n\n"
+        f"```console\n$ tacit reproduce {name} --runs {took['runs']} --seed 1{data}\n```\n\n"
+        f"{needs}Seed 1, {counted(took['runs'], 'run')}{fewer}. It took "
+        f"{counted(took['processor'], 'second')} of processor time, {took['seconds']} by the "
+        f"clock of a busy machine, compiling included.\n\n"
+        f"![{found.title}](images/gallery/{name}.png)"
+    )
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def make(name: str) -> dict[str, int]:
+    """Run an item's command, keep its figure, and return what it took."""
+    found = item(name)
+    runs = RUNS.get(name, found.runs)
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["reproduce", name, "--runs", str(runs), "--seed", "1", "--out", folder]
+        if found.needs_data:
+            command += ["--data", str(INTEREST)]
+        before, start = _processor(), time.monotonic()
+        subprocess.run([sys.executable, "-m", "tacit", *command], check=True, capture_output=True)
+        seconds, processor = time.monotonic() - start, _processor() - before
+        (IMAGES / f"{name}.png").write_bytes(small(Path(folder) / f"{name}.png"))
+    return {"runs": runs, "seconds": round(seconds), "processor": round(processor)}
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def small(path: Path) -> bytes:
+    """Return a figure as a PNG of few colours, scaled down until it is below the limit."""
+    from PIL import Image
+
+    with Image.open(path) as opened:
+        picture = opened.convert("RGB")
+    width, colours = min(picture.width, 1050), 64
+    while True:
+        height = round(picture.height * width / picture.width)
+        scaled = picture.resize((width, height), Image.Resampling.LANCZOS)
+        buffer = io.BytesIO()
+        scaled.quantize(colours, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        if buffer.tell() <= LIMIT:
+            return buffer.getvalue()
+        width, colours = round(0.92 * width), max(16, colours // 2)
+
+
+def main(names: list[str]) -> None:
+    """Make the figures of some items, or of all."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for name in names or list(ITEMS):
+        facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
+        facts[name] = make(name)
+        ordered = {known: facts[known] for known in ITEMS if known in facts}
+        FACTS.write_text(json.dumps(ordered, indent=1) + "\n")
+        print(name, facts[name], flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,124 @@
+"""The reference of the HTTP interface, from its OpenAPI document."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from generate.tables import code, markdown, table
+from tacit.service.openapi import document
+
+
+def part() -> str:
+    """Return every operation, then every structure."""
+    whole = document()
+    schemas = whole["components"]["schemas"]
+    paths = "\n\n".join(
+        operation(path, method, item[method], item.get("parameters", []))
+        for path, item in whole["paths"].items()
+        for method in ("get", "post")
+        if method in item
+    )
+    structures = "\n\n".join(structure(name, schema) for name, schema in schemas.items())
+    return f"## Operations\n\n{paths}\n\n## Structures\n\n{structures}"
+
+
+def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any]) -> str:
+    """Return an operation: what it takes, answers, and refuses."""
+    lines = [f"### {method.upper()} {path}", f"{what['summary']}."]
+    if parameters:
+        rows = [
+            [code(p["name"]), p["in"], shape(p["schema"]), p.get("description", "")]
+            for p in parameters
+        ]
+        lines.append(table(["parameter", "in", "type", ""], rows))
+    if "requestBody" in what:
+        lines.append(f"Takes {body(what['requestBody'])}.")
+    answer = what["responses"]["200"]
+    lines.append(f"Answers {body(answer)}: {first_lower(markdown(answer['description']))}")
+    refusals = [status for status in what["responses"] if status != "200"]
+    if refusals:
+        lines.append(f"Or a [problem](errors.md#problems-of-the-service): {', '.join(refusals)}.")
+    return "\n\n".join(lines)
+
+
+def first_lower(text: str) -> str:
+    """Return a sentence as it stands after a colon."""
+    return text[:1].lower() + text[1:]
+
+
+def body(content: dict[str, Any]) -> str:
+    """Return the structure of a body."""
+    (media,) = content["content"].values()
+    return shape(media["schema"])
+
+
+def structure(name: str, schema: dict[str, Any]) -> str:
+    """Return a structure with its fields."""
+    needed = set(schema.get("required", []))
+    rows = [
+        [
+            code(field),
+            shape(what),
+            "must be given" if field in needed else default(what),
+            markdown(said(what, "description")),
+        ]
+        for field, what in schema.get("properties", {}).items()
+    ]
+    text = markdown(schema.get("description", ""))
+    fields = table(["field", "type", "default", ""], rows) if rows else ""
+    return f"### {name}\n\n{text}\n\n{fields}"
+
+
+def said(schema: dict[str, Any], what: str) -> str:
+    """Return what a schema, or the first of its alternatives, says."""
+    each = [schema, *schema.get("anyOf", [])]
+    return str(next((one[what] for one in each if what in one), ""))
+
+
+def default(schema: dict[str, Any]) -> str:
+    """Return the default of a field that may be left out."""
+    import json
+
+    return code(json.dumps(schema["default"])) if "default" in schema else ""
+
+
+def shape(schema: dict[str, Any]) -> str:
+    """Return the type of a schema, with its range.
+
+    Examples
+    --------
+    >>> shape({"type": "array", "items": {"type": "number"}, "maxItems": 3})
+    'list of number, at most 3'
+    """
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(shape(one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(code(value) for value in schema["enum"])
+    kind = str(schema.get("type", "anything"))
+    if kind == "array":
+        kind = f"list of {shape(schema.get('items', {}))}"
+    elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        kind = f"object of {shape(schema['additionalProperties'])}"
+    limits = [f"{words} {schema[key]}" for key, words in LIMITS.items() if key in schema]
+    return ", ".join([kind, *limits])
+
+
+LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "minItems": "at least",
+    "maxItems": "at most",
+}
+
+
+def operations() -> set[str]:
+    """Return the headings of all operations."""
+    return set(re.findall(r"^### ((?:GET|POST) .+)$", part(), re.MULTILINE))

@@ -1,0 +1,143 @@
+"""The decision tables: what policies assume, as they say, and what they cost, as was measured.
+
+``benchmarks/policies.py`` writes the measurements.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+from generate.tables import summary, table
+from tacit.environments import Environment
+from tacit.environments.base import registry as environments
+from tacit.policies import Policy
+from tacit.policies.base import registry
+
+MEASURED = json.loads(Path(__file__).with_name("policies.json").read_text())
+# It is loaded on first use only.
+importlib.import_module("tacit.environments.interleaved_rankers")
+HEAD = [
+    "policy", "assumes", "what goes wrong otherwise", "use then", "a round", "a key", "propensity",
+]  # fmt: skip
+
+# Which policies stand in which table; each policy stands in one.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "stationary": (
+        "Thompson", "KLUCB", "UCB1", "TestableUCB1", "EpsilonGreedy", "EXP3", "UniformRandom",
+        "ExplorationFloor",
+    ),
+    "shifting": (
+        "ProbationBandit", "BWC", "OracleRestart", "GLRKLUCB", "CUSUMUCB", "MUCB",
+        "DiscountedUCB", "SlidingWindowUCB", "EXP3S",
+    ),
+    "duels": (
+        "RMED1", "DoubleThompsonSampling", "RUCB", "SelfSparring", "WinnerStays", "BeatTheMean",
+        "BeatTheMeanPAC", "InterleavedFilter1", "InterleavedFilter2",
+    ),
+    "features": (
+        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB", "HLinUCB",
+        "PolyaGammaTS", "CUSUMRestart",
+    ),
+    "lists": (
+        "CascadeKLUCB", "CascadeUCB1", "CascadeEC", "RankedBandit", "PBMUCB", "PBMThompson",
+        "PlacedPBMUCB",
+    ),
+}  # fmt: skip
+
+
+def known() -> dict[str, type[Policy]]:
+    """Return every policy of the package by its name."""
+    return {
+        kind.__name__: kind
+        for kind in registry.values()
+        if kind.__module__.startswith("tacit.policies.")
+    }
+
+
+def group_of(policy: type[Policy]) -> str:
+    """Return the table in which a policy stands; for a new one, by what it shows."""
+    for group, names in GROUPS.items():
+        if policy.__name__ in names:
+            return group
+    if policy.shows != "arm":
+        return {"duel": "duels", "slate": "lists"}[policy.shows]
+    return "features" if policy.feature_dims is not Policy.feature_dims else "stationary"
+
+
+def part(group: str) -> str:
+    """Return the table of a group."""
+    order = GROUPS[group]
+    chosen = [kind for kind in known().values() if group_of(kind) == group]
+    chosen.sort(key=lambda kind: order.index(kind.__name__) if kind.__name__ in order else 99)
+    return table(HEAD, [row(kind) for kind in chosen])
+
+
+def row(policy: type[Policy]) -> list[str]:
+    """Return what there is to know of a policy."""
+    name, about = policy.__name__, policy.about
+    link = f"[`{name}`](reference.md#tacit.{name})"
+    facts = MEASURED["policies"].get(name)
+    measured = ["", "", ""]
+    if facts is not None:
+        measured = [duration(facts["nanoseconds"]), memory(facts["bytes"]), facts["propensity"]]
+    return [link, about.assumes, about.fails, about.otherwise, *measured]
+
+
+def duration(nanoseconds: float) -> str:
+    """Return a time in a unit that suits it.
+
+    Examples
+    --------
+    >>> duration(35.0), duration(1200.0), duration(2.4e6)
+    ('35 ns', '1.2 µs', '2.4 ms')
+    """
+    for unit, size in (("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:g} {unit}"
+    return f"{nanoseconds:g} ns"
+
+
+def memory(count: int) -> str:
+    """Return a number of bytes in a unit that suits it.
+
+    Examples
+    --------
+    >>> memory(88), memory(50_129)
+    ('88 B', '50 kB')
+    """
+    return f"{count} B" if count < 10_000 else f"{count / 1000:.0f} kB"
+
+
+def settings() -> str:
+    """Return the machine and the settings in which costs were measured."""
+    machine = MEASURED["machine"]
+    kinds: dict[str, list[str]] = {}
+    for name, facts in MEASURED["policies"].items():
+        kinds.setdefault(facts["setting"], []).append(name)
+    where = (
+        f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, Python "
+        f"{machine['python']}, busy with other work; processor time, the least of three. "
+        "Policies play"
+    )
+    lists = "\n".join(f"- {setting}: {', '.join(names)}" for setting, names in kinds.items())
+    return f"{where}\n\n{lists}"
+
+
+def worlds() -> str:
+    """Return every environment with the policies that it suits."""
+    rows = [
+        [f"[`{kind.__name__}`](reference.md#tacit.{kind.__name__})", summary(kind), suited(kind)]
+        for kind in environments.values()
+        if kind.__module__.startswith("tacit.environments.")
+    ]
+    return table(["environment", "what it is", "for policies that show"], rows)
+
+
+def suited(environment: type[Environment]) -> str:
+    """Say which policies an environment suits."""
+    by_features = environment.feature_dims is not Environment.feature_dims
+    by_signals = environment.context_dim is not Environment.context_dim
+    shown = {"arm": "one arm", "duel": "a duel", "slate": "a list"}[environment.takes]
+    return shown + ", also by features" * by_features + ", also by signals" * by_signals

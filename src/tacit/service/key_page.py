@@ -1,0 +1,147 @@
+"""What the page shows of keys: the busiest ones, and everything about one of them."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.errors import UnknownName
+from tacit.policies.base import Counts
+from tacit.policies.position_based import PositionCounts
+from tacit.policies.thompson import Thompson
+from tacit.service.beliefs import (
+    Believed,
+    arms_believed,
+    counts_of,
+    placed_believed,
+    plays_and_rewards,
+    rounds_of,
+)
+from tacit.service.placement import Placement
+from tacit.service.slates import SlatePlacement
+
+MOST_KEYS = 10
+MOST_RESTARTS = 20
+
+
+class BusyKey(NamedTuple):
+    """One of the keys with the most impressions since they last restarted.
+
+    Attributes
+    ----------
+    name : str
+    rounds : float
+        Impressions learned from since then.
+    epoch : int
+    leader : Believed
+        The arm with the highest rate among those that were shown.
+    """
+
+    name: str
+    rounds: float
+    epoch: int
+    leader: Believed
+
+
+class RestartRow(NamedTuple):
+    """A restart of a key: when, and the context that announced it, as far as they are known."""
+
+    when: str
+    context: str
+    came_true: str
+
+
+def busiest(placement: Placement) -> list[BusyKey]:
+    """Return the busiest keys; nothing where the policy counts no plays."""
+    learner = placement.learner
+    counts, keys = counts_of(learner.state), learner.keys
+    if not isinstance(counts, (Counts, Thompson.State)) or not keys:
+        return []
+    rounds = rounds_of(counts)[: len(keys)]
+    most = np.argsort(-rounds, kind="stable")[:MOST_KEYS]
+    found = []
+    for lane in most.tolist():
+        if rounds[lane]:
+            rows = KeyView(placement, keys[lane]).arms
+            leader = max(rows, key=lambda row: (row.trials > 0, row.estimate))
+            found.append(
+                BusyKey(keys[lane], float(rounds[lane]), learner.epoch(keys[lane]), leader)
+            )
+    return found
+
+
+class KeyView:
+    """One key as the page shows it.
+
+    Parameters
+    ----------
+    placement : Placement
+    key : str
+    now : int
+        Microseconds since 1970.
+
+    Raises
+    ------
+    UnknownName
+        If nothing was ever decided for the key.
+    """
+
+    def __init__(self, placement: Placement, key: str, now: int = 0) -> None:
+        self.name = key
+        self.placement = placement.name
+        self.policy = type(placement.config.policy).__name__
+        self.listed = isinstance(placement, SlatePlacement)
+        self.epoch = placement.learner.epoch(key)
+        self.restarting = placement.restarts
+        self._lane = placement.learner.lane(key)
+        self._of = placement
+        self._now = now
+
+    @cached_property
+    def _believed(self) -> tuple[list[Believed], list[Believed]]:
+        counts = counts_of(self._of.learner.state)
+        names = [str(arm) for arm in self._of.arms]
+        if isinstance(counts, PositionCounts):
+            return placed_believed(names, counts, self._lane)
+        if isinstance(counts, (Counts, Thompson.State)):
+            return arms_believed(names, *plays_and_rewards(counts, self._lane)), []
+        return [], []
+
+    @property
+    def arms(self) -> list[Believed]:
+        """What is believed of each arm since the last restart; nothing where it is not known."""
+        return self._believed[0]
+
+    @property
+    def positions(self) -> list[Believed]:
+        """What is believed of each position's examination, where the policy models it."""
+        return self._believed[1]
+
+    @property
+    def explained(self) -> bool:
+        """Whether it is known what announced the restarts."""
+        return any(restart.context for restart in self.restarts)
+
+    @cached_property
+    def restarts(self) -> list[RestartRow]:
+        """The latest restarts: those that the policy keeps, or else those of the time line."""
+        from tacit.service.page import age
+
+        with contextlib.suppress(UnknownName):
+            kept = self._of.learner.restarts(self.name)[: -MOST_RESTARTS - 1 : -1]
+            return [_told(restart) for restart in kept]
+        shifts = [shift for shift in self._of.series.shifts if shift.key == self.name]
+        return [RestartRow(age(self._now - shift.time), "", "") for shift in reversed(shifts)]
+
+
+def _told(restart: Any) -> RestartRow:
+    context = getattr(restart, "context", None)
+    label = {None: "not known yet", True: "yes", False: "no, a false alarm"}
+    return RestartRow(
+        f"impression {restart.round}",
+        "" if context is None else ", ".join(f"{value:.3g}" for value in context),
+        label[getattr(restart, "label", None)],
+    )

@@ -1,0 +1,1 @@
+"""The Personalizer API over a placement: what such an application sends, and what it expects."""

@@ -1,0 +1,219 @@
+"""Build the wheel and the source distribution as they are released, and try them as a stranger.
+
+python tests/release.py --out dist
+python tests/release.py --python python3.12 --python python3.13 --tests
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+# What each extra is for, done once with nothing else installed.
+EXTRAS = {
+    "": """
+import tacit
+result = tacit.simulate(tacit.UCB1(arms=2), tacit.BernoulliArms([0.1, 0.9]), 1000, runs=2, seed=1)
+assert result.table
+""",
+    "service": """
+import json, tempfile, urllib.request
+from pathlib import Path
+from tacit.service.config import load_config
+from tacit.service.server import running
+
+def asked(url, body=None):
+    head = {"content-type": "application/json"}
+    sent = None if body is None else json.dumps(body).encode()
+    return urllib.request.urlopen(urllib.request.Request(url, sent, head)).read().decode()
+
+with tempfile.TemporaryDirectory() as folder:
+    values = {"store.path": str(Path(folder) / "s.db"), "server.port": 0}
+    with running(load_config(overrides=values)) as address:
+        place = f"{address}/v1/placements/default"
+        decision = json.loads(asked(f"{place}/decide", {"key": "a"}))
+        told = {"decision_id": decision["decision_id"], "reward": 1}
+        assert json.loads(asked(f"{place}/feedback", told))["outcome"] == "learned"
+        assert "CTR" in asked(address)
+        assert "fetch" in asked(f"{address}/static/page.js")
+""",
+    "postgres": """
+from tacit.service.config import StoreConfig
+from tacit.service.errors import StoreError
+from tacit.service.store import open_store
+try:
+    open_store(StoreConfig(url="postgresql://nobody@127.0.0.1:1/nothing"))
+except StoreError as error:
+    assert "127.0.0.1" in str(error)
+else:
+    raise AssertionError("a database that is not there was opened")
+""",
+    "client": """
+from tacit.client import Client, Unavailable
+try:
+    with Client("http://127.0.0.1:1", retries=0) as client:
+        client.decide("default", "a")
+except Unavailable:
+    pass
+else:
+    raise AssertionError("a service that is not there answered")
+""",
+    "ray": """
+import tacit
+from tacit.cluster import on_ray
+arguments = [tacit.UCB1(arms=2)], tacit.BernoulliArms([0.1, 0.9]), 1000
+local = tacit.simulate(*arguments, runs=2, seed=1)
+with on_ray("local"):
+    assert tacit.simulate(*arguments, runs=2, seed=1).table == local.table
+""",
+    "plots": """
+import tempfile
+from pathlib import Path
+import tacit
+result = tacit.simulate(tacit.UCB1(arms=2), tacit.BernoulliArms([0.1, 0.9]), 1000, runs=2, seed=1)
+with tempfile.TemporaryDirectory() as folder:
+    result.plot(Path(folder) / "regret.png")
+    assert (Path(folder) / "regret.png").stat().st_size > 1000
+""",
+    "interleaving": """
+import numpy as np
+from tacit.interleaving import Optimized
+lists = [["a", "b", "c"], ["c", "a", "b"]]
+assert len(Optimized(length=3).interleave(lists, np.random.default_rng(1)).items) == 3
+""",
+}
+# Base, logs, learning, simulation, the service over HTTP and its store: some minutes of tests.
+REPRESENTATIVE = (
+    "test_parts", "test_learner", "test_logs", "test_policies", "test_simulation", "test_bwc",
+    "test_interleaving", "test_service_engine", "test_service_http", "test_client",
+)  # fmt: skip
+
+
+def build(folder, root=ROOT, umask=-1):
+    """Build both distributions of a source tree, without any network; return their paths."""
+    folder = Path(folder)
+    command = sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, root
+    run(*command, quiet=True, umask=umask)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def released(folder):
+    """Build twice, and once more from the source distribution: the bytes must be the same."""
+    folder = Path(folder)
+    wheel, sdist = build(folder)
+    with tempfile.TemporaryDirectory() as other:
+        again = build(Path(other) / "again", umask=0o077)
+        with tarfile.open(sdist) as archive:
+            archive.extractall(other, filter="data")
+        source = Path(other) / sdist.name.removesuffix(".tar.gz")
+        from_sdist = build(Path(other) / "from the sdist", source)
+        for built in (*again, *from_sdist):
+            first = folder / built.name
+            if built.read_bytes() != first.read_bytes():
+                raise SystemExit(f"{built.name} is not the same when built {built.parent.name}")
+    return wheel, sdist
+
+
+def contents(archive):
+    """Return the files of a wheel or a source distribution, the latter without its folder."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            return set(wheel.namelist())
+    with tarfile.open(archive) as sdist:
+        return {name.split("/", 1)[1] for name in sdist.getnames()}
+
+
+def package_files(root=ROOT):
+    """Return the files that belong to the package, as a wheel names them."""
+    return {
+        path.relative_to(root / "src").as_posix()
+        for path in (root / "src" / "tacit").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def run(*command, quiet=False, **options):
+    """Run a command; fail with what it said."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=quiet, text=True, check=False, **options
+    )
+    if done.returncode:
+        said = f"\n{done.stdout[-2000:]}{done.stderr[-4000:]}" if quiet else ""
+        raise SystemExit(f"failed: {' '.join(map(str, command))[:200]}{said}")
+    return done
+
+
+def environment(python, folder, wheel, extras, *constraints):
+    """Make an empty environment and install the wheel into it; return its Python."""
+    run(python, "-m", "venv", folder)
+    inside = folder / "bin" / "python"
+    wanted = f"tacit[{extras}] @ {wheel.resolve().as_uri()}" if extras else wheel
+    run(inside, "-m", "pip", "install", "--quiet", *constraints, wanted, quiet=True)
+    return inside
+
+
+def try_extra(python, wheel, extra):
+    """Install with one extra only; ask for the version; do what the extra is for."""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = environment(python, Path(folder) / "venv", wheel, extra)
+        apart = {
+            "cwd": folder,
+            "quiet": True,
+            "env": {**os.environ, "TACIT_CACHE_DIR": folder, "PYTHONPATH": ""},
+        }
+        said = run(inside, "-m", "tacit", "version", **apart).stdout
+        assert run(inside.with_name("tacit"), "version", **apart).stdout == said
+        version = re.search(r"-(\d[^-]*)-", wheel.name)[1]
+        assert version in said, said
+        run(inside, "-c", EXTRAS[extra], **apart)
+
+
+def try_tests(python, wheel, sdist):
+    """Run the representative tests of the source distribution against the installed wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        source = Path(folder) / sdist.name.removesuffix(".tar.gz")
+        pinned = ("--constraint", source / "constraints.txt")
+        inside = environment(python, Path(folder) / "venv", wheel, "all,dev", *pinned)
+        tests = [source / "tests" / f"{name}.py" for name in REPRESENTATIVE]
+        apart = {**os.environ, "TACIT_CACHE_DIR": folder, "PYTHONPATH": str(source / "tests")}
+        run(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=folder, env=apart)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="where to keep what was built")
+    parser.add_argument("--python", action="append", help="interpreters; default: this one")
+    parser.add_argument("--extra", action="append", choices=EXTRAS, help="default: each")
+    parser.add_argument("--tests", action="store_true", help="run tests, too, with each Python")
+    told = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        wheel, sdist = released(told.out or folder)
+        for built in (wheel, sdist):
+            print(f"{built.name}: {built.stat().st_size:,} bytes, the same when built again")
+        for python in told.python or [sys.executable]:
+            named = run(python, "--version", quiet=True).stdout.strip()
+            for extra in told.extra or EXTRAS:
+                start = time.monotonic()
+                try_extra(python, wheel, extra)
+                label = f"tacit[{extra}]" if extra else "tacit"
+                print(f"{named}: {label} installs and works, {time.monotonic() - start:.0f} s")
+            if told.tests:
+                try_tests(python, wheel, sdist)
+                print(f"{named}: tests passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
