@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from tacit import checks
 from tacit.cluster.sweeps import connected, imported
 from tacit.errors import ConfigError
-from tacit.service.config import Config
 from tacit.service.slots import MOST_SHARDS, Shard
+
+if TYPE_CHECKING:
+    from tacit.service.config import Config
 
 MERGE_SECONDS = 1.0
 
@@ -68,10 +68,12 @@ def serve(
 
 def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
     """Return an ingress over as many shards as there must be."""
+    import msgspec
+
     from tacit.cluster.ingress import Ingress
     from tacit.cluster.link import Link
     from tacit.cluster.spares import Spares
-    from tacit.service.layout import LayoutStore, schema_of
+    from tacit.service.layout import LayoutStore, shard_store
 
     assert config.store.url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.
@@ -88,12 +90,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
         links = [
             Link(
                 Shard(number, layout.shards),
-                msgspec.structs.replace(
-                    config,
-                    store=msgspec.structs.replace(
-                        config.store, schema=schema_of(config.store.schema, layout, number)
-                    ),
-                ),
+                msgspec.structs.replace(config, store=shard_store(config.store, layout, number)),
                 spares,
             )
             for number in range(layout.shards)

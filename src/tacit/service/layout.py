@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -165,6 +166,13 @@ def schema_of(schema: str, layout: Layout, shard: int) -> str:
     return f"{schema}_g{layout.generation}s{shard}"
 
 
+def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
+    """Return where the log of a shard is, and a folder of its own for what is too old."""
+    schema = schema_of(config.schema, layout, shard)
+    archive = config.archive and str(Path(config.archive) / schema)
+    return msgspec.structs.replace(config, schema=schema, archive=archive)
+
+
 def partitions(config: StoreConfig) -> list[StoreConfig]:
     """Return where the log is: in one place, or in that of each shard.
 
@@ -181,7 +189,4 @@ def partitions(config: StoreConfig) -> list[StoreConfig]:
         store.close()
     if layout is None:
         return [config]
-    return [
-        msgspec.structs.replace(config, schema=schema_of(config.schema, layout, shard))
-        for shard in range(layout.shards)
-    ]
+    return [shard_store(config, layout, shard) for shard in range(layout.shards)]
