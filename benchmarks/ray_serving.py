@@ -55,13 +55,14 @@ from tacit.service.http import application
 overrides, shards = json.loads(sys.argv[1]), int(sys.argv[2])
 port = int(sys.argv[3])
 
-async def late(scope, receive, send):
+class Late:
     # The application is made where the deployment runs.
-    import tacit
-    await tacit.application_here(scope, receive, send)
+    async def __call__(self, scope, receive, send):
+        import tacit
+        await tacit.application_here(scope, receive, send)
 
 @serve.deployment(num_replicas=1, max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0})
-@serve.ingress(late)
+@serve.ingress(Late())
 class Ingress:
     async def __init__(self):
         ingress = opened(load_config(overrides=overrides), shards, 1.0)
