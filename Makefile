@@ -86,6 +86,7 @@ bench-service: $(VENV)/.dev
 
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
+	$(BIN)/python benchmarks/ray_serving.py
 
 # Items that need a file are computed where that file is.
 INTEREST := ../shared/data/search_interest_us_news_2017.csv

@@ -285,6 +285,16 @@ class Learner:
             lanes = [self._lanes[k] if k in self._lanes else self._new_lane(k) for k in keys]
         return np.array(lanes, dtype=np.int64)
 
+    def admit(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys, which are made for those that are new.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is empty or too long.
+        """
+        return self._lanes_of(keys)
+
     # Decide ----------------------------------------------------------------------------------
 
     def _prepare(self) -> None:

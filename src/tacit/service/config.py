@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import METHODS, InterleavingMethod
 from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
+from tacit.service.sharing import shared_of
 from tacit.service.signals import SignalConfig, check_config
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
@@ -200,6 +201,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Days after which rows are dropped.
     signals : SignalConfig or None
         The signals that the placement computes itself.
+    spread : bool
+        In shards: whether impressions of each key go to all of them, instead of one, and what they
+        learn is added up.
     """
 
     policy: Policy
@@ -214,6 +218,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     duels: DuelConfig | None = None
     retention: float | None = None
     signals: SignalConfig | None = None
+    spread: bool = False
 
     @property
     def context_dim(self) -> int:
@@ -313,6 +318,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     signals_fast: Seconds = 600.0
     signals_slow: Seconds = 86_400.0
     client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    spread: bool = False
 
     @property
     def slots(self) -> Any:
@@ -603,6 +609,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         if duels is not None and raw.interleaving == "optimized":
             # What it needs must be there before the first request.
             duels.method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
+        shared_of(policy, raw.spread)
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
@@ -666,6 +673,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         duels,
         retention if raw.retention is None else raw.retention,
         signals if signals and signals.names else None,
+        raw.spread,
     )
 
 

@@ -26,6 +26,8 @@ from contextlib import AbstractContextManager
 from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
+
 from tacit import checks
 from tacit.decisions import Arm
 from tacit.errors import InvalidValue, TacitError, UnknownName
@@ -41,9 +43,12 @@ from tacit.service.errors import (
 )
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
 from tacit.service.retention import Retention
+from tacit.service.sharing import Told as Learned
+from tacit.service.slots import Names, Shard
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
+    MERGE,
     MODE,
     MODES,
     REWARD,
@@ -113,7 +118,12 @@ class _Switch(NamedTuple):
     kind: str = MODE
 
 
-_Request = _Ask | _Tell | _Switch
+class _Share(NamedTuple):
+    placement: str
+    everything: bool
+
+
+_Request = _Ask | _Tell | _Switch | _Share
 _Waiting = tuple[_Request, "asyncio.Future[Any]"]
 _Key = tuple[int, str]
 
@@ -148,6 +158,35 @@ class Health(NamedTuple):
     buffered: int
 
 
+class ShardHealth(NamedTuple):
+    """How one of several shards is.
+
+    Attributes
+    ----------
+    number : int
+    pid : int or None
+        Of its process, on the machine where it is.
+    up : bool
+        Whether it answers.
+    losses : int
+        How often it was lost since the start.
+    recovery_seconds : float or None
+        How long it took to come back the last time.
+    waiting : int
+        Requests on their way to it.
+    health : Health or None
+        As it told last.
+    """
+
+    number: int
+    pid: int | None
+    up: bool
+    losses: int
+    recovery_seconds: float | None
+    waiting: int
+    health: Health | None
+
+
 class Engine:
     """Decide and learn for every placement of a configuration, durably.
 
@@ -161,6 +200,8 @@ class Engine:
     clock : function, optional
         Gives the time in microseconds since 1970. The log's own time never goes back, whatever
         the clock does.
+    shard : Shard, optional
+        Which one of several this is; by default the only one.
 
     Raises
     ------
@@ -188,9 +229,14 @@ class Engine:
     """
 
     def __init__(
-        self, config: Config, store: Store, clock: Callable[[], int] | None = None
+        self,
+        config: Config,
+        store: Store,
+        clock: Callable[[], int] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.config = config
+        self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
@@ -226,6 +272,9 @@ class Engine:
             for name in names
         }
         fold({placement.id: placement for placement in made.values()}, self.store)
+        if self.shard is not None:
+            for name, placement in made.items():
+                placement.new_ids = Names(name, self.shard, placement.config.spread)
         return made
 
     async def start(self) -> None:
@@ -429,7 +478,7 @@ class Engine:
             If it could not be made durable.
         """
         lowest = self.placement(placement).config.rule.lowest
-        told = [_checked(one, lowest) for one in told]
+        told = [checked_told(one, lowest) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
 
@@ -487,11 +536,49 @@ class Engine:
         Unavailable
             If the change could not be made durable.
         """
+        self.check_mode(placement, mode)
+        await self._submit(_Switch(placement, mode))
+
+    def check_mode(self, placement: str, mode: str) -> None:
+        """Check that a placement can have a mode; raises what :meth:`switch` does."""
         known = self.placement(placement)
         if mode not in MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
         known.check_mode(mode)
-        await self._submit(_Switch(placement, mode))
+
+    async def learned(self, placement: str, everything: bool = False) -> Learned:
+        """Return what was learned here, as far as it is durable, for other shards.
+
+        Parameters
+        ----------
+        placement : str
+            One that shares what it learns.
+        everything : bool
+            By default only what was learned since the last call.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        self.placement(placement)
+        learned: Learned = await self._submit(_Share(placement, everything))
+        return learned
+
+    async def take_in(self, placement: str, learned: Learned) -> None:
+        """Learn what another shard has learned; returns when it is durable.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        known = self.placement(placement)
+        if known.shared is not None:
+            news = known.shared.news(known.learner, learned)
+            if news.parts:
+                value = msgspec.json.encode(news).decode()
+                await self._submit(_Switch(placement, value, MERGE))
 
     async def note_settings(self, placement: str, settings: str) -> None:
         """Give a placement other settings, as its kind encodes them, from now on.
@@ -539,7 +626,7 @@ class Engine:
         return (
             self._buffers(request.placement)
             and not self._saving
-            and not isinstance(request, _Switch)
+            and isinstance(request, _Ask | _Tell)
             and not self._unknown([request])
         )
 
@@ -739,6 +826,9 @@ class Engine:
         results |= self._take_in(tells, found, now)
         for placement in self.placements.values():
             placement.settle()
+        for i, request in enumerate(requests):
+            if isinstance(request, _Share):
+                results[i] = self._share(request, now)
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -785,6 +875,13 @@ class Engine:
             mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
+
+    def _share(self, request: _Share, now: int) -> Learned:
+        placement = self.placements[request.placement]
+        shared, parts = placement.shared, {}
+        if shared is not None:
+            parts = shared.told(placement.learner, request.everything)
+        return Learned(0 if self.shard is None else self.shard.number, now, parts)
 
     def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
         """Decide what was not decided before; those of a placement at once."""
@@ -1009,6 +1106,17 @@ class Engine:
             buffered=self._tail.size + self._flight.size,
         )
 
+    def shards(self) -> list[ShardHealth]:
+        """Return how each shard is; none where all is in this process."""
+        return []
+
+    def shared_seconds(self, placement: str) -> float | None:
+        """Return how old what shards of a placement know of each other is, at most.
+
+        None where nothing is shared, or was not yet.
+        """
+        return None
+
 
 def _stretches(told: Sequence[Told]) -> Iterator[Sequence[Told]]:
     """Cut feedback where a decision comes again: what came before bears on it."""
@@ -1022,7 +1130,14 @@ def _stretches(told: Sequence[Told]) -> Iterator[Sequence[Told]]:
     yield told[start:]
 
 
-def _checked(told: Told, lowest: float) -> Told:
+def checked_told(told: Told, lowest: float) -> Told:
+    """Return feedback, its reward and its id checked.
+
+    Raises
+    ------
+    InvalidValue
+        If one does not fit.
+    """
     if told.id is not None:
         checked_id("feedback_id", told.id)
     if told.kind != REWARD:

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, groupby, islice, repeat
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit import checks
 from tacit.arrays import Ints
-from tacit.decisions import Arm, Decision
+from tacit.decisions import NOTHING, Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
@@ -34,14 +34,17 @@ from tacit.service.attribution import (
 from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
-from tacit.service.ids import decision_id, decision_ids
+from tacit.service.ids import decision_ids
 from tacit.service.series import Series
+from tacit.service.sharing import Told as Learned
+from tacit.service.sharing import shared_of
 from tacit.service.signals import PlacementSignals
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
     CLICKS,
     FROZEN,
+    MERGE,
     MODE,
     MODES,
     ONLINE,
@@ -112,6 +115,7 @@ class _Saved(msgspec.Struct):
     counts: Any = None
     signals: bytes | None = None
     defaults: list[tuple[Any, ...]] = []
+    shared: Any = None
 
 
 class Placement:
@@ -153,6 +157,7 @@ class Placement:
         self.name = name
         self.config = config
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
@@ -174,6 +179,7 @@ class Placement:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
         self.signals: PlacementSignals | None = None
@@ -195,6 +201,7 @@ class Placement:
             "rule": rule,
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
+            **({"spread": True} if self.config.spread else {}),
             **self._own_plan(),
         }
         if self.config.signals is not None:
@@ -209,6 +216,16 @@ class Placement:
         take a time that is linear in the events.
         """
         return max(self.config.snapshot_every, self._held)
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self.learner.keys)
+
+    @property
+    def pending(self) -> int:
+        """How many decisions have an open window."""
+        return len(self.windows)
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -394,7 +411,7 @@ class Placement:
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
-        ids = decision_ids(time, len(impressions))
+        ids = self.new_ids(time, [told.key for told in impressions], seq)
         self._draws.begin(self.learner.rng, ids[0])
         decisions = list(self._choose_many(impressions))
         rows = self._rows(impressions, seq, ids, time, decisions)
@@ -402,7 +419,7 @@ class Placement:
         return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
-        id = decision_id(time) if told.id is None else told.id
+        id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
         decision = self._drawn(self.learner, self._draws, told, id)
         shown, would = decision, None
         if self.mode == APPRENTICE:
@@ -616,8 +633,14 @@ class Placement:
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
-        if mark.kind == MODE and mark.placement == self.id:
+        if mark.placement != self.id:
+            return
+        if mark.kind == MODE:
             self.mode = mark.value
+        elif mark.kind == MERGE:
+            self.since_snapshot += 1
+            if self.shared is not None and self.mode != FROZEN:
+                self.shared.take(self.learner, msgspec.json.decode(mark.value, type=Learned))
 
     # The fold --------------------------------------------------------------------------------
 
@@ -681,6 +704,7 @@ class Placement:
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
             self.windows.saved_defaults(),
+            self.shared and self.shared.saved(),
         )
         return Snapshot(
             self.id,
@@ -744,6 +768,8 @@ class Placement:
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
+        if self.shared is not None:
+            self.shared.restore(saved.shared)
         same = json.loads(snapshot.plan).get("signals") == json.loads(self.plan).get("signals")
         if self.signals is not None and saved.signals is not None and same:
             # Of other signals, the base of a log says nothing: they begin there.
@@ -766,6 +792,10 @@ class Placement:
             shadow = _read_by(self.shadow, self._decision(made, shadow_epoch))
         ids = ids and {id: tuple(content) for id, content in ids.items()}
         return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
+
+
+def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
+    return decision_ids(time, len(keys))
 
 
 def checked_id(field: str, id: str) -> str:
@@ -862,6 +892,19 @@ def opened(
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    checked_stored(name, config, stored)
+    latest = store.snapshot(stored.id) if snapshot else None
+    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
+
+
+def checked_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
+    """Check that a placement fits what the store has of it.
+
+    Raises
+    ------
+    ConfigError
+        If the placement has learned with another policy, other arms or another seed.
+    """
     before = policy_from_spec(json.loads(stored.spec))
     if before != config.policy:
         raise ConfigError(
@@ -873,8 +916,6 @@ def opened(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    latest = store.snapshot(stored.id) if snapshot else None
-    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
 
 
 def placement_class(kind: str) -> type[Placement]:
@@ -905,12 +946,17 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
         return
     end = store.end()
     behind = min(placement.covered for placement in placements.values())
-    for kind, run in groupby(store.events(behind), key=_kind):
-        for rows in _chunks(run):
-            _take_in(placements, kind, rows)
+    take_in(placements, store.events(behind))
     for placement in placements.values():
         placement.advance(end.time)
         placement.settle()
+
+
+def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
+    """Take in a stretch of the log, by placements of these ids."""
+    for kind, run in groupby(events, key=_kind):
+        for rows in _chunks(run):
+            _take_in(placements, kind, rows)
 
 
 def _take_in(

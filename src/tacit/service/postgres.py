@@ -274,12 +274,15 @@ class PostgresStore:
             self._connection = connection
         return self._connection
 
+    @property
+    def _lock_number(self) -> int:
+        return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
+
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """Become the writer, once the one before has ended."""
-        number = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
         # The server takes a moment to notice the end of a connection, our own or a dead process's.
         deadline = time.monotonic() + (START_SECONDS if self._last is None else LOCK_SECONDS)
-        while not _one(connection, "SELECT pg_try_advisory_lock(%s)", number):
+        while not _one(connection, "SELECT pg_try_advisory_lock(%s)", self._lock_number):
             if time.monotonic() >= deadline:
                 raise StoreError(
                     f"store.url: {self._name} is in use by another process; stop it, or give "

@@ -165,6 +165,16 @@ class Series:
         # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
+    @property
+    def restarts(self) -> int:
+        """How many intent shifts were seen, of all keys."""
+        return sum(self.epochs.values())
+
+    def add(self, table: Floats, start: int, width: int) -> None:
+        """Count what another series of the same arms did, which began no earlier."""
+        for bucket in np.flatnonzero(table.any(axis=1)).tolist():
+            self._row(start + bucket * width)[:] += table[bucket]
+
     def points(self, most: int) -> tuple[list[int], Floats]:
         """Return at most ``most`` stretches of equal width up to the last one with an impression.
 

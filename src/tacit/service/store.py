@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
 from tacit.errors import MissingExtra
+from tacit.service.errors import StoreError
 
 if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE, SETTINGS = "tick", "mode", "settings"
+TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
 
 QUERY, EVENT = "query", "event"
 
@@ -127,7 +128,8 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode or settings changed.
+    """What else happened: time went by (``tick``), a placement's mode or settings changed, another
+    shard told what it has learned (``merge``).
 
     Attributes
     ----------
@@ -137,9 +139,9 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``mode`` or ``settings``.
+        ``tick``, ``mode``, ``settings`` or ``merge``.
     value : str
-        The new mode, or JSON of the settings.
+        The new mode, JSON of the settings, or JSON of what was told.
     """
 
     seq: int
@@ -363,12 +365,20 @@ def open_store(config: StoreConfig) -> Store:
     MissingExtra
         If a package that it needs is not installed.
     StoreError
-        If it cannot be opened.
+        If it cannot be opened, or the log is dealt out to shards.
     """
     if config.url is not None:
-        from tacit.service.postgres import PostgresStore
+        from tacit.service.layout import LayoutStore
 
-        return PostgresStore(config.url, config.schema)
+        store = LayoutStore(config.url, config.schema)
+        layout = store.layout()
+        if layout is not None:
+            store.close()
+            raise StoreError(
+                f"store.schema: {config.schema} is dealt out to {layout.shards} shards; serve it "
+                "with --ray, or give another schema"
+            )
+        return store
     try:
         from tacit.service.sqlite import SqliteStore
     except ModuleNotFoundError as error:
