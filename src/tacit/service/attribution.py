@@ -174,12 +174,12 @@ class Attribution:
 
     @property
     def oldest(self) -> int | None:
-        """The place in the log of the first decision whose window is open."""
-        return min(self._by_seq, default=None)
+        """The place in the log of the first decision that feedback may still teach something of."""
+        return min((*self._by_seq, *self._defaulted), default=None)
 
     def forget_shadow(self) -> None:
         """Let no open decision teach the second policy."""
-        for open in self._by_seq.values():
+        for open in (*self._by_seq.values(), *self._defaulted.values()):
             open.shadow = None
 
     def of(self, seq: int) -> Open | None:
