@@ -182,11 +182,11 @@ class Bench:
 
     def install(self, peer: str) -> None:
         """Install a package, or note why it does not install."""
-        try:
-            say(f"installing {peer}")
-            self.pythons[peer] = venvs.install(peer)
-        except PeerFailed as error:
-            self.notes[peer] = f"does not install: {error}"
+        found = self.once(f"install-{peer}", lambda: str(venvs.install(peer)))
+        if "error" in found:
+            self.notes[peer] = f"does not install: {found['error']}"
+        else:
+            self.pythons[peer] = Path(found["result"])
 
     def play(self, peer: str, role: str, seeds: range, played_as: str, only: str = "") -> Any:
         """Let a package play streams of a role; return what it measured."""
@@ -197,7 +197,7 @@ class Bench:
                 streams.write(folder, role, seed)
         # -P keeps the scripts' folder, where files are named after packages, off the import path.
         command = [str(self.pythons[peer]), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
-        arguments = [peer, played_as, *map(str, paths), *(["--only", only] if only else [])]
+        arguments = [peer, played_as, *map(str, paths), *([f"--only={only}"] if only else [])]
         # Importing a package may print, too.
         printed = venvs.output([*command, *arguments], self.effort.limit)
         return json.loads(printed.splitlines()[-1])
