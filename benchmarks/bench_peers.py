@@ -2,6 +2,7 @@
 
 python benchmarks/bench_peers.py            everything; writes peers.json and docs/benchmarks.md
 python benchmarks/bench_peers.py --short    the same with few runs
+python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 
 A run that was cut off goes on where it was; what it measured lies in ``.measured``.
 """
@@ -150,10 +151,12 @@ class Bench:
     Parameters
     ----------
     effort : Effort
+    so_far : bool, default False
+        Whether to take what is not measured for failed, instead of measuring it.
     """
 
-    def __init__(self, effort: Effort) -> None:
-        self.effort = effort
+    def __init__(self, effort: Effort, so_far: bool = False) -> None:
+        self.effort, self.so_far = effort, so_far
         self.pythons = {"tacit": Path(sys.executable)}
         self.notes: dict[str, str] = {}
         self.folder = MEASURED / self._digest()
@@ -170,6 +173,8 @@ class Bench:
         """Return what a job gives, or gave; an error is a result, too."""
         path = self.folder / f"{name}.json"
         if not path.exists():
+            if self.so_far:
+                return {"error": "not measured yet"}
             say(name)
             try:
                 found = {"result": job()}
@@ -182,11 +187,11 @@ class Bench:
 
     def install(self, peer: str) -> None:
         """Install a package, or note why it does not install."""
-        try:
-            say(f"installing {peer}")
-            self.pythons[peer] = venvs.install(peer)
-        except PeerFailed as error:
-            self.notes[peer] = f"does not install: {error}"
+        found = self.once(f"install-{peer}", lambda: str(venvs.install(peer)))
+        if "error" in found:
+            self.notes[peer] = f"does not install: {found['error']}"
+        else:
+            self.pythons[peer] = Path(found["result"])
 
     def play(self, peer: str, role: str, seeds: range, played_as: str, only: str = "") -> Any:
         """Let a package play streams of a role; return what it measured."""
@@ -197,7 +202,7 @@ class Bench:
                 streams.write(folder, role, seed)
         # -P keeps the scripts' folder, where files are named after packages, off the import path.
         command = [str(self.pythons[peer]), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
-        arguments = [peer, played_as, *map(str, paths), *(["--only", only] if only else [])]
+        arguments = [peer, played_as, *map(str, paths), *([f"--only={only}"] if only else [])]
         # Importing a package may print, too.
         printed = venvs.output([*command, *arguments], self.effort.limit)
         return json.loads(printed.splitlines()[-1])
@@ -389,8 +394,10 @@ def main() -> None:
     """Measure, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="few runs")
-    effort = SHORT if parser.parse_args().short else FULL
-    bench = Bench(effort)
+    parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
+    asked = parser.parse_args()
+    effort = SHORT if asked.short else FULL
+    bench = Bench(effort, asked.so_far)
     for peer in PEERS:
         bench.install(peer)
     results = {
@@ -406,7 +413,8 @@ def main() -> None:
     path = HERE / "peers.json"
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     page.write(results)
-    shutil.rmtree(MEASURED)
+    if not asked.so_far:
+        shutil.rmtree(MEASURED)
     say(f"wrote {path} and {page.PAGE}")
 
 

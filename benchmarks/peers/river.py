@@ -1,6 +1,6 @@
 """river, as its documentation of ``river.bandit`` says: pull, then update."""
 
-from river import bandit, proba, stats, utils
+from river import bandit, proba, stats
 
 
 def player(make):
@@ -35,27 +35,22 @@ def classical(stream):
 
 
 def shifting(stream):
-    """What may follow a change: its policies over rolling statistics."""
+    """What may follow a change: moving means. The clone that a policy makes of a rolling window,
+    one per arm, has no window, so Thompson sampling cannot forget.
+    """
     policies = {
-        f"ThompsonSampling over the last {window} of each arm": (
-            lambda seed, window=window: bandit.ThompsonSampling(
-                reward_obj=utils.Rolling(proba.Beta, window_size=window), seed=seed
+        f"EpsilonGreedy({epsilon}), moving mean, {fading}": (
+            lambda seed, epsilon=epsilon, fading=fading: bandit.EpsilonGreedy(
+                epsilon=epsilon, reward_obj=stats.EWMean(fading), seed=seed
             )
         )
-        for window in (25, 50, 100, 200)
-    }
-    policies |= {
-        f"EpsilonGreedy(0.1), moving mean, {fading}": (
-            lambda seed, fading=fading: bandit.EpsilonGreedy(
-                epsilon=0.1, reward_obj=stats.EWMean(fading), seed=seed
-            )
-        )
-        for fading in (0.02, 0.05)
+        for epsilon in (0.05, 0.1)
+        for fading in (0.02, 0.05, 0.1)
     }
     policies["ThompsonSampling"] = lambda seed: bandit.ThompsonSampling(
         reward_obj=proba.Beta(), seed=seed
     )
-    policies["Exp3(0.1)"] = lambda seed: bandit.Exp3(gamma=0.1, seed=seed)
+    policies["UCB(0.25)"] = lambda seed: bandit.UCB(delta=0.25, seed=seed)
     return players(stream, policies)
 
 
