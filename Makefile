@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate
 
-.PHONY: help demo test lint chaos fuzz bench bench-ray reproduce docs figures release clean
+.PHONY: help demo test lint chaos fuzz bench bench-peers bench-ray reproduce docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -12,7 +12,8 @@ help:
 	@echo "make lint       lint and check types only"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
-	@echo "make bench      measure speed against C and against other packages"
+	@echo "make bench      measure speed, and against C"
+	@echo "make bench-peers measure speed and learning against other packages; goes on where it was cut off"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
@@ -72,6 +73,9 @@ fuzz: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
 
+bench-peers: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench_peers.py
+
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
 
@@ -100,5 +104,5 @@ release: $(VENV)/.dev
 	$(BIN)/python tests/release.py --out dist --tests $(foreach each,$(PYTHONS),--python $(each))
 
 clean:
-	rm -rf $(VENV) build dist site out demo benchmarks/.venvs
+	rm -rf $(VENV) build dist site out demo benchmarks/.venvs benchmarks/.measured
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""Measure tacit side by side with plain C and with other packages.
+"""Measure tacit, side by side with plain C.
 
 python benchmarks/bench.py            everything; writes results.json and RESULTS.md
-python benchmarks/bench.py --quick    a smoke run without the other packages; writes nothing
+python benchmarks/bench.py --quick    a smoke run; writes nothing
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import c_loops
 import features
 import numpy as np
 import offline
-import peers
 import plain_duels
 
 import tacit
@@ -51,8 +50,7 @@ class Effort:
     ----------
     steps : dict
         Rounds of a timed run per algorithm.
-    repetitions, peer_repetitions, imports : int
-        The second is 0 where the other packages are left out.
+    repetitions, imports : int
     regret_runs : int
         Runs behind each mean regret.
     calls : int
@@ -61,14 +59,13 @@ class Effort:
 
     steps: dict[str, int]
     repetitions: int
-    peer_repetitions: int
     imports: int
     regret_runs: int
     calls: int
 
 
-FULL = Effort({"UCB1": 20_000_000, "Thompson": 4_000_000, "EXP3": 20_000_000}, 9, 3, 10, 200, 8192)
-QUICK = Effort({"UCB1": 2_000_000, "Thompson": 400_000, "EXP3": 2_000_000}, 3, 0, 3, 20, 1024)
+FULL = Effort({"UCB1": 20_000_000, "Thompson": 4_000_000, "EXP3": 20_000_000}, 9, 10, 200, 8192)
+QUICK = Effort({"UCB1": 2_000_000, "Thompson": 400_000, "EXP3": 2_000_000}, 3, 3, 20, 1024)
 
 
 class Spread(NamedTuple):
@@ -161,9 +158,9 @@ def say(text: str) -> None:
 def steps_per_second(algorithm: str, steps: int, seed: int) -> float:
     """Time one run of ``tacit.simulate``, compiled before."""
     simulated(algorithm, 1, 1, seed)
-    start = time.perf_counter()
+    start = time.process_time()
     simulated(algorithm, steps, 1, seed)
-    return steps / (time.perf_counter() - start)
+    return steps / (time.process_time() - start)
 
 
 def simulated(algorithm: str, steps: int, runs: int, seed: int) -> Any:
@@ -241,9 +238,9 @@ def following_intent(effort: Effort) -> Iterator[Row]:
             tacit.simulate(policy, KEYS, 1, workers=1)
             ours, theirs = [], []
             for seed in range(effort.repetitions):
-                start = time.perf_counter()
+                start = time.process_time()
                 tacit.simulate(policy, KEYS, steps, seed=seed, workers=1, checkpoints=1)
-                ours.append(1e9 * (time.perf_counter() - start) / steps)
+                ours.append(1e9 * (time.process_time() - start) / steps)
                 played = c_loops.play(program, "UCB1-keys", steps, 1, seed)
                 theirs.append(1e9 / played.steps_per_second)
             what = f"{policy.label}, 100 keys, ns a round: UCB1 in C"
@@ -310,8 +307,6 @@ DUELS = [
     tacit.WinnerStays(50),
 ]
 GAP = 0.1
-FEW_DUELS = 2000
-"""As many as a package in plain Python can be asked for, with 10 arms."""
 
 
 def duels_per_second(policy: tacit.Policy, duels: int, seed: int) -> float:
@@ -323,141 +318,13 @@ def duels_per_second(policy: tacit.Policy, duels: int, seed: int) -> float:
     return duels / (time.perf_counter() - start)
 
 
-def dueling(effort: Effort, notes: list[str]) -> Iterator[Row]:
-    """Time duels: long runs of 50 arms, and short ones of 10 beside duelpy."""
+def dueling(effort: Effort) -> Iterator[Row]:
+    """Time long runs of 50 arms."""
     duels = effort.steps["EXP3"] // 10
     for policy in DUELS:
         say(f"{policy.label}, duels")
         times = [duels_per_second(policy, duels, seed) for seed in range(effort.repetitions)]
         yield Row(f"{policy.label}, 50 arms, duels/s over {duels:,}", Spread.of(times))
-    if not effort.peer_repetitions:
-        return
-    pairs: dict[str, list[Pair]] = {}
-    try:
-        python = peers.install("duelpy")
-        for seed in range(effort.peer_repetitions):
-            say(f"duelpy, repetition {seed + 1} of {effort.peer_repetitions}")
-            for name, played in peers.play_duels(python, FEW_DUELS, seed, 10, GAP).items():
-                policy = next(p for p in DUELS if type(p).__name__ == name).with_arms(10)
-                ours = duels_per_second(policy, FEW_DUELS, seed)
-                pairs.setdefault(name, []).append(Pair(ours, played))
-    except peers.PeerFailed as error:
-        notes.append(f"duelpy does not install or run: {error}")
-    for name, measured in pairs.items():
-        ours, theirs = (
-            [pair.ours for pair in measured],
-            [pair.theirs.steps_per_second for pair in measured],
-        )
-        yield compared(f"{name}, 10 arms, duels/s over {FEW_DUELS:,}: duelpy", ours, theirs, None)
-
-
-# Other packages ------------------------------------------------------------------------------
-
-
-class Pair(NamedTuple):
-    """Steps per second of ``tacit.simulate``, and what a peer measured just before."""
-
-    ours: float
-    theirs: peers.Played
-
-
-def against_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
-    """Compare speed and regret with the other packages, in turn; the goal is for the fastest."""
-    if not effort.peer_repetitions:
-        return
-    pairs: dict[str, dict[str, list[Pair]]] = {algorithm: {} for algorithm in POLICIES}
-    for peer, python in installed(notes):
-        try:
-            for seed in range(effort.peer_repetitions):
-                say(f"{peer}, repetition {seed + 1} of {effort.peer_repetitions}")
-                for algorithm, played in peers.play(python, peer, REGRET_ROUNDS, seed).items():
-                    ours = steps_per_second(algorithm, effort.steps[algorithm], seed)
-                    pairs[algorithm].setdefault(peer, []).append(Pair(ours, played))
-        except peers.PeerFailed as error:
-            notes.append(f"{peer} does not run: {error}")
-    for algorithm in POLICIES:
-        regret = simulated_regret(algorithm, effort.regret_runs)
-        yield from peer_rows(algorithm, pairs[algorithm], regret)
-
-
-SHIFT_ROUNDS = 10_000
-SHIFTED = tacit.ShiftingArms(
-    ARMS, events=[SHIFT_ROUNDS // 2 + 1], clicks=[c_loops.MEANS, c_loops.MEANS[::-1]]
-)
-CUSUM_RATIO = float(np.log(SHIFT_ROUNDS))
-# SMPyBandits' ways and the same parameters, as far as its own allow: see the peer's script.
-DETECTORS = {
-    "DiscountedUCB": tacit.DiscountedUCB(ARMS),
-    "SlidingWindowUCB": tacit.SlidingWindowUCB(ARMS),
-    "CUSUMUCB": tacit.CUSUMUCB(
-        ARMS, threshold=CUSUM_RATIO, alpha=(CUSUM_RATIO / SHIFT_ROUNDS) ** 0.5, xi=2.0
-    ),
-    "MUCB": tacit.MUCB(ARMS),
-    "GLRKLUCB": tacit.GLRKLUCB(ARMS),
-}
-
-
-def detectors_against_smpybandits(effort: Effort, notes: list[str]) -> Iterator[Row]:
-    """Compare what detects changes with SMPyBandits, on arms that change places halfway."""
-    if not effort.peer_repetitions:
-        return
-    pairs: dict[str, list[Pair]] = {name: [] for name in DETECTORS}
-    regrets: dict[str, Mean] = {}
-    try:
-        python = peers.install("SMPyBandits")
-        for seed in range(effort.peer_repetitions):
-            say(f"SMPyBandits' detectors, repetition {seed + 1} of {effort.peer_repetitions}")
-            segments = SHIFTED.clicks
-            played = peers.play(python, "smpybandits_detectors", SHIFT_ROUNDS, seed, segments)
-            for name, theirs in played.items():
-                speed, regrets[name] = shifted(DETECTORS[name], effort.regret_runs)
-                pairs[name].append(Pair(speed, theirs))
-    except peers.PeerFailed as error:
-        notes.append(f"SMPyBandits' detectors do not run: {error}")
-        return
-    for name, measured in pairs.items():
-        ours, theirs = zip(*((p.ours, p.theirs.steps_per_second) for p in measured), strict=True)
-        what = f"{name}, steps/s: SMPyBandits"
-        yield compared(what, list(ours), list(theirs), Goal("≥", 100))
-        found = Spread.of([pair.theirs.regret for pair in measured])
-        what = f"{name}, regret after {SHIFT_ROUNDS:,} rounds with a shift: SMPyBandits"
-        yield Row(what, regrets[name], found)
-
-
-def shifted(policy: Any, runs: int) -> tuple[float, Mean]:
-    """Return steps per second, compiled before, and the mean regret of many runs."""
-    tacit.simulate(policy, SHIFTED, 1, workers=1)
-    start = time.perf_counter()
-    result = tacit.simulate(policy, SHIFTED, SHIFT_ROUNDS, runs=runs, workers=1, checkpoints=1)
-    speed = runs * SHIFT_ROUNDS / (time.perf_counter() - start)
-    regrets = result.regret[0, :, -1]
-    return speed, Mean(float(regrets.mean()), float(regrets.std(ddof=1) / np.sqrt(runs)))
-
-
-def installed(notes: list[str]) -> Iterator[tuple[str, Path]]:
-    """Give each peer that can be installed with its interpreter."""
-    for peer in peers.REQUIREMENTS:
-        say(f"installing {peer}")
-        try:
-            yield peer, peers.install(peer)
-        except peers.PeerFailed as error:
-            notes.append(f"{peer} does not install: {error}")
-
-
-def peer_rows(algorithm: str, pairs: dict[str, list[Pair]], regret: Mean) -> Iterator[Row]:
-    """Give the lines of one algorithm, the fastest peer first."""
-    speeds = {peer: [pair.theirs.steps_per_second for pair in pairs[peer]] for peer in pairs}
-    fastest_first = sorted(pairs, key=lambda peer: -median(speeds[peer]))
-    for place, peer in enumerate(fastest_first):
-        yield compared(
-            f"{algorithm}, steps/s: {peer}",
-            [pair.ours for pair in pairs[peer]],
-            speeds[peer],
-            Goal("≥", 300) if place == 0 else None,
-        )
-    for peer in fastest_first:
-        regrets = Spread.of([pair.theirs.regret for pair in pairs[peer]])
-        yield Row(f"{algorithm}, regret after {REGRET_ROUNDS:,} rounds: {peer}", regret, regrets)
 
 
 # Calls from Python ---------------------------------------------------------------------------
@@ -540,31 +407,6 @@ def over_features(effort: Effort) -> Iterator[Row]:
                 yield Row(what, mine, goal=goal)
 
 
-PEER_ROUNDS = 3000
-
-
-def over_features_with_peers(effort: Effort, notes: list[str]) -> Iterator[Row]:
-    """Time decisions from Python on the same streams as other packages, with their regret."""
-    if not effort.peer_repetitions:
-        return
-    pythons: dict[str, Path] = {}
-    for peer in peers.FEATURED:
-        say(f"installing {peer}")
-        try:
-            pythons[peer] = peers.install(peer, peers.FEATURED)
-        except peers.PeerFailed as error:
-            notes.append(f"{peer} does not install: {error}")
-    say("decisions over features")
-    played = features.against_peers(PEER_ROUNDS, effort.peer_repetitions, pythons, notes)
-    for name, runs in played.items():
-        times, regrets = zip(*runs, strict=True)
-        what = f"10 features, 10 of 100 arms, from Python: {name}"
-        mine = name.startswith("tacit")
-        for told, values in ((f"{what}, µs a round", times), (f"{what}, regret", regrets)):
-            found = Spread.of(list(values))
-            yield Row(told, found) if mine else Row(told, None, found)
-
-
 # Memory and import ---------------------------------------------------------------------------
 
 
@@ -623,7 +465,7 @@ def table(rows: list[Row]) -> str:
     return aligned([header, *(row.cells() for row in rows)])
 
 
-def write(rows: list[Row], notes: list[str]) -> None:
+def write(rows: list[Row]) -> None:
     """Write the measurements, and the table with the machine's description."""
     described = machine()
     results = {
@@ -632,13 +474,11 @@ def write(rows: list[Row], notes: list[str]) -> None:
             {name: fields(value) for name, value in vars(row).items()} | {"met": row.met}
             for row in rows
         ],
-        "notes": notes,
     }
     (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     lines = [f"- {name}: {value}" for name, value in described.items()]
-    remarks = "".join(f"\n- {note}" for note in notes)
     (HERE / "RESULTS.md").write_text(
-        "# Measured\n\n" + "\n".join(lines) + f"\n\n```\n{table(rows)}\n```\n" + remarks
+        "# Measured\n\n" + "\n".join(lines) + f"\n\n```\n{table(rows)}\n```\n"
     )
 
 
@@ -653,24 +493,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     quick = parser.parse_args().quick
     effort = QUICK if quick else FULL
-    notes: list[str] = []
     rows = [
         *against_c(effort),
         *following_intent(effort),
         *duels(effort),
-        *dueling(effort, notes),
-        *against_peers(effort, notes),
-        *detectors_against_smpybandits(effort, notes),
+        *dueling(effort),
         *calls(effort),
         *off_policy_rates(effort),
         *over_features(effort),
-        *over_features_with_peers(effort, notes),
         *memory(),
         *import_time(effort),
     ]
-    print(table(rows), *notes, sep="\n")
+    print(table(rows))
     if not quick:
-        write(rows, notes)
+        write(rows)
 
 
 if __name__ == "__main__":

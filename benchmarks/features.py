@@ -1,4 +1,4 @@
-"""How fast decisions over features are, beside plain C and other packages.
+"""How fast decisions over features are, beside plain C.
 
 python benchmarks/features.py                 beside C
 python benchmarks/features.py --updates N     what N updates leave of a covariance (10⁷, say)
@@ -18,7 +18,6 @@ from typing import Any
 
 import c_loops
 import numpy as np
-import peers
 
 import tacit
 from tacit.compiled import compiled
@@ -84,62 +83,6 @@ def floor(dim: int, offered: int, rounds: int, repetitions: int) -> list[float]:
         for seed in range(repetitions):
             done = subprocess.run([program, *sizes, str(seed)], check=True, capture_output=True)
             found.append(float(json.loads(done.stdout)["microseconds"]))
-    return found
-
-
-def stream(path: Path, rounds: int, seed: int, scale: float = 4.0) -> None:
-    """Write a stream of offers in the setting of Qi et al. (2018), parameters times ``scale``."""
-    rng = np.random.default_rng(seed)
-    world = tacit.ExaminationArms(scale=scale).world(rng, rounds)
-    logits = world.relevance @ world.theta_c[0], world.examination @ world.theta_e[0]
-    np.savez(
-        path,
-        features=np.hstack([world.relevance, world.examination]),
-        chances=1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1]))),
-        offers=np.array([rng.choice(100, 10, replace=False) for _ in range(rounds)]),
-        uniforms=rng.random(rounds),
-    )
-
-
-def called(policy: tacit.ClickModel, path: Path) -> tuple[float, float]:
-    """Return µs a round of the learner's choose and learn from Python, and the regret."""
-    with np.load(path, allow_pickle=False) as file:
-        features, chances = file["features"], file["chances"]
-        offers, uniforms = file["offers"], file["uniforms"].tolist()
-    learner, split = tacit.Learner(policy, seed=1), policy.relevance_dim
-    regret, start = 0.0, time.process_time()
-    for offer, uniform in zip(offers, uniforms, strict=True):
-        rows = features[offer]
-        decision = learner.choose("one", relevance=rows[:, :split], examination=rows[:, split:])
-        arm = offer[decision.slot]
-        learner.learn(decision, 1.0 if uniform < chances[arm] else 0.0)
-        regret += chances[offer].max() - chances[arm]
-    return 1e6 * (time.process_time() - start) / len(offers), float(regret)
-
-
-def against_peers(
-    rounds: int, runs: int, pythons: dict[str, Path], notes: list[str]
-) -> dict[str, list[tuple[float, float]]]:
-    """Play tacit and peers, given with their interpreters, on the same streams.
-
-    Returns µs a round and the regret of each run, by the name of the algorithm; what failed is
-    noted.
-    """
-    found: dict[str, list[tuple[float, float]]] = {}
-    working = dict(pythons)
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(runs):
-            path = Path(folder) / f"{seed}.npz"
-            stream(path, rounds, seed)
-            for policy in (tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5)):
-                found.setdefault(f"tacit, {type(policy).__name__}", []).append(called(policy, path))
-            for peer, python in list(working.items()):
-                try:
-                    for name, measured in peers.play_stream(python, peer, path).items():
-                        found.setdefault(name, []).append(measured)
-                except peers.PeerFailed as error:
-                    notes.append(f"{peer} does not run: {error}")
-                    del working[peer]
     return found
 
 

@@ -35,6 +35,11 @@ def fuzz(folder, seconds, examples):
                 "kind": "features",
                 "policy": "lin-ts(relevance_dim=1, examination_dim=1)",
             },
+            "placements.personalizer": {
+                "kind": "personalizer",
+                "policy": "linear-epsilon-greedy(dim=8)",
+            },
+            "personalizer.placement": "personalizer",
         }
     )
     deadline, wrong, sent = time.monotonic() + seconds, [], 0

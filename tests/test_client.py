@@ -27,21 +27,26 @@ from hypothesis import strategies as st
 import tacit.client
 from tacit.client import (
     AsyncClient,
+    Clicks,
     Client,
     Conflict,
     Decided,
     Denied,
+    Dueled,
     Feedback,
     Impression,
     InvalidRequest,
+    Listed,
     NotFound,
     Recorded,
+    Search,
     ServiceError,
+    Standings,
     Unavailable,
 )
 from tacit.client.retries import LONGEST_ASKED, Reply, pause, seconds_asked
 from tacit.errors import InvalidValue, MissingExtra, TacitError
-from tacit.service import wire
+from tacit.service import wire, wire_lists
 from tacit.service.config import load_config
 from tacit.service.keys import new_key
 from tacit.service.server import running
@@ -49,6 +54,9 @@ from tacit.service.server import running
 ARMS = ["holiday", "film", "recipe"]
 BEFORE, AFTER, WITHIN, HANG = "cut before", "cut after", "cut within", "hang"
 ERROR_AFTER = "500 after"
+AT_ONCE = {"aggregation": "first"}
+FEATURED = "lin-ts(relevance_dim=2, examination_dim=1)"
+RANKINGS = {"old": ["a", "b", "c"], "new": ["c", "b", "d"]}
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +68,15 @@ def url(tmp_path_factory):
         "placements.default.seed": 7,
         "placements.plain.arms": 3,
         "placements.plain.policy": "ucb1",
+        "placements.shelf": {"kind": "slates", "arms": ARMS, "positions": 2, **AT_ONCE},
+        "placements.rankers": {"kind": "duels", "rankers": ["old", "new"], **AT_ONCE},
+        "placements.front": {"kind": "features", "policy": FEATURED},
+        "placements.news": {
+            "arms": 2,
+            "policy": "bwc(policy=thompson, classifier=rectangle(dim=3, margin=0.1))",
+            "signals": ["volume", "reformulation"],
+            "client_signals": 1,
+        },
     }
     with running(load_config(overrides=values)) as address:
         yield address
@@ -69,14 +86,14 @@ def url(tmp_path_factory):
 def ask(request):
     """Give a function that calls one method of a new client of either kind."""
 
-    def ask_sync(url, method, *args, key=None, retries=3, timeout=5.0, **options):
-        with Client(url, key, timeout=timeout, retries=retries, rng=generator()) as client:
+    def ask_sync(url, method, *args, secret=None, retries=3, timeout=5.0, **options):
+        with Client(url, secret, timeout=timeout, retries=retries, rng=generator()) as client:
             return getattr(client, method)(*args, **options)
 
-    def ask_async(url, method, *args, key=None, retries=3, timeout=5.0, **options):
+    def ask_async(url, method, *args, secret=None, retries=3, timeout=5.0, **options):
         async def asked():
             settings = {"timeout": timeout, "retries": retries, "rng": generator()}
-            async with AsyncClient(url, key, **settings) as client:
+            async with AsyncClient(url, secret, **settings) as client:
                 return await getattr(client, method)(*args, **options)
 
         return asyncio.run(asked())
@@ -207,6 +224,76 @@ def test_deferred_decisions_and_examinations(url, ask):
         ask(url, "feedback", "plain", decided.decision_id, 1).outcome,
     ]
     assert outcomes == ["inactive", "noted", "noted", "learned"]
+
+
+def test_lists_and_their_clicks(url, ask):
+    shown = ask(url, "slate", "shelf", "tomato", arms=["film", "recipe"])
+    assert isinstance(shown, Listed)
+    assert set(shown.slate) == {"film", "recipe"}
+    told = ask(url, "clicks", "shelf", shown.decision_id, [1])
+    assert told == Recorded(shown.decision_id, True, "learned", "committed")
+    many = ask(url, "slate_many", "shelf", [Impression("tomato"), Impression("film")])
+    assert [len(one.slate) for one in many] == [2, 2]
+    clicks = [Clicks(many[0].decision_id, items=[many[0].slate[1]]), Clicks("never made", [])]
+    outcomes = [told.outcome for told in ask(url, "clicks_many", "shelf", clicks)]
+    assert outcomes == ["learned", "unknown-decision"]
+
+
+def test_duels_and_their_standings(url, ask):
+    key = f"duels {ask.__name__}"
+    shown = ask(url, "duel", "rankers", RANKINGS, key=key, decision_id=key)
+    assert isinstance(shown, Dueled)
+    assert ask(url, "duel", "rankers", RANKINGS, key=key, decision_id=key) == shown
+    assert {shown.left, shown.right} <= {"old", "new"}
+    assert set(shown.items) <= set("abcd")
+    assert len(shown.teams) == len(shown.items)
+    assert ask(url, "clicks", "rankers", shown.decision_id, items=shown.items[:1]).learned
+    pair, lists = ask(url, "duel_many", "rankers", [Search(key=key), Search(RANKINGS, key)])
+    assert pair.items is None
+    assert ask(url, "feedback", "rankers", pair.decision_id, 1).learned
+    assert ask(url, "clicks", "rankers", lists.decision_id, []).learned
+    standings = ask(url, "standings", "rankers", key, confidence=0.9)
+    assert isinstance(standings, Standings)
+    assert standings.key == key
+    assert standings.report["safe_to_stop"] is False
+    with pytest.raises(InvalidRequest) as caught:
+        ask(url, "standings", "rankers", "nobody searched for this")
+    assert (caught.value.status, caught.value.field) == (422, "key")
+    with pytest.raises(InvalidRequest, match="give the list of every ranker") as caught:
+        ask(url, "duel", "rankers", {"old": ["a"]})
+    assert caught.value.field == "rankings.new"
+
+
+@pytest.mark.parametrize("fault", [AFTER, WITHIN, ERROR_AFTER])
+def test_a_list_whose_answer_is_lost_is_decided_once_and_clicked_once(url, ask, fault):
+    before = placement(url, "rankers")
+    with line(url, fault) as cut:
+        shown = ask(cut.url, "duel", "rankers", RANKINGS, key=f"lost {ask.__name__} {fault}")
+    with line(url, fault) as cut:
+        told = ask(cut.url, "clicks", "rankers", shown.decision_id, [0])
+    assert told.outcome == "duplicate"
+    after = placement(url, "rankers")
+    assert after["decisions"] == before["decisions"] + 1
+    assert after["outcomes"]["learned"] == before["outcomes"].get("learned", 0) + 1
+
+
+def test_arms_with_features(url, ask):
+    rows = {"relevance": [[0.2, 1], [0.9, 0]], "examination": [[1], [0.4]]}
+    shown = ask(url, "decide", "front", "page", arms=["flood", "final"], **rows)
+    assert shown.arm in ("flood", "final")
+    (shown,) = ask(url, "decide_many", "front", [Impression("page", **rows)])
+    assert shown.arm in (0, 1)
+
+
+def test_signals_of_the_service(url, ask):
+    key = f"signals {ask.__name__}"
+    shown = ask(url, "decide", "news", key, context=[0.5], session="ann")
+    assert shown.signals == {"volume": 0.5, "reformulation": 0.5}
+    (shown,) = ask(url, "decide_many", "news", [Impression(key, context=[0.5], session="bob")])
+    assert list(shown.signals) == ["volume", "reformulation"]
+    with pytest.raises(InvalidRequest) as caught:
+        ask(url, "decide", "plain", key, session="ann")
+    assert (caught.value.field, caught.value.value) == ("session", "ann")
 
 
 def test_the_mode(url, ask):
@@ -370,16 +457,16 @@ def test_keys(tmp_path, ask, caplog):
         "keys.shop.scopes": ["decide"],
     }
     with running(load_config(overrides=values)) as url:
-        assert ask(url, "decide", "default", "a", key=key).arm in range(5)
+        assert ask(url, "decide", "default", "a", secret=key).arm in range(5)
         with line(url, AFTER) as cut:
-            ask(cut.url, "decide", "default", "a", key=key)
+            ask(cut.url, "decide", "default", "a", secret=key)
         refusals = []
         for wrong in (stranger, None):
             with pytest.raises(Denied, match="send a key that is known") as caught:
-                ask(url, "decide", "default", "a", key=wrong)
+                ask(url, "decide", "default", "a", secret=wrong)
             refusals.append(caught.value)
         with pytest.raises(Denied, match="needs the scope 'admin'") as caught:
-            ask(url, "mode", "default", "frozen", key=key)
+            ask(url, "mode", "default", "frozen", secret=key)
         refusals.append(caught.value)
     assert [(r.status, r.kind, r.field, r.value) for r in refusals] == [
         (401, "unauthorized", "authorization", None),
@@ -413,6 +500,18 @@ def test_keys(tmp_path, ask, caplog):
         ("feedback", ("default", "x", math.nan), {}, "reward"),
         ("feedback_many", ("default", [Feedback("x", "1")]), {}, "feedback[0].reward"),
         ("examined", ("default", None), {}, "decision_id"),
+        ("decide", ("default", "a"), {"relevance": [[0.0], ["b"]]}, "relevance[1][0]"),
+        ("decide", ("default", "a"), {"session": 7}, "session"),
+        ("slate", ("default", 7), {}, "key"),
+        ("duel", ("default", ["a"]), {}, "rankings"),
+        ("duel", ("default", {"old": "abc"}), {}, "rankings.old"),
+        ("duel", ("default", {"old": ["a", None]}), {}, "rankings.old[1]"),
+        ("duel_many", ("default", [Search(key=7)]), {}, "decisions[0].key"),
+        ("clicks", ("default", "x"), {}, "clicks"),
+        ("clicks", ("default", "x", [0]), {"items": ["a"]}, "clicks"),
+        ("clicks", ("default", "x", [-1]), {}, "clicks[0]"),
+        ("clicks_many", ("default", [Clicks("x")]), {}, "feedback[0].clicks"),
+        ("standings", ("default",), {"confidence": 2}, "confidence"),
         ("mode", ("default", None), {}, "mode"),
     ],
 )
@@ -521,6 +620,14 @@ def test_odd_dates_are_pauses_too(text):
         (Decided, wire.DecideAnswer),
         (Recorded, wire.FeedbackAnswer),
         (tacit.client.Would, wire.Would),
+        (Search, wire_lists.DuelRequest),
+        (Clicks, wire_lists.ClicksRequest),
+        (Listed, wire_lists.SlateAnswer),
+        (Dueled, wire_lists.DuelAnswer),
+        (Standings, wire_lists.DuelStandings),
+        (tacit.client.WouldSlate, wire_lists.WouldSlate),
+        (tacit.client.WouldDuel, wire_lists.WouldDuel),
+        (tacit.client.DuelsOfKey, wire_lists.DuelsOfKey),
     ],
 )
 def test_the_client_speaks_what_the_service_speaks(ours, theirs):

@@ -338,7 +338,7 @@ def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
             after = await engine.decide("home", "a")
             assert after.epoch == 1
             (shift,) = engine.placements["home"].series.shifts
-            assert shift[1:] == ("a", 1)
+            assert (shift.key, shift.epoch) == ("a", 1)
 
     asyncio.run(session())
 

@@ -87,6 +87,13 @@ def test_without_a_key_that_is_known_nothing_opens(locked, header):
     assert locked.ask("GET", "/healthz")[0] == 200
 
 
+def test_who_is_refused_leaves_no_metric_of_his_own(locked):
+    """Anybody could fill the memory with paths otherwise."""
+    assert locked.ask("GET", "/made/up/by/anybody")[0] == 401
+    assert locked.ask("GET", "/made/up/by/callers", None, bearer(KEY["read"]))[0] in (403, 404)
+    assert not any("/made/up" in name for name in metrics(locked, bearer(KEY["read"])))
+
+
 def test_only_hashes_are_kept():
     key, sha256 = new_key()
     assert hashlib.sha256(key.encode()).hexdigest() == sha256
@@ -163,8 +170,8 @@ def test_log_lines_are_json_that_nobody_can_break():
     assert json.loads(line)["message"] == 'a\n"}\n{'
 
 
-def metrics(client):
-    text = client.ask("GET", "/metrics")[2].decode()
+def metrics(client, headers=None):
+    text = client.ask("GET", "/metrics", None, headers)[2].decode()
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
 

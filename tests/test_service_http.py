@@ -328,7 +328,7 @@ def test_the_openapi_document_describes_what_is_served(client):
             assert str(status) in item[method]["responses"]
     _, _, decision = client.post("default/decide", {"key": "a"})
     answer = schemas["DecideAnswer"]
-    assert [*answer["required"], "would"] == list(answer["properties"])
+    assert [*answer["required"], "would", "signals"] == list(answer["properties"])
     assert answer["required"] == list(decision)
     assert schemas["FeedbackRequest"]["properties"]["reward"]["maximum"] == 1
 

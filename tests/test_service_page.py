@@ -59,6 +59,7 @@ def address(store):
         "placements.plain.arms": 10,
         "placements.plain.policy": "ucb1",
         "placements.empty.arms": 2,
+        "placements.waiting.arms": 2,
         "placements.trial.arms": 2,
     }
     with running(load_config(overrides=values)) as address:
@@ -156,8 +157,13 @@ def test_what_is_not_known_is_said(opened):
     assert "not known" in page.locator("#placement-plain").inner_text()
     assert "UCB1 is deterministic" in page.locator("#placement-plain").inner_text()
     assert "never starts a key over" in page.locator("#placement-home").inner_text()
-    assert "Nothing was decided here yet" in page.locator("#placement-empty").inner_text()
+    assert "Nothing was shown here yet" in page.locator("#placement-empty").inner_text()
     assert page.evaluate("location.origin") in page.locator("#placement-empty pre").inner_text()
+
+
+def test_what_waits_to_be_activated_was_not_shown(opened, address):
+    post(address, "waiting/decide", {"key": "a", "deferred": True})
+    assert "Nothing was shown here yet" in opened().locator("#placement-waiting").inner_text()
 
 
 def test_the_page_follows_the_traffic_without_moving(opened, address):

@@ -114,11 +114,13 @@ def test_every_column_of_every_log_has_a_meaning(generate):
     logs = generate("logs")
     assert list(logs.click_columns()) == SCHEMA.names
     assert all(logs.click_columns().values())
-    for name, schema in log.SCHEMAS.items():
+    for name, schema in logs.SCHEMAS.items():
         meanings = generate("tables").attributes(logs.ROWS[name])
         assert set(schema.names) <= set(meanings), name
     assert set(log.DUELS_SCHEMA.names) == set(logs.duel_columns())
-    assert set(log.SCHEMAS) == set(logs.ROWS)
+    assert set(logs.SCHEMAS) == set(logs.ROWS)
+    schemas = {name for name in vars(log) if name.endswith("_SCHEMA")}
+    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA", "DUELS_SCHEMA"}
 
 
 def test_every_metric_of_a_running_service_has_a_meaning(generate):

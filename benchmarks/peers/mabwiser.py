@@ -3,22 +3,97 @@
 from mabwiser.mab import MAB, LearningPolicy
 
 
-def players(arms, seed):
-    """Return a chooser and a learner per algorithm."""
-    policies = {
-        "UCB1": LearningPolicy.UCB1(alpha=1.0),
-        "Thompson": LearningPolicy.ThompsonSampling(),
+def classical(stream):
+    """The classical policies."""
+    arms = range(stream["chances"].shape[1])
+    return {
+        "UCB1": player(LearningPolicy.UCB1(alpha=1.0), arms),
+        "Thompson": player(LearningPolicy.ThompsonSampling(), arms),
     }
-    return {name: player(policy, range(arms), seed) for name, policy in policies.items()}
 
 
-def player(policy, arms, seed):
-    """Return what a policy chooses and learns with; it predicts once every arm was tried."""
-    mab = MAB(list(arms), policy, seed=seed)
-    untried = iter(arms)
+def player(policy, arms):
+    """Return a function of a seed; its player predicts once every arm was tried."""
 
-    def choose():
-        arm = next(untried, None)
-        return mab.predict() if arm is None else arm
+    def seeded(seed):
+        mab = MAB(list(arms), policy, seed=seed)
+        untried = iter(arms)
 
-    return choose, lambda arm, reward: mab.partial_fit([arm], [reward])
+        def choose():
+            arm = next(untried, None)
+            return mab.predict() if arm is None else arm
+
+        return choose, lambda arm, reward: mab.partial_fit([arm], [reward])
+
+    return seeded
+
+
+def candidates():
+    """Its policies without contexts; none of them forgets."""
+    return {
+        "UCB1(0.1)": LearningPolicy.UCB1(alpha=0.1),
+        "UCB1(0.25)": LearningPolicy.UCB1(alpha=0.25),
+        "UCB1(0.5)": LearningPolicy.UCB1(alpha=0.5),
+        "ThompsonSampling": LearningPolicy.ThompsonSampling(),
+        "EpsilonGreedy(0.05)": LearningPolicy.EpsilonGreedy(epsilon=0.05),
+        "EpsilonGreedy(0.1)": LearningPolicy.EpsilonGreedy(epsilon=0.1),
+        "EpsilonGreedy(0.2)": LearningPolicy.EpsilonGreedy(epsilon=0.2),
+        "Softmax(0.1)": LearningPolicy.Softmax(tau=0.1),
+    }
+
+
+def shifting(stream):
+    """What may follow a change."""
+    arms = range(stream["chances"].shape[1])
+    return {name: player(policy, arms) for name, policy in candidates().items()}
+
+
+def contextual(stream):
+    """One linear model per arm, the context being a constant: it has no features of arms."""
+    arms = list(range(len(stream["features"])))
+
+    def seeded(seed):
+        mab = MAB(arms, LearningPolicy.LinTS(alpha=0.25), seed=seed)
+        context = [[1.0]]
+        started = []
+
+        def choose(offer):
+            if not started:
+                return offer[0]
+            values = mab.predict_expectations(context)
+            return max(offer, key=values.__getitem__)
+
+        def learn(arm, reward):
+            (mab.partial_fit if started else mab.fit)([arm], [reward], context)
+            started.append(arm)
+
+        return choose, learn
+
+    return {"LinTS, a model per arm": seeded}
+
+
+def examination(stream):
+    """Its policies without contexts, an arm each: it has no features of arms."""
+    arms = list(range(len(stream["features"])))
+
+    def player_of_offers(policy):
+        def seeded(seed):
+            mab = MAB(arms, policy, seed=seed)
+            tried = set()
+
+            def choose(offer):
+                for arm in offer:
+                    if arm not in tried:
+                        return arm
+                values = mab.predict_expectations()
+                return max(offer, key=values.__getitem__)
+
+            def learn(arm, reward):
+                tried.add(arm)
+                mab.partial_fit([arm], [reward])
+
+            return choose, learn
+
+        return seeded
+
+    return {name: player_of_offers(policy) for name, policy in candidates().items()}

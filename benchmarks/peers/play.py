@@ -1,54 +1,102 @@
-"""Play a peer's algorithms on Bernoulli arms; print steps per second and regret as JSON.
+"""Play a package on streams; print what came of it as JSON.
 
-    play.py PEER STEPS SEED MEAN... [/ MEAN...]
+    play.py PACKAGE ROLE STREAM.npz... [--only NAME]
 
-After a slash come the means of the second half of the steps. The file ``PEER.py`` beside this one
-gives ``players(arms, seed)``: per algorithm a function that chooses an arm, and one that takes the
-arm and its reward.
+The file ``PACKAGE.py`` beside this one has a function per role. It takes a stream's arrays and
+returns, by the names of the algorithms, functions of a seed. For arms (``arms``) and arms with
+features (``features``) these return a function that chooses an arm and one that learns its
+reward; for all else they play by themselves, and return the rounds and a list of scores.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import random
 import runpy
-import sys
 import time
-from collections.abc import Callable
+import warnings
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 
-def play(
-    choose: Callable[[], int],
-    learn: Callable[[int, float], Any],
-    steps: int,
-    seed: int,
-    segments: list[list[float]],
-) -> tuple[float, float]:
-    """Return steps per second and the regret."""
-    # A text, so that the clicks do not repeat the draws of a policy seeded with the number.
-    uniform = random.Random(f"clicks {seed}").random
-    regret = elapsed = 0.0
-    for means in segments:
-        pulls = [0] * len(means)
-        start = time.perf_counter()
-        for _ in range(steps // len(segments)):
-            arm = choose()
-            learn(arm, 1.0 if uniform() < means[arm] else 0.0)
-            pulls[arm] += 1
-        elapsed += time.perf_counter() - start
-        regret += sum(n * (max(means) - mean) for n, mean in zip(pulls, means, strict=True))
-    return steps / elapsed, regret
+def main():
+    """Play every algorithm, or the one that is asked for, on every stream."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("package")
+    parser.add_argument("role")
+    parser.add_argument("streams", nargs="+")
+    parser.add_argument("--only")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    role = runpy.run_path(str(Path(__file__).with_name(f"{asked.package}.py")))[asked.role]
+    played = {}
+    for path in asked.streams:
+        with np.load(path, allow_pickle=False) as file:
+            stream = dict(file)
+        for name, make in role(stream).items():
+            if asked.only in (None, name):
+                played.setdefault(name, []).append(play(make, stream))
+    print(json.dumps({"played": played, "megabytes": megabytes()}))
+
+
+def play(make, stream):
+    """Play a stream; return seconds of the processor, rounds and the scores."""
+    if isinstance(make(int(stream["seed"])), tuple):
+        return (play_features if str(stream["kind"]) == "features" else play_arms)(make, stream)
+    return play_by_itself(make, stream)
+
+
+def play_arms(make, stream):
+    """Play a stream of arms, a player per key; the score is the regret."""
+    keys, uniforms = stream["keys"].tolist(), stream["uniforms"].tolist()
+    chances, which = stream["chances"], stream["which"]
+    table = chances.tolist()
+    rows = [table[place] for place in which.tolist()]
+    players = [make(int(stream["seed"]) + key) for key in range(max(keys) + 1)]
+    pulled = []
+    start = time.process_time()
+    for key, row, uniform in zip(keys, rows, uniforms):  # noqa: B905 old Pythons, too
+        choose, learn = players[key]
+        arm = choose()
+        learn(arm, 1.0 if uniform < row[arm] else 0.0)
+        pulled.append(arm)
+    seconds = time.process_time() - start
+    regret = chances.max(axis=1)[which] - chances[which, pulled]
+    return seconds, len(keys), [float(regret.sum())]
+
+
+def play_features(make, stream):
+    """Play a stream of arms with features; the score is the regret."""
+    chances, offers = stream["chances"], stream["offers"].tolist()
+    uniforms, known = stream["uniforms"].tolist(), chances.tolist()
+    choose, learn = make(int(stream["seed"]))
+    pulled = []
+    start = time.process_time()
+    for offer, uniform in zip(offers, uniforms):  # noqa: B905
+        arm = choose(offer)
+        learn(arm, 1.0 if uniform < known[arm] else 0.0)
+        pulled.append(arm)
+    seconds = time.process_time() - start
+    regret = chances[stream["offers"]].max(axis=1) - chances[pulled]
+    return seconds, len(offers), [float(regret.sum())]
+
+
+def play_by_itself(make, stream):
+    """Let the algorithm play."""
+    play = make(int(stream["seed"]))
+    start = time.process_time()
+    rounds, scores = play()
+    return time.process_time() - start, int(rounds), [float(score) for score in scores]
+
+
+def megabytes():
+    """Return the most memory that this process had in use."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024.0
+    return None
 
 
 if __name__ == "__main__":
-    peer, steps, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    parts = " ".join(sys.argv[4:]).split("/")
-    segments = [[float(mean) for mean in part.split()] for part in parts]
-    players = runpy.run_path(str(Path(__file__).with_name(f"{peer}.py")))["players"]
-    played = {
-        algorithm: play(choose, learn, steps, seed, segments)
-        for algorithm, (choose, learn) in players(len(segments[0]), seed).items()
-    }
-    print(json.dumps(played))
+    main()

@@ -1,18 +1,76 @@
 """river, as its documentation of ``river.bandit`` says: pull, then update."""
 
-from river import bandit, proba
+from river import bandit, proba, stats, utils
 
 
-def players(arms, seed):
-    """Return a chooser and a learner per algorithm."""
+def player(make):
+    """Return a function of a seed that gives what a policy chooses and learns with."""
+
+    def seeded(stream_arms):
+        def players(seed):
+            policy = make(seed)
+            return lambda: policy.pull(stream_arms), policy.update
+
+        return players
+
+    return seeded
+
+
+def players(stream, policies):
+    """Return the players of policies, each a function of a seed."""
+    arms = range(stream["chances"].shape[1])
+    return {name: player(make)(arms) for name, make in policies.items()}
+
+
+def classical(stream):
+    """The classical policies."""
+    return players(
+        stream,
+        {
+            "UCB1": lambda seed: bandit.UCB(delta=1, seed=seed),
+            "Thompson": lambda seed: bandit.ThompsonSampling(reward_obj=proba.Beta(), seed=seed),
+            "EXP3": lambda seed: bandit.Exp3(gamma=0.1, seed=seed),
+        },
+    )
+
+
+def shifting(stream):
+    """What may follow a change: its policies over rolling statistics."""
     policies = {
-        "UCB1": bandit.UCB(delta=1, seed=seed),
-        "Thompson": bandit.ThompsonSampling(reward_obj=proba.Beta(), seed=seed),
-        "EXP3": bandit.Exp3(gamma=0.1, seed=seed),
+        f"ThompsonSampling over the last {window} of each arm": (
+            lambda seed, window=window: bandit.ThompsonSampling(
+                reward_obj=utils.Rolling(proba.Beta, window_size=window), seed=seed
+            )
+        )
+        for window in (25, 50, 100, 200)
     }
-    return {name: player(policy, range(arms)) for name, policy in policies.items()}
+    policies |= {
+        f"EpsilonGreedy(0.1), moving mean, {fading}": (
+            lambda seed, fading=fading: bandit.EpsilonGreedy(
+                epsilon=0.1, reward_obj=stats.EWMean(fading), seed=seed
+            )
+        )
+        for fading in (0.02, 0.05)
+    }
+    policies["ThompsonSampling"] = lambda seed: bandit.ThompsonSampling(
+        reward_obj=proba.Beta(), seed=seed
+    )
+    policies["Exp3(0.1)"] = lambda seed: bandit.Exp3(gamma=0.1, seed=seed)
+    return players(stream, policies)
 
 
-def player(policy, arms):
-    """Return what a policy chooses and learns with."""
-    return lambda: policy.pull(arms), policy.update
+def replay(stream):
+    """Its replay of a log of uniform choices."""
+    arms = list(range(len(stream["means"])))
+    log = list(zip(stream["logged"].tolist(), stream["rewards"].tolist(), strict=True))
+
+    def seeded(seed):
+        def play():
+            policy = bandit.UCB(delta=1, seed=seed)
+            history = ((arms, None, arm, reward) for arm, reward in log)
+            total, matched = bandit.evaluate_offline(policy, history)
+            return len(log), [total.get() / matched]
+
+        return play
+
+    return {"UCB1": seeded}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import chance, decide, epoch, kernel, observe, propensity, update
+from tacit.dispatch import chance, decide, epoch, kernel, observe, propensity, unlearn, update
 from tacit.policies.base import Impression
 
 
@@ -104,3 +104,26 @@ def learn_rows(
             update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
             learned += 1
     return learned
+
+
+def correct_rows(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    actions: Ints,
+    before: Floats,
+    after: Floats,
+    propensities: Floats,
+    epochs: Ints,
+) -> int:
+    """Put other rewards in the place of those learned; return how many lanes remembered them."""
+    corrected = 0
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        if epochs[i] == epoch(params, state, lane):
+            impression = impression_of(batch, i)
+            arm, propensity = actions[i, 0], propensities[i]
+            unlearn(params, state, lane, impression, arm, before[i, 0], propensity)
+            update(params, state, lane, impression, actions[i], after[i], propensity)
+            corrected += 1
+    return corrected

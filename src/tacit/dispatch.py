@@ -106,6 +106,13 @@ def learn(
     parts[type(params)].learn(params, state, lane, impression, arm, reward, propensity)
 
 
+def unlearn(
+    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
+) -> None:
+    """Take out of ``state`` what ``learn`` with the same arguments has put in."""
+    parts[type(params)].unlearn(params, state, lane, impression, arm, reward, propensity)
+
+
 def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
     """Take in what an impression reveals before any choice; writes ``state``."""
     parts[type(params)].observe(params, state, lane, impression)
@@ -171,6 +178,7 @@ def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
 POLICY_KERNELS = (
     choose,
     learn,
+    unlearn,
     observe,
     propensity,
     epoch,

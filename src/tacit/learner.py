@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacit import checks
 from tacit.arrays import Floats, Ints
 from tacit.assumptions import ContextWatch
-from tacit.batch import Batch, choose_rows, learn_rows, observe_rows, weigh_rows
+from tacit.batch import Batch, choose_rows, correct_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
 from tacit.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
@@ -261,6 +261,16 @@ class Learner:
             self._state = copied_into(self._state, self.policy.init(self._capacity))
         return lane
 
+    def lanes(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys; a key that was never seen gets one.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is too long.
+        """
+        return self._lanes_of(keys)
+
     def _lanes_of(self, keys: Sequence[str]) -> Ints:
         lanes = list(map(self._lanes.get, keys))
         if None in lanes:
@@ -277,6 +287,7 @@ class Learner:
 
         params = self.policy.params
         self._params = params
+        self._weigh: Any = None
         self._one = self._shared_batch(1)
         self._action = np.empty((1, self.policy.action_width), np.int64)
         self._feedback = np.empty((1, self.policy.feedback_width))
@@ -503,8 +514,6 @@ class Learner:
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        from tacit.compiled import compiled
-
         if self.policy.shows != "arm":
             raise InvalidValue("policy", self.policy, "give one that shows a single arm")
         blocks, sizes = self._checked_features(
@@ -516,7 +525,13 @@ class Learner:
         contexts = self._checked_contexts(None if context is None else [context], 1)
         batch = Batch(self._lanes_of([key]), *offers, contexts, *blocks)
         found = np.empty(len(batch.arms))
-        compiled(weigh_rows, self._params)(self._params, self._state, batch, found)
+        if self._weigh is None:
+            from tacit.compiled import compiled
+
+            # Few ask for it, so it is not compiled for all.
+            driver = compiled(weigh_rows, self._params)
+            self._weigh = driver.entry((self._params, self._state, batch, found))
+        self._weigh(self._params, self._state, batch, found)
         return None if np.isnan(found).any() else found
 
     def tune(self, **hyperparameters: Any) -> None:
@@ -676,19 +691,71 @@ class Learner:
             If nothing was ever chosen for a decision's key.
         """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
-            batch, actions, epochs = decisions.batch, decisions.actions, decisions.epochs
-            propensities = decisions.propensities
-        elif not decisions:
+        if not len(decisions):
             return 0
-        else:
-            batch = self._batch_of(decisions)
-            actions = self._checked_actions(decisions, batch)
-            epochs = np.array([d.epoch for d in decisions], np.int64)
-            # NumPy takes None for NaN.
-            propensities = np.array([d.propensity for d in decisions], np.float64)
+        batch, actions, propensities, epochs = self._columns(decisions)
         return int(
             self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
+        )
+
+    def correct_many(
+        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
+    ) -> int:
+        """Put other rewards in the place of those that were learned, whatever was learned since.
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+        before, after : array of float, shape (decisions,)
+            What was learned for each, and what it shall be; in [0, 1].
+
+        Returns
+        -------
+        int
+            How many were corrected; the others were made before their lane's last restart.
+
+        Raises
+        ------
+        InvalidValue
+            If the policy cannot take out what it has learned, or a reward is outside [0, 1].
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_many(decisions, [0.0, 0.0])
+        2
+        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
+        1
+        >>> learner.state.rewards.sum(), learner.state.plays.sum()
+        (1.0, 2.0)
+        """
+        from tacit.compiled import compiled
+
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._checked_feedback("before", before, len(decisions))
+        new = self._checked_feedback("after", after, len(decisions))
+        correct = compiled(correct_rows, self._params)
+        batch, actions, propensities, epochs = self._columns(decisions)
+        return int(
+            correct(self._params, self._state, batch, actions, old, new, propensities, epochs)
+        )
+
+    def _columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
+        """Return impressions, actions, propensities and epochs of decisions."""
+        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
+            return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
+        batch = self._batch_of(decisions)
+        return (
+            batch,
+            self._checked_actions(decisions, batch),
+            # NumPy takes None for NaN.
+            np.array([d.propensity for d in decisions], np.float64),
+            np.array([d.epoch for d in decisions], np.int64),
         )
 
     def _checked_feedback(self, field: str, rewards: Any, rows: int) -> Floats:

@@ -22,20 +22,38 @@ from tacit.client.errors import (
     ServiceError,
     Unavailable,
 )
+from tacit.client.lists import (
+    Clicks,
+    Dueled,
+    DuelsOfKey,
+    Listed,
+    Search,
+    Standings,
+    WouldDuel,
+    WouldSlate,
+)
 from tacit.client.messages import Decided, Feedback, Impression, Recorded, Would
 
 __all__ = [
     "AsyncClient",
+    "Clicks",
     "Client",
     "Conflict",
     "Decided",
     "Denied",
+    "Dueled",
+    "DuelsOfKey",
     "Feedback",
     "Impression",
     "InvalidRequest",
+    "Listed",
     "NotFound",
     "Recorded",
+    "Search",
     "ServiceError",
+    "Standings",
     "Unavailable",
     "Would",
+    "WouldDuel",
+    "WouldSlate",
 ]

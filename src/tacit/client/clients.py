@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,7 +15,8 @@ import httpx
 import numpy as np
 
 from tacit import __version__, checks
-from tacit.client import messages
+from tacit.client import lists, messages
+from tacit.client.lists import Clicks, Dueled, Listed, Search, Standings
 from tacit.client.messages import (
     Arm,
     Call,
@@ -143,6 +144,9 @@ class Client(_Settings):
         context: Sequence[float] | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
+        relevance: Sequence[Sequence[float]] | None = None,
+        examination: Sequence[Sequence[float]] | None = None,
+        session: str | None = None,
     ) -> Decided:
         """Ask what to show.
 
@@ -160,6 +164,10 @@ class Client(_Settings):
             default a new UUID of version 7.
         deferred : bool, default False
             True: it counts only once it is activated.
+        relevance, examination : sequence of sequence of float, optional
+            A row of features for each arm on offer, for policies that know arms by these.
+        session : str, optional
+            Whose search this is, for placements with the signal ``reformulation``.
 
         Returns
         -------
@@ -173,7 +181,9 @@ class Client(_Settings):
             What the service says no to: :class:`InvalidRequest`, :class:`NotFound`,
             :class:`Conflict`, :class:`Denied`; :class:`Unavailable` after the last try.
         """
-        impression = Impression(key, arms, context, decision_id, deferred)
+        impression = Impression(
+            key, arms, context, decision_id, deferred, relevance, examination, session
+        )
         return self._ask(messages.decide(placement, impression))
 
     def decide_many(self, placement: str, impressions: Iterable[Impression]) -> list[Decided]:
@@ -224,6 +234,137 @@ class Client(_Settings):
             As :meth:`decide`; the field names the place: ``feedback[1].reward``.
         """
         return self._ask(messages.feedback_many(placement, feedback))
+
+    def slate(
+        self,
+        placement: str,
+        key: str,
+        *,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        decision_id: str | None = None,
+        deferred: bool = False,
+    ) -> Listed:
+        """Ask which arms to list; arguments are those of :meth:`decide`.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        impression = Impression(key, arms, context, decision_id, deferred)
+        return self._ask(lists.slate(placement, impression))
+
+    def slate_many(self, placement: str, impressions: Iterable[Impression]) -> list[Listed]:
+        """Ask for 1 to 1000 lists: all are decided in one commit, or none.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide_many`.
+        """
+        return self._ask(lists.slate_many(placement, impressions))
+
+    def duel(
+        self,
+        placement: str,
+        rankings: Mapping[str, Sequence[Arm]] | None = None,
+        *,
+        key: str = "all",
+        context: Sequence[float] | None = None,
+        decision_id: str | None = None,
+        deferred: bool = False,
+    ) -> Dueled:
+        """Ask which two rankers duel, and for one list of both.
+
+        Parameters
+        ----------
+        placement : str
+        rankings : mapping from str to sequence of int or str, optional
+            From every ranker's name to its items, best first; without it the answer is a pair
+            alone, whose outcome is the reward of :meth:`feedback`.
+        key : str, default "all"
+            What finds a best ranker of its own, such as a market.
+        context, decision_id, deferred : optional
+            As for :meth:`decide`.
+
+        Returns
+        -------
+        Dueled
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return self._ask(
+            lists.duel(placement, Search(rankings, key, context, decision_id, deferred))
+        )
+
+    def duel_many(self, placement: str, searches: Iterable[Search]) -> list[Dueled]:
+        """Ask for 1 to 1000 searches which rankers duel: all are decided in one commit, or none.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide_many`.
+        """
+        return self._ask(lists.duel_many(placement, searches))
+
+    def clicks(
+        self,
+        placement: str,
+        decision_id: str,
+        clicks: Sequence[int] | None = None,
+        *,
+        items: Sequence[Arm] | None = None,
+        feedback_id: str | None = None,
+    ) -> Recorded:
+        """Tell what was clicked in a list.
+
+        Parameters
+        ----------
+        placement : str
+        decision_id : str
+        clicks : sequence of int, optional
+            The clicked positions from 0; empty for none.
+        items : sequence of int or str, optional
+            The clicked items, in place of positions.
+        feedback_id : str, optional
+            As for :meth:`feedback`.
+
+        Returns
+        -------
+        Recorded
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return self._ask(lists.clicks(placement, Clicks(decision_id, clicks, items, feedback_id)))
+
+    def clicks_many(self, placement: str, told: Iterable[Clicks]) -> list[Recorded]:
+        """Tell what was clicked in 1 to 1000 lists, in one commit; as :meth:`feedback_many`.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`feedback_many`.
+        """
+        return self._ask(lists.clicks_many(placement, told))
+
+    def standings(
+        self, placement: str, key: str | None = None, *, confidence: float = 0.95
+    ) -> Standings:
+        """Ask who wins the duels of a key (by default that with the most duels).
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return self._ask(lists.standings(placement, key, confidence))
 
     def activate(
         self, placement: str, decision_id: str, *, feedback_id: str | None = None
@@ -287,7 +428,7 @@ class Client(_Settings):
 
     def _send(self, call: Call[Any]) -> Reply:
         try:
-            return _reply(self._http.post(call.path, content=call.body))
+            return _reply(self._http.request(call.method, call.path, content=call.body))
         except httpx.RequestError as error:
             return _lost(error)
 
@@ -343,9 +484,14 @@ class AsyncClient(_Settings):
         context: Sequence[float] | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
+        relevance: Sequence[Sequence[float]] | None = None,
+        examination: Sequence[Sequence[float]] | None = None,
+        session: str | None = None,
     ) -> Decided:
         """As :meth:`Client.decide`."""
-        impression = Impression(key, arms, context, decision_id, deferred)
+        impression = Impression(
+            key, arms, context, decision_id, deferred, relevance, examination, session
+        )
         return await self._ask(messages.decide(placement, impression))
 
     async def decide_many(self, placement: str, impressions: Iterable[Impression]) -> list[Decided]:
@@ -362,6 +508,67 @@ class AsyncClient(_Settings):
     async def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> list[Recorded]:
         """As :meth:`Client.feedback_many`."""
         return await self._ask(messages.feedback_many(placement, feedback))
+
+    async def slate(
+        self,
+        placement: str,
+        key: str,
+        *,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        decision_id: str | None = None,
+        deferred: bool = False,
+    ) -> Listed:
+        """As :meth:`Client.slate`."""
+        impression = Impression(key, arms, context, decision_id, deferred)
+        return await self._ask(lists.slate(placement, impression))
+
+    async def slate_many(self, placement: str, impressions: Iterable[Impression]) -> list[Listed]:
+        """As :meth:`Client.slate_many`."""
+        return await self._ask(lists.slate_many(placement, impressions))
+
+    async def duel(
+        self,
+        placement: str,
+        rankings: Mapping[str, Sequence[Arm]] | None = None,
+        *,
+        key: str = "all",
+        context: Sequence[float] | None = None,
+        decision_id: str | None = None,
+        deferred: bool = False,
+    ) -> Dueled:
+        """As :meth:`Client.duel`."""
+        return await self._ask(
+            lists.duel(placement, Search(rankings, key, context, decision_id, deferred))
+        )
+
+    async def duel_many(self, placement: str, searches: Iterable[Search]) -> list[Dueled]:
+        """As :meth:`Client.duel_many`."""
+        return await self._ask(lists.duel_many(placement, searches))
+
+    async def clicks(
+        self,
+        placement: str,
+        decision_id: str,
+        clicks: Sequence[int] | None = None,
+        *,
+        items: Sequence[Arm] | None = None,
+        feedback_id: str | None = None,
+    ) -> Recorded:
+        """As :meth:`Client.clicks`."""
+        return await self._ask(
+            lists.clicks(placement, Clicks(decision_id, clicks, items, feedback_id))
+        )
+
+    async def clicks_many(self, placement: str, told: Iterable[Clicks]) -> list[Recorded]:
+        """As :meth:`Client.clicks_many`."""
+        return await self._ask(lists.clicks_many(placement, told))
+
+    async def standings(
+        self, placement: str, key: str | None = None, *, confidence: float = 0.95
+    ) -> Standings:
+        """As :meth:`Client.standings`."""
+        return await self._ask(lists.standings(placement, key, confidence))
 
     async def activate(
         self, placement: str, decision_id: str, *, feedback_id: str | None = None
@@ -405,7 +612,7 @@ class AsyncClient(_Settings):
 
     async def _send(self, call: Call[Any]) -> Reply:
         try:
-            return _reply(await self._http.post(call.path, content=call.body))
+            return _reply(await self._http.request(call.method, call.path, content=call.body))
         except httpx.RequestError as error:
             return _lost(error)
 

@@ -38,6 +38,8 @@ class Impression(msgspec.Struct, frozen=True):
     context : sequence of float, optional
     decision_id : str, optional
     deferred : bool, default False
+    relevance, examination : sequence of sequence of float, optional
+    session : str, optional
     """
 
     key: str
@@ -45,6 +47,9 @@ class Impression(msgspec.Struct, frozen=True):
     context: Sequence[float] | None = None
     decision_id: str | None = None
     deferred: bool = False
+    relevance: Sequence[Sequence[float]] | None = None
+    examination: Sequence[Sequence[float]] | None = None
+    session: str | None = None
 
 
 class Feedback(msgspec.Struct, frozen=True):
@@ -91,6 +96,8 @@ class Decided(msgspec.Struct, frozen=True):
     durability : str
         ``committed``, or ``buffered``: in memory until the next commit.
     would : Would or None
+    signals : dict or None
+        What the placement computed for this decision, by name; each in [0, 1].
     """
 
     decision_id: str
@@ -99,6 +106,7 @@ class Decided(msgspec.Struct, frozen=True):
     epoch: int
     durability: str
     would: Would | None = None
+    signals: dict[str, float] | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -141,12 +149,17 @@ class _Problem(msgspec.Struct):
 
 
 class Call(NamedTuple, Generic[A]):
-    """A request, the same on every try, and how its answer is read."""
+    """A request, the same on every try, and how its answer is read; without a body it is a GET."""
 
     placement: str
     action: str
-    body: bytes
+    body: bytes | None
     read: Callable[[bytes], A]
+
+    @property
+    def method(self) -> str:
+        """Whether it asks only."""
+        return "GET" if self.body is None else "POST"
 
     @property
     def path(self) -> str:
@@ -164,22 +177,22 @@ _problem = msgspec.json.Decoder(_Problem).decode
 
 def decide(placement: str, impression: Impression) -> Call[Decided]:
     """Return the call for one decision, with an id if it has none."""
-    return _call(placement, "decide", _impression("", impression), _decided)
+    return call_to(placement, "decide", impression_body("", impression), _decided)
 
 
 def decide_many(placement: str, impressions: Iterable[Impression]) -> Call[list[Decided]]:
     """Return the call for many decisions, each with an id."""
-    asked = [_impression(f"decisions[{i}]", one) for i, one in enumerate(impressions)]
+    asked = [impression_body(f"decisions[{i}]", one) for i, one in enumerate(impressions)]
 
     def read(body: bytes) -> list[Decided]:
-        return _complete(_decided_many(body).decisions, len(asked))
+        return complete(_decided_many(body).decisions, len(asked))
 
-    return _call(placement, "decide/batch", {"decisions": asked}, read)
+    return call_to(placement, "decide/batch", {"decisions": asked}, read)
 
 
 def feedback(placement: str, told: Feedback) -> Call[Recorded]:
     """Return the call for one piece of feedback, with an id if it has none."""
-    return _call(placement, "feedback", _feedback("", told), _recorded)
+    return call_to(placement, "feedback", _feedback("", told), _recorded)
 
 
 def feedback_many(placement: str, told: Iterable[Feedback]) -> Call[list[Recorded]]:
@@ -187,9 +200,9 @@ def feedback_many(placement: str, told: Iterable[Feedback]) -> Call[list[Recorde
     bodies = [_feedback(f"feedback[{i}]", one) for i, one in enumerate(told)]
 
     def read(body: bytes) -> list[Recorded]:
-        return _complete(_recorded_many(body).feedback, len(bodies))
+        return complete(_recorded_many(body).feedback, len(bodies))
 
-    return _call(placement, "feedback/batch", {"feedback": bodies}, read)
+    return call_to(placement, "feedback/batch", {"feedback": bodies}, read)
 
 
 def event(
@@ -201,9 +214,9 @@ def event(
     """Return the call for something that happened to a decision, with an id if it has none."""
     body = {
         "decision_id": checks.name("decision_id", decision_id),
-        "feedback_id": _id("feedback_id", feedback_id),
+        "feedback_id": id_or_new("feedback_id", feedback_id),
     }
-    return _call(placement, action, body, _recorded)
+    return call_to(placement, action, body, _recorded)
 
 
 def switch(placement: str, mode: Mode) -> Call[str]:
@@ -212,7 +225,7 @@ def switch(placement: str, mode: Mode) -> Call[str]:
     def read(body: bytes) -> str:
         return _switched(body).mode
 
-    return _call(placement, "mode", {"mode": checks.name("mode", mode)}, read)
+    return call_to(placement, "mode", {"mode": checks.name("mode", mode)}, read)
 
 
 def answer(call: Call[A], reply: Reply, url: str, tries: int) -> A:
@@ -262,7 +275,7 @@ def _given(call: Call[Any], field: str) -> Any:
     """Return what a call gives for a field such as ``decisions[1].arms``, None if nothing."""
     if field == "placement":
         return call.placement
-    value = msgspec.json.decode(call.body)
+    value = {} if call.body is None else msgspec.json.decode(call.body)
     for step in _STEP.findall(field):
         try:
             value = value[int(step)] if isinstance(value, list) else value[step]
@@ -271,34 +284,59 @@ def _given(call: Call[Any], field: str) -> Any:
     return value
 
 
-def _call(placement: str, action: str, body: dict[str, Any], read: Callable[[bytes], A]) -> Call[A]:
+def call_to(
+    placement: str, action: str, body: dict[str, Any] | None, read: Callable[[bytes], A]
+) -> Call[A]:
+    """Return a call to a placement.
+
+    Raises
+    ------
+    InvalidValue
+        If its name could be none.
+    """
     # What is no such name would lead to another path.
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
         raise InvalidValue(
             "placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -"
         )
-    return Call(placement, action, msgspec.json.encode(body), read)
+    return Call(placement, action, None if body is None else msgspec.json.encode(body), read)
 
 
-def _impression(place: str, given: Impression) -> dict[str, Any]:
+def impression_body(place: str, given: Impression) -> dict[str, Any]:
+    """Return an impression as it is sent."""
     if not isinstance(given, Impression):
         raise InvalidValue(place, given, "give a tacit.client.Impression")
     dot = f"{place}." if place else ""
     body: dict[str, Any] = {
         "key": checks.name(f"{dot}key", given.key),
-        "decision_id": _id(f"{dot}decision_id", given.decision_id),
+        "decision_id": id_or_new(f"{dot}decision_id", given.decision_id),
         "deferred": checks.flag(f"{dot}deferred", given.deferred),
     }
     if given.arms is not None:
         body["arms"] = [
-            _arm(f"{dot}arms[{i}]", arm) for i, arm in enumerate(_listed(f"{dot}arms", given.arms))
+            checked_arm(f"{dot}arms[{i}]", arm)
+            for i, arm in enumerate(as_list(f"{dot}arms", given.arms))
         ]
     if given.context is not None:
-        body["context"] = [
-            checks.number(f"{dot}context[{i}]", signal, -LARGEST, LARGEST)
-            for i, signal in enumerate(_listed(f"{dot}context", given.context))
-        ]
+        body["context"] = numbers(f"{dot}context", given.context)
+    for field in ("relevance", "examination"):
+        rows = getattr(given, field)
+        if rows is not None:
+            body[field] = [
+                numbers(f"{dot}{field}[{i}]", row)
+                for i, row in enumerate(as_list(f"{dot}{field}", rows))
+            ]
+    if given.session is not None:
+        body["session"] = checks.name(f"{dot}session", given.session)
     return body
+
+
+def numbers(field: str, given: Any) -> list[float]:
+    """Return a list of finite numbers."""
+    return [
+        checks.number(f"{field}[{i}]", number, -LARGEST, LARGEST)
+        for i, number in enumerate(as_list(field, given))
+    ]
 
 
 def _feedback(place: str, told: Feedback) -> dict[str, Any]:
@@ -308,16 +346,17 @@ def _feedback(place: str, told: Feedback) -> dict[str, Any]:
     return {
         "decision_id": checks.name(f"{dot}decision_id", told.decision_id),
         "reward": checks.number(f"{dot}reward", told.reward, 0.0, 1.0),
-        "feedback_id": _id(f"{dot}feedback_id", told.feedback_id),
+        "feedback_id": id_or_new(f"{dot}feedback_id", told.feedback_id),
     }
 
 
-def _id(field: str, given: str | None) -> str:
+def id_or_new(field: str, given: str | None) -> str:
     """Return the id given, or a new one: with it, asking again is safe."""
     return new_id(time.time_ns() // 1000) if given is None else str(checks.name(field, given))
 
 
-def _arm(field: str, arm: Any) -> Arm:
+def checked_arm(field: str, arm: Any) -> Arm:
+    """Return an arm or an item: a name, or a whole number."""
     if isinstance(arm, Integral) and not isinstance(arm, bool):
         return int(arm)
     if isinstance(arm, str):
@@ -325,13 +364,15 @@ def _arm(field: str, arm: Any) -> Arm:
     raise InvalidValue(field, arm, "give the arm's name, or its number from 0")
 
 
-def _listed(field: str, given: Any) -> list[Any]:
+def as_list(field: str, given: Any) -> list[Any]:
+    """Return what was given as a list."""
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise InvalidValue(field, given, "give a list")
     return list(given)
 
 
-def _complete(answers: list[A], count: int) -> list[A]:
+def complete(answers: list[A], count: int) -> list[A]:
+    """Return the answers to many questions, if there is one to each."""
     if len(answers) != count:
         raise msgspec.ValidationError(f"{len(answers)} answers to {count} questions")
     return answers

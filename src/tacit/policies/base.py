@@ -63,6 +63,14 @@ def count(state: Counts, lane: int, arm: int, reward: float) -> None:
 
 
 @dispatch.kernel
+def uncount(state: Counts, lane: int, arm: int, reward: float) -> None:
+    """Take out one play and its reward."""
+    state.rounds[lane] -= 1.0
+    state.plays[lane, arm] -= 1.0
+    state.rewards[lane, arm] -= reward
+
+
+@dispatch.kernel
 def forget(state: Counts, lane: int) -> None:
     """Set the counts of a lane to zero."""
     state.rounds[lane] = 0.0
@@ -214,6 +222,19 @@ class Policy:
         raise NotImplementedError
 
     @staticmethod
+    def unlearn(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        arm: Any,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        """Take a reward out again, whatever was learned since; for statistics that are sums."""
+        raise NotImplementedError
+
+    @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
         """Take in an impression before the choice; by default nothing."""
 
@@ -266,10 +287,26 @@ class Policy:
         """Warn of what these features leave undetermined; by default of nothing."""
 
     @property
+    def correctable(self) -> bool:
+        """Whether a reward that was learned can be taken out again and another one put in.
+
+        Only a kernel ``unlearn`` that belongs to the very ``learn`` in use will do.
+        """
+        kind = type(self)
+        return kind.unlearn is not Policy.unlearn and issubclass(
+            _home(kind, "unlearn"), _home(kind, "learn")
+        )
+
+    @property
     def restartable(self) -> bool:
         """Whether another policy may restart this one and ask for its estimates."""
         kind = type(self)
         return not (kind.restart is Policy.restart or kind.estimate is Policy.estimate)
+
+
+def _home(kind: type, method: str) -> type:
+    """Return the class that a method of ``kind`` comes from."""
+    return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
 def _told(name: str, value: Any) -> str:

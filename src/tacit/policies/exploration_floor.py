@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from tacit import checks
 from tacit.arrays import Generator
-from tacit.dispatch import choose, epoch, learn, observe, propensity
+from tacit.dispatch import choose, epoch, learn, observe, propensity, unlearn
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Policy
 
@@ -117,6 +117,22 @@ class ExplorationFloor(Policy):
         propensity: float,
     ) -> None:
         learn(params.policy, state, lane, impression, arm, reward, propensity)
+
+    @property
+    def correctable(self) -> bool:
+        return super().correctable and self.policy.correctable
+
+    @staticmethod
+    def unlearn(
+        params: Params,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        unlearn(params.policy, state, lane, impression, arm, reward, propensity)
 
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:

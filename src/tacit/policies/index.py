@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tacit import dispatch
 from tacit.arrays import Generator
 from tacit.dispatch import confidence, index, kernel
-from tacit.policies.base import Counts, Impression, Policy, count, forget
+from tacit.policies.base import Counts, Impression, Policy, count, forget, uncount
 
 
 @kernel
@@ -87,6 +87,18 @@ class CountingPolicy(IndexPolicy):
         propensity: float,
     ) -> None:
         count(state, lane, arm, reward)
+
+    @staticmethod
+    def unlearn(
+        params: Any,
+        state: Counts,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        uncount(state, lane, arm, reward)
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:

@@ -130,6 +130,24 @@ class Thompson(Policy):
         state.successes[lane, arm] += reward
         state.failures[lane, arm] += 1.0 - reward
 
+    @property
+    def correctable(self) -> bool:
+        # What was learned since has discounted it, nobody knows how often.
+        return super().correctable and self.discount == 1.0
+
+    @staticmethod
+    def unlearn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        state.successes[lane, arm] -= reward
+        state.failures[lane, arm] -= 1.0 - reward
+
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:
         state.successes[lane, :] = 0.0

@@ -77,3 +77,15 @@ class UniformRandom(Policy):
         propensity: float,
     ) -> None:
         state.rounds[lane] += 1.0
+
+    @staticmethod
+    def unlearn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        state.rounds[lane] -= 1.0

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from tacit.decisions import Decision
-from tacit.service.store import ACTIVATE, EXAMINED, DecisionRow, FeedbackRow
+from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
 
 Aggregation = Literal["first", "last", "sum", "max"]
 ClickAggregation = Literal["union", "first", "last"]
@@ -65,7 +66,10 @@ class Rule(msgspec.Struct, frozen=True):
         Which decisions without a reward earn the default: all that were ``decided``, or only those
         ``examined``; the others teach nothing.
     late : str
-        What a reward after the window does: ``record``, or ``correct`` the default.
+        What a reward after the window does: ``record``, or ``correct`` the default, if it is the
+        first one.
+    correction : int
+        Microseconds after the end of a window in which it may be corrected.
     activation : int
         Microseconds in which a deferred decision must be activated; else it never counts.
     name : str
@@ -81,6 +85,7 @@ class Rule(msgspec.Struct, frozen=True):
     seen: Literal["decided", "examined"] = "decided"
     late: Literal["record", "correct"] = "record"
     activation: int = 3_600_000_000
+    correction: int = 3_600_000_000
     name: str = "window"
     version: int = 1
     lowest: float = 0.0
@@ -122,10 +127,11 @@ class Open(msgspec.Struct, eq=False):
 
 
 class Lesson(NamedTuple):
-    """A decision and the reward that it earned."""
+    """A decision and the reward that it earned, in place of the one that was learned before."""
 
     open: Open
     reward: Any
+    before: float | None = None
 
 
 class Attribution:
@@ -155,6 +161,7 @@ class Attribution:
         """Return an open decision by its id, or None."""
         self._windows: deque[Open] = deque()
         self._deferred: deque[Open] = deque()
+        self._defaulted: dict[int, Open] = {}
 
     def __len__(self) -> int:
         return len(self._by_seq)
@@ -183,17 +190,37 @@ class Attribution:
         """Close the windows that end at or before ``time``; return what they teach."""
         self.time = time = max(self.time, time)
         lessons = []
+        self._give_up(time)
         windows, deferred = self._windows, self._deferred
         while windows and windows[0].deadline <= time:
             open = windows.popleft()
             self._forget(open)
             if not open.settled and (reward := self._earned(open)) is not None:
                 lessons.append(Lesson(open, reward))
+                if self.rule.late == "correct" and open.reward is None:
+                    self.keep_default(open)
         while deferred and (deferred[0].active or deferred[0].deadline <= time):
             open = deferred.popleft()
             if not open.active:
                 self._forget(open)
         return lessons
+
+    def keep_default(self, open: Open) -> None:
+        """Remember a decision that earned the default, in the order in which windows close."""
+        if open.deadline + self.rule.correction > self.time:
+            self._defaulted[open.row.seq] = open
+
+    def not_learned(self, open: Open) -> None:
+        """Let a default stand that was not learned: there is nothing to correct."""
+        self._defaulted.pop(open.row.seq, None)
+
+    def _give_up(self, time: int) -> None:
+        """Forget the defaults that can no longer be corrected."""
+        while self._defaulted:
+            seq, open = next(iter(self._defaulted.items()))
+            if open.deadline + self.rule.correction > time:
+                return
+            del self._defaulted[seq]
 
     def _forget(self, open: Open) -> None:
         del self._by_seq[open.row.seq]
@@ -228,7 +255,7 @@ class Attribution:
         """
         open = self._by_seq.get(feedback.decision)
         if open is None:
-            return LATE, None
+            return self._corrected(feedback)
         open.told += 1
         if feedback.id is not None:
             open.ids = open.ids or {}
@@ -241,6 +268,12 @@ class Attribution:
         if feedback.kind == EXAMINED:
             return NOTED, None
         return self._rewarded(open, feedback)
+
+    def _corrected(self, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
+        if feedback.kind != REWARD or feedback.decision not in self._defaulted:
+            return LATE, None
+        open = self._defaulted.pop(feedback.decision)
+        return CORRECTED, Lesson(open, feedback.reward or 0.0, before=self.rule.default)
 
     def _activated(self, open: Open) -> str:
         if open.active:
@@ -269,7 +302,14 @@ class Attribution:
 
     def saved(self) -> list[Any]:
         """Return the open decisions as what JSON can hold, in the order of their windows."""
-        kept = [*self._windows, *(open for open in self._deferred if not open.active)]
+        return self._packed([*self._windows, *(o for o in self._deferred if not o.active)])
+
+    def saved_defaults(self) -> list[Any]:
+        """Return the decisions whose defaults may still be corrected, as :meth:`saved` does."""
+        return self._packed(self._defaulted.values())
+
+    @staticmethod
+    def _packed(kept: Iterable[Open]) -> list[Any]:
         return [
             (o.row, o.deadline, o.active, o.reward, o.examined, o.settled, o.told, o.ids,
              o.decision.epoch, o.shadow and o.shadow.epoch)

@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import METHODS, InterleavingMethod
 from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
+from tacit.service.signals import SignalConfig, check_config
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
 
@@ -178,6 +179,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Where the kind is ``duels``.
     retention : float or None
         Days after which rows are dropped.
+    signals : SignalConfig or None
+        The signals that the placement computes itself.
     """
 
     policy: Policy
@@ -191,6 +194,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     kind: str = ARMS
     duels: DuelConfig | None = None
     retention: float | None = None
+    signals: SignalConfig | None = None
+
+    @property
+    def context_dim(self) -> int:
+        """Length of the contexts that are read, by the policy or by the second one."""
+        return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -271,6 +280,10 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True
     retention: Days | None = None
+    signals: list[str] = []
+    signals_fast: Seconds = 600.0
+    signals_slow: Seconds = 86_400.0
+    client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
     @property
     def slots(self) -> Any:
@@ -300,6 +313,8 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
     arms: Count | list[str]
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
+    late: Literal["record", "correct"] = "record"
+    correction_window: Seconds = 3600.0
 
     @property
     def slots(self) -> Any:
@@ -307,7 +322,12 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        return {"default": self.default_reward, "aggregation": self.aggregation}
+        return {
+            "default": self.default_reward,
+            "aggregation": self.aggregation,
+            "late": self.late,
+            "correction": round(1_000_000 * self.correction_window),
+        }
 
 
 class _Features(_Arms, forbid_unknown_fields=True, kw_only=True):
@@ -568,6 +588,17 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
             raise ConfigError(
                 f"{source}: {key}.shadow: it must read as many features as the policy"
             )
+        if each.context_dim and policy.context_dim not in (0, each.context_dim):
+            raise ConfigError(
+                f"{source}: {key}.shadow: it reads {each.context_dim} numbers of context and the "
+                f"policy {policy.context_dim}; give one that reads as many, or none"
+            )
+        if isinstance(raw, _Arms) and raw.late == "correct" and not each.correctable:
+            raise ConfigError(
+                f"{source}: {key}.late: {each.label} cannot take out what it has learned; give a "
+                "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
+                'or late = "record"'
+            )
     if raw.mode == SHADOW and shadow is None:
         raise ConfigError(
             f"{source}: {key}.mode: 'shadow' needs a second policy; "
@@ -579,6 +610,15 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         activation=round(1_000_000 * raw.activation_window),
         **raw.attribution,
     )
+    signals = None
+    if raw.signals or raw.client_signals:
+        signals = SignalConfig(
+            tuple(raw.signals), raw.signals_fast, raw.signals_slow, raw.client_signals
+        )
+        try:
+            check_config(signals, max((policy, shadow or policy), key=_context_dim))
+        except TacitError as error:
+            raise ConfigError(f"{source}: {key}.{error}") from error
     return PlacementConfig(
         policy,
         raw.seed,
@@ -591,7 +631,12 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         kind,
         duels,
         retention if raw.retention is None else raw.retention,
+        signals if signals and signals.names else None,
     )
+
+
+def _context_dim(policy: Policy) -> int:
+    return policy.context_dim
 
 
 def _of_length(policy: Policy | None, positions: int) -> Any:

@@ -136,6 +136,7 @@ class DuelPlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Refuse: one arm is not decided here."""
         raise InvalidValue("placement", self.name, "its rankers duel; ask it at its path 'duel'")
@@ -197,7 +198,7 @@ class DuelPlacement(Placement):
         return TIED if self._worth(lesson) is None else LEARNED
 
     def _note(self, lessons: Sequence[Lesson]) -> None:
-        for open, came in lessons:
+        for open, came, _ in lessons:
             self._note_duel(open.row, came)
 
     def _note_duel(self, row: DecisionRow, came: Any) -> None:

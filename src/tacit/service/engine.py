@@ -843,7 +843,7 @@ class Engine:
             row = found[key].decision
         answer: DecisionRow | int
         if row is not None:
-            same, answer = told.asks_for(row), row
+            same, answer = placement.asked_before(told, row), row
         elif key in made:
             answer = made[key]
             same = new[answer] == told

@@ -47,6 +47,7 @@ class FeaturePlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
@@ -55,7 +56,7 @@ class FeaturePlacement(Placement):
         key : str
         arms : sequence of arms, optional
             Names of those on offer; numbers from 0 if left out.
-        context, id, deferred
+        context, id, deferred, session
             As for other placements.
         relevance, examination : sequence of sequence of float, optional
             A row of features for each arm on offer, as the policy reads them.
@@ -65,6 +66,7 @@ class FeaturePlacement(Placement):
         InvalidValue, UnknownName
             If something does not fit.
         """
+        self._session(session)
         given = []
         fields = ("relevance", relevance), ("examination", examination)
         for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
@@ -92,7 +94,7 @@ class FeaturePlacement(Placement):
         return offer
 
     def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if self.config.policy.context_dim else None
+        context = told.context if learner.policy.context_dim else None
         relevance, examination = told.given
         return learner.choose(
             told.key, context, told.arms, relevance=relevance, examination=examination

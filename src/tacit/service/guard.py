@@ -100,9 +100,11 @@ class Guard:
         action = place[2] if place else path
         if personalizer is not None:
             action = personalizer.label
+        refused = True
         self._running += 1
         try:
             refusal = self._refusal(scope, headers, action, personalizer)
+            refused = refusal is not None
             if refusal is None:
                 await self._app(scope, receive, answered)
             else:
@@ -112,7 +114,7 @@ class Guard:
             self._running -= 1
             seconds = time.perf_counter() - started
             # Any path may be asked for, so only those that exist are told apart.
-            shown = action if status not in (404, 405, 421) else "other"
+            shown = action if not refused and status not in (404, 405) else "other"
             self._metrics.answered(shown, status, seconds)
             if self._server.access_log:
                 logger.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)

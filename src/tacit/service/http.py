@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire, wire_lists, wire_ubi
-from tacit.service.attribution import LEARNED
+from tacit.service.attribution import CORRECTED, LEARNED
 from tacit.service.engine import Engine, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
@@ -72,19 +72,19 @@ def application(engine: Engine) -> Guard:
     limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
 
     async def decide(placement: str, request: wire.DecideRequest) -> wire.DecideAnswer:
-        told = engine.placement(placement).checked(*_impression(request))
-        (row,) = await engine.decide_many(placement, [told])
-        return _decided(row, engine.durability(placement))
+        known = engine.placement(placement)
+        (row,) = await engine.decide_many(placement, [known.checked(*_impression(request))])
+        return _decided(known, row, engine.durability(placement))
 
     async def decide_many(placement: str, request: wire.DecideManyRequest) -> wire.DecideManyAnswer:
-        check = engine.placement(placement).checked
+        known = engine.placement(placement)
         told = [
-            checked_within(f"decisions[{i}]", check, _impression(one))
+            checked_within(f"decisions[{i}]", known.checked, _impression(one))
             for i, one in enumerate(request.decisions)
         ]
         rows = await engine.decide_many(placement, told)
         durability = engine.durability(placement)
-        return wire.DecideManyAnswer([_decided(row, durability) for row in rows])
+        return wire.DecideManyAnswer([_decided(known, row, durability) for row in rows])
 
     async def tell(placement: str, told: Told) -> wire.FeedbackAnswer:
         (outcome,) = await engine.tell_many(placement, [told])
@@ -261,18 +261,20 @@ def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
         request.deferred,
         request.relevance,
         request.examination,
+        request.session,
     )
 
 
-def _decided(row: DecisionRow, durability: Any) -> wire.DecideAnswer:
+def _decided(placement: Placement, row: DecisionRow, durability: Any) -> wire.DecideAnswer:
     would = None if row.would is None else wire.Would(row.would, row.would_propensity)
-    return wire.DecideAnswer(row.id, row.arm, row.propensity, row.epoch, durability, would)
+    signals = None if placement.signals is None else placement.signals.of(row)
+    return wire.DecideAnswer(row.id, row.arm, row.propensity, row.epoch, durability, would, signals)
 
 
 def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.FeedbackAnswer:
     if isinstance(outcome, TacitError):
         outcome = problem_of(outcome).type.rpartition(":")[2]
-    return wire.FeedbackAnswer(id, outcome == LEARNED, outcome, durability)
+    return wire.FeedbackAnswer(id, outcome in (LEARNED, CORRECTED), outcome, durability)
 
 
 class _HotRoute:

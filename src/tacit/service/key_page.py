@@ -28,22 +28,22 @@ MOST_RESTARTS = 20
 
 
 class BusyKey(NamedTuple):
-    """One of the keys with the most impressions since they last restarted.
+    """One of the keys with the most impressions.
 
     Attributes
     ----------
     name : str
-    rounds : float
-        Impressions learned from since then.
+    plays : float
+        Impressions learned from since it last restarted.
     epoch : int
-    leader : Believed
-        The arm with the highest rate among those that were shown.
+    leader : Believed or None
+        The arm with the highest rate among those that were shown since then.
     """
 
     name: str
-    rounds: float
+    plays: float
     epoch: int
-    leader: Believed
+    leader: Believed | None
 
 
 class RestartRow(NamedTuple):
@@ -61,15 +61,13 @@ def busiest(placement: Placement) -> list[BusyKey]:
     if not isinstance(counts, (Counts, Thompson.State)) or not keys:
         return []
     rounds = rounds_of(counts)[: len(keys)]
-    most = np.argsort(-rounds, kind="stable")[:MOST_KEYS]
+    most = np.argsort(-rounds, kind="stable")[:MOST_KEYS].tolist()
     found = []
-    for lane in most.tolist():
-        if rounds[lane]:
-            rows = KeyView(placement, keys[lane]).arms
-            leader = max(rows, key=lambda row: (row.trials > 0, row.estimate))
-            found.append(
-                BusyKey(keys[lane], float(rounds[lane]), learner.epoch(keys[lane]), leader)
-            )
+    for key in (keys[lane] for lane in most if rounds[lane]):
+        arms = [arm for arm in KeyView(placement, key).arms if arm.trials]
+        leader = max(arms, key=lambda arm: arm.estimate, default=None)
+        plays = sum(arm.trials for arm in arms)
+        found.append(BusyKey(key, plays, learner.epoch(key), leader))
     return found
 
 

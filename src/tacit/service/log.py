@@ -140,6 +140,9 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
             )
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
+    known = [p.signals and p.signals.saved(p.learner) for p in (kept, anew)]
+    if known[0] != known[1]:
+        return "signals: those after the snapshot are not those by the log"
     after, by_log = (
         [msgspec.json.encode(open) for open in placement.windows.saved()]
         for placement in (kept, anew)
@@ -334,7 +337,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
         rewards.update((lesson.open.row.seq, lesson.reward) for lesson in lessons)
     end = store.end().time
     for attribution in rules.values():
-        rewards.update((o.row.seq, reward) for o, reward in attribution.advance(end))
+        rewards.update((o.row.seq, reward) for o, reward, _ in attribution.advance(end))
     return rewards
 
 

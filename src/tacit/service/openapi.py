@@ -8,6 +8,7 @@ import msgspec
 
 import tacit
 from tacit.service import wire, wire_lists, wire_ubi
+from tacit.service.personalizer import openapi as personalizer
 from tacit.service.problems import STATUSES, TITLES
 
 MODELS = (
@@ -38,6 +39,7 @@ MODELS = (
     wire.Placements,
     wire.Status,
     wire.Problem,
+    *personalizer.MODELS,
 )
 POSTS = (
     ("decide", "decide", "Choose an arm for one impression",
@@ -114,6 +116,7 @@ def document() -> dict[str, Any]:
                     problems=(404, 422),
                 ),
             },
+            **personalizer.paths(REFERENCE),
             "/healthz": {
                 "get": _operation(
                     "alive", "Say whether the process runs", answer=wire.Status, problems=(421, 503)
@@ -133,9 +136,10 @@ def document() -> dict[str, Any]:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {"type": "http", "scheme": "basic"},
+                **personalizer.KEY_SCHEME,
             },
         },
-        "security": [{}, {"bearer": []}, {"basic": []}],
+        "security": [{}, {"bearer": []}, {"basic": []}, {"subscription": []}],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -130,6 +131,7 @@ class View:
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
         self._of = placement
         self._series = placement.series
+        self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
         self._now = now
 
@@ -138,6 +140,11 @@ class View:
         """Sums over all time."""
         total: Floats = self._series.table.sum(axis=0)
         return total
+
+    @property
+    def shown(self) -> bool:
+        """Whether anything was shown yet; what waits to be activated was not."""
+        return bool(self.total[ARMS:].any())
 
     @property
     def rewards(self) -> float:
@@ -166,10 +173,21 @@ class View:
         return uniform_estimate(self.total)
 
     @property
-    def shifts(self) -> list[tuple[str, str, int]]:
-        """The latest intent shifts: how long ago, of which key, its new epoch."""
+    def shifts(self) -> list[tuple[str, str, int, str]]:
+        """The latest intent shifts: how long ago, of which key, its new epoch, the context."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
-        return [(age(self._now - time), key, epoch) for time, key, epoch in latest]
+        return [
+            (age(self._now - time), key, epoch, self._described(context))
+            for time, key, epoch, context in latest
+        ]
+
+    def _described(self, context: str | None) -> str:
+        """Name the numbers of a context as far as they have names."""
+        numbers = json.loads(context or "[]")
+        names = [*self._signals, *["client"] * len(numbers)]
+        return ", ".join(
+            f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False)
+        )
 
     @cached_property
     def _points(self) -> tuple[list[str], Floats]:
@@ -177,7 +195,9 @@ class View:
         if len(ends) > 1 and ends[-1] > self._now:
             # The stretch that is still filling would look like a fall.
             ends, sums = ends[:-1], sums[:-1]
-        return [age(self._now - end) for end in ends], sums
+        # Stretches in which nobody came are left out, so that no line is torn by them.
+        filled = np.flatnonzero(sums[:, ARMS:].sum(axis=1))
+        return [age(self._now - ends[i]) for i in filled], sums[filled]
 
     @property
     def curves(self) -> list[Curve]:
@@ -228,15 +248,14 @@ class View:
         """Each arm's share of the impressions over time."""
         times, sums = self._points
         impressions = sums[:, ARMS:].sum(axis=1)
-        filled = np.flatnonzero(impressions)
         curves = [
-            Curve(name, style, (sums[filled][:, columns].sum(1) / impressions[filled]).tolist())
+            Curve(name, style, (sums[:, columns].sum(axis=1) / impressions).tolist())
             for name, style, columns in self._stack
         ]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
         return area_chart(
             curves,
-            [times[i] for i in filled],
+            times,
             f"{self.name}: share of impressions of each {self.what} over time",
             f"Over all time: {listed}.",
         )

@@ -36,6 +36,7 @@ from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
 from tacit.service.ids import decision_id, decision_ids
 from tacit.service.series import Series
+from tacit.service.signals import PlacementSignals
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
@@ -60,6 +61,7 @@ from tacit.state import leaves
 FOLD_ROWS = 4096
 CLOSED = "window-closed"
 LONGEST_ID = 256
+NO_CONTEXT = np.empty(0)
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
@@ -88,10 +90,10 @@ class Impression(NamedTuple):
     asked: str | None = None
     given: Any = None
 
-    def asks_for(self, row: DecisionRow) -> bool:
-        """Say whether a decision answers this very impression."""
+    def asks_for(self, row: DecisionRow, context: str | None) -> bool:
+        """Say whether a decision answers this very impression; its context is as it was asked."""
         told = self.key, _json(self.arms), _json(self.context), int(self.deferred), self.asked
-        return told == (row.key, row.offered, row.context, row.deferred, row.asked)
+        return told == (row.key, row.offered, context, row.deferred, row.asked)
 
 
 class Clicks(NamedTuple):
@@ -109,6 +111,8 @@ class _Saved(msgspec.Struct):
     outcomes: dict[str, int]
     open: list[tuple[Any, ...]]
     counts: Any = None
+    signals: bytes | None = None
+    defaults: list[tuple[Any, ...]] = []
 
 
 class Placement:
@@ -172,6 +176,9 @@ class Placement:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
+        self.signals: PlacementSignals | None = None
+        if config.signals is not None:
+            self.signals = PlacementSignals(config.signals, config.policy.arm_count)
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
@@ -181,12 +188,17 @@ class Placement:
     @property
     def plan(self) -> str:
         """How the log is folded, as JSON."""
+        rule = msgspec.to_builtins(self.config.rule)
+        if rule["late"] == "record":
+            del rule["correction"]
         plan = {
-            "rule": msgspec.to_builtins(self.config.rule),
+            "rule": rule,
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
             **self._own_plan(),
         }
+        if self.config.signals is not None:
+            plan["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(plan, sort_keys=True)
 
     # What a kind says of itself --------------------------------------------------------------
@@ -200,7 +212,7 @@ class Placement:
         return {}
 
     def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if self.config.policy.context_dim else None
+        context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
     def _choose_many(self, impressions: Sequence[Impression]) -> Sequence[Decision]:
@@ -295,13 +307,14 @@ class Placement:
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If the key, an arm, the context or the id does not fit.
+            If the key, an arm, the context, the session or the id does not fit.
         """
         if relevance is not None or examination is not None:
             field = "examination" if relevance is None else "relevance"
@@ -309,7 +322,15 @@ class Placement:
             raise InvalidValue(field, given, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
-        return self._impression(key, arms, context, id, deferred)
+        return self._impression(key, arms, context, id, deferred, self._session(session))
+
+    def _session(self, id: str | None) -> str | None:
+        """Return a session as the log keeps it."""
+        if id is None:
+            return None
+        if self.signals is None:
+            raise InvalidValue("session", id, "leave it out: the placement computes no signals")
+        return self.signals.session(checked_id("session", id))
 
     def _impression(
         self,
@@ -322,7 +343,10 @@ class Placement:
         given: Any = None,
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
-        dim = self.config.policy.context_dim
+        signals = self.config.signals
+        dim = self.config.context_dim if signals is None else signals.client
+        if signals is not None and not dim and context is not None:
+            raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if (dim or context is not None) and not _fits(context, dim):
             size = f"{dim} " if dim else ""
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
@@ -339,6 +363,9 @@ class Placement:
         one after the other from the id of the first of them, so that they can be made at once.
         """
         rows: list[DecisionRow] = []
+        if self.signals is not None:
+            offers = [self._offered_slots(told.arms) for told in impressions]
+            impressions = self.signals.read(self.learner, impressions, offers, time)
         for together, run in groupby(impressions, lambda told: told.id is None):
             part = list(run)
             if together and self.mode == ONLINE and len(part) > 1:
@@ -347,7 +374,13 @@ class Placement:
                 rows += [
                     self._chosen(told, seq + len(rows) + i, time) for i, told in enumerate(part)
                 ]
+        if self.signals is not None:
+            self.signals.decided(self.learner, rows)
         return rows
+
+    def asked_before(self, told: Impression, row: DecisionRow) -> bool:
+        """Say whether a decision answers this very impression."""
+        return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
@@ -375,7 +408,7 @@ class Placement:
         shadow = None
         if self.mode == SHADOW and would is not None:
             # The second policy learns from what was shown.
-            shadow = shown._replace(epoch=would.epoch)
+            shadow = shown._replace(epoch=would.epoch, context=would.context)
         self._decided([row], [shown], [shadow])
         return row
 
@@ -456,7 +489,7 @@ class Placement:
             for row in counted:
                 # Most keys have never restarted.
                 if row.epoch or self.series.epochs:
-                    self.series.at_epoch(row.time, row.key, row.epoch)
+                    self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
         """Count decisions made at the same time."""
@@ -474,8 +507,16 @@ class Placement:
         self.settle()
         lessons = self.windows.advance(time)
         if lessons:
+            if self.signals is not None:
+                self.signals.closed(lessons)
+                self.signals.settle(self.learner)
             self.outcomes[CLOSED] += len(lessons)
-            self._teach([lesson for lesson in lessons if self._may_learn(lesson)])
+            learned = [lesson for lesson in lessons if self._may_learn(lesson)]
+            if len(learned) < len(lessons):
+                for lesson in lessons:
+                    if not self._may_learn(lesson):
+                        self.windows.not_learned(lesson.open)
+            self._teach(learned)
 
     def told(self, feedback: FeedbackRow) -> str:
         """Take in feedback for a decision of the log; return what became of it."""
@@ -483,12 +524,18 @@ class Placement:
         self.feedback += feedback.kind == REWARD
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
-            outcome = self._learned(lesson)
+            if self.signals is not None and lesson.before is None:
+                self.signals.told(lesson, feedback)
+            became = self._learned(lesson)
+            outcome = outcome if became == LEARNED else became
         elif feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
             self._count_impressions([open.row])
-            self.series.at_epoch(open.row.time, open.row.key, open.row.epoch)
+            self.series.at_epoch(open.row.time, open.row.key, open.row.epoch, open.row.context)
+            if self.signals is not None:
+                offer = self._offered_slots(_parsed(open.row.offered))
+                self.signals.activated(self.learner, open.row, offer, feedback.time)
         self.outcomes[outcome] += 1
         return outcome
 
@@ -507,15 +554,34 @@ class Placement:
         """Learn what feedback has taught since the last time."""
         lessons, self._lessons = self._lessons, []
         self._teach(lessons)
+        if self.signals is not None:
+            self.signals.settle(self.learner)
 
     def _may_learn(self, lesson: Lesson) -> bool:
         return self.mode != FROZEN != lesson.open.row.mode
 
     def _teach(self, lessons: Sequence[Lesson]) -> None:
-        if not lessons:
-            return
+        for corrects, run in groupby(lessons, lambda lesson: lesson.before is not None):
+            (self._correct if corrects else self._teach_first)(list(run))
+
+    def _correct(self, lessons: Sequence[Lesson]) -> None:
+        """Put rewards that came late in the place of the defaults."""
+        after = self._worths(lessons)
+        before = self._worths([lesson._replace(reward=lesson.before or 0.0) for lesson in lessons])
+        opens = [lesson.open for lesson in lessons]
+        self.learner.correct_many([open.decision for open in opens], before, after)
+        shadowed = [i for i, open in enumerate(opens) if open.shadow is not None]
+        if shadowed and self.shadow is not None:
+            self.shadow.correct_many(
+                [opens[i].shadow for i in shadowed],
+                [before[i] for i in shadowed],
+                [after[i] for i in shadowed],
+            )
+        self._note(lessons)
+
+    def _teach_first(self, lessons: Sequence[Lesson]) -> None:
         worths = self._worths(lessons)
-        learned = [(open, worth) for (open, _), worth in zip(lessons, worths, strict=True)]
+        learned = [(lesson.open, worth) for lesson, worth in zip(lessons, worths, strict=True)]
         if None in worths:
             learned = [(open, worth) for open, worth in learned if worth is not None]
         _learn(self.learner, [(open.decision, worth) for open, worth in learned])
@@ -524,14 +590,16 @@ class Placement:
         self._note(lessons)
 
     def _note(self, lessons: Sequence[Lesson]) -> None:
-        """Count what came back for decisions."""
-        came = [(open.row, reward) for open, reward in lessons if reward]
+        """Count what came back for decisions, in place of what was counted before."""
+        came = [(open.row, reward, before or 0.0) for open, reward, before in lessons]
+        came = [one for one in came if one[1] or one[2]]
         if came:
             self.series.rewarded_many(
-                [row.time for row, _ in came],
-                [unbiased(row) for row, _ in came],
-                [self._offered(row) for row, _ in came],
-                [reward for _, reward in came],
+                [row.time for row, _, _ in came],
+                [unbiased(row) for row, _, _ in came],
+                [self._offered(row) for row, _, _ in came],
+                [reward for _, reward, _ in came],
+                [before for _, _, before in came],
             )
 
     def marked(self, mark: MarkRow) -> None:
@@ -543,11 +611,14 @@ class Placement:
 
     def recall(self, rows: Sequence[DecisionRow]) -> None:
         """Take in decisions from the log, made by the same moment."""
+        if self.signals is not None:
+            offers = [self._offered_slots(_parsed(row.offered)) for row in rows]
+            self.signals.recall(self.learner, rows, offers)
         if self.restarts or rows[0].mode in (FROZEN, SHADOW):
             for row in rows:
                 self._recall_one(row)
             return
-        decisions = [self._decision(row, row.epoch) for row in rows]
+        decisions = [_read_by(self.learner, self._decision(row, row.epoch)) for row in rows]
         self.learner.recall(decisions)
         self._decided(rows, decisions, repeat(None))
 
@@ -555,21 +626,26 @@ class Placement:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
         decision = self._recalled(self.learner, row)
         shadow = None
-        if row.mode == SHADOW and self.shadow is not None:
+        if row.mode == SHADOW and self.shadow is not None and self._fits_shadow(row):
             shadow = self._recalled(self.shadow, row)
         self._decided([row], [decision], [shadow])
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
-        decision = self._decision(row, row.epoch)
+        decision = _read_by(learner, self._decision(row, row.epoch))
         with self._standing(learner, row.key):
             learner.recall([decision])
         return decision._replace(epoch=learner.epoch(row.key))
 
+    def _fits_shadow(self, row: DecisionRow) -> bool:
+        """Say whether the second policy can read a context, which may be older than that."""
+        dim = 0 if self.shadow is None else self.shadow.policy.context_dim
+        return dim == 0 or len(_parsed(row.context) or ()) == dim
+
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
-        names = None if row.offered is None else json.loads(row.offered)
-        context = np.empty(0)
-        if self.config.policy.context_dim and row.context is not None:
+        names = _parsed(row.offered)
+        context = NO_CONTEXT
+        if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
         offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
@@ -590,6 +666,8 @@ class Placement:
             dict(self.outcomes),
             self.windows.saved(),
             self.counts(),
+            None if self.signals is None else self.signals.saved(self.learner),
+            self.windows.saved_defaults(),
         )
         return Snapshot(
             self.id,
@@ -653,15 +731,25 @@ class Placement:
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
-        for row, deadline, active, reward, examined, settled, told, ids, *epochs in saved.open:
-            row = DecisionRow(*row)
-            shadow = None if epochs[1] is None else self._decision(row, epochs[1])
-            decision = self._decision(row, epochs[0])
-            ids = ids and {id: tuple(content) for id, content in ids.items()}
-            self.windows.restore(
-                Open(row, decision, shadow, deadline, active, reward, examined, settled, told, ids)
-            )
+        if self.signals is not None and saved.signals is not None:
+            self.signals.stream.restore(saved.signals)
+        for open in saved.open:
+            self.windows.restore(self._reopened(*open))
+        for open in saved.defaults:
+            self.windows.keep_default(self._reopened(*open))
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+
+    def _reopened(
+        self, row: Sequence[Any], deadline: int, active: bool, reward: Any, examined: bool,
+        settled: bool, told: int, ids: Any, epoch: int, shadow_epoch: int | None,
+    ) -> Open:  # fmt: skip
+        """Return an open decision as a snapshot has it."""
+        made = DecisionRow(*row)
+        decision, shadow = _read_by(self.learner, self._decision(made, epoch)), None
+        if shadow_epoch is not None and self.shadow is not None:
+            shadow = _read_by(self.shadow, self._decision(made, shadow_epoch))
+        ids = ids and {id: tuple(content) for id, content in ids.items()}
+        return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
 
 
 def checked_id(field: str, id: str) -> str:
@@ -702,6 +790,11 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
     return msgspec.json.encode(sorted(positions)).decode()
 
 
+def _read_by(learner: Learner, decision: Decision) -> Decision:
+    """Return a decision without its context where that is not read."""
+    return decision if learner.policy.context_dim else decision._replace(context=NO_CONTEXT)
+
+
 def _bytes(learner: Learner, draws: Draws) -> bytes:
     # Where the generator stands is no part of what was learned.
     draws.begin(learner.rng, "")
@@ -727,6 +820,10 @@ def unbiased(row: DecisionRow) -> float | None:
     """Return the propensity by which a decision may be weighed."""
     # What a fixed baseline earned says nothing about uniform exploration.
     return None if row.mode == APPRENTICE else row.propensity
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
 
 
 def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

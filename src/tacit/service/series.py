@@ -24,11 +24,12 @@ R, W, WW, WR, WWR, WWRR, ARMS = range(7)
 
 
 class Shift(NamedTuple):
-    """A restart of a key, seen at the first decision after it."""
+    """A restart of a key, seen at the first decision after it, and the context of that one."""
 
     time: int
     key: str
     epoch: int
+    context: str | None = None
 
 
 class Estimate(NamedTuple):
@@ -103,9 +104,16 @@ class Series:
         np.add.at(row, np.full(len(weights), W), weights)
         np.add.at(row, np.full(len(weights), WW), weights * weights)
 
-    def rewarded(self, time: int, propensity: float | None, offered: int, reward: float) -> None:
-        """Count the reward of a decision made at ``time``."""
-        self.rewarded_many([time], [propensity], [offered], [reward])
+    def rewarded(
+        self,
+        time: int,
+        propensity: float | None,
+        offered: int,
+        reward: float,
+        before: float = 0.0,
+    ) -> None:
+        """Count the reward of a decision made at ``time``, in place of the one counted before."""
+        self.rewarded_many([time], [propensity], [offered], [reward], [before])
 
     def rewarded_many(
         self,
@@ -113,27 +121,28 @@ class Series:
         propensities: Sequence[float | None],
         offered: Sequence[int],
         rewards: Sequence[float],
+        before: Sequence[float],
     ) -> None:
-        """Count the rewards of decisions made at these times."""
+        """Count the rewards of decisions made at these times, in place of those counted before."""
         self._row(max(times))
         rows = np.maximum(np.array(times, np.int64) - self.start, 0) // self.width
-        reward = np.array(rewards, np.float64)
+        reward, default = np.array(rewards, np.float64), np.array(before, np.float64)
         sums, firsts = self.table.reshape(-1), rows * self.table.shape[1]
-        np.add.at(sums, firsts + R, reward)
+        np.add.at(sums, firsts + R, reward - default)
         weights, known = _weights(propensities, offered)
-        firsts, reward = firsts[known], reward[known]
+        firsts, reward, default = firsts[known], reward[known], default[known]
         for column, values in (
-            (WR, weights * reward),
-            (WWR, weights * weights * reward),
-            (WWRR, (weights * reward) ** 2),
+            (WR, weights * (reward - default)),
+            (WWR, weights * weights * (reward - default)),
+            (WWRR, (weights * reward) ** 2 - (weights * default) ** 2),
         ):
             np.add.at(sums, firsts + column, values)
 
-    def at_epoch(self, time: int, key: str, epoch: int) -> None:
+    def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""
         if epoch != self.epochs.get(key, 0):
             self.epochs[key] = epoch
-            self.shifts.append(Shift(time, key, epoch))
+            self.shifts.append(Shift(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
         if self.start < 0:

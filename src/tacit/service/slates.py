@@ -47,6 +47,7 @@ class SlatePlacement(Placement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Refuse: one arm is not decided here."""
         raise InvalidValue("placement", self.name, "it shows lists; ask it at its path 'slate'")
@@ -117,7 +118,7 @@ class SlatePlacement(Placement):
         return rewards if self._positions > 1 else rewards[0]
 
     def _note(self, lessons: Sequence[Lesson]) -> None:
-        for open, clicks in lessons:
+        for open, clicks, _ in lessons:
             self.series.rewarded(open.row.time, None, 1, float(len(clicks)))
             self.tally[SHOWN] += np.reshape(open.decision.slots, -1) >= 0
             self.tally[CLICKED, clicks] += 1

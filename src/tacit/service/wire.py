@@ -65,7 +65,11 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     ) = None
     context: (
         Annotated[
-            list[float], Meta(description="Signals about the key, for policies that use them.")
+            list[float],
+            Meta(
+                description="Signals about the key, for policies that use them; without those "
+                "that the placement computes itself."
+            ),
         ]
         | None
     ) = None
@@ -75,6 +79,18 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False
     )
+    session: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=256,
+                description="Whose search this is, for the signal ``reformulation``; only its hash "
+                "is kept.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Would(msgspec.Struct):
@@ -97,6 +113,13 @@ class DecideAnswer(msgspec.Struct, omit_defaults=True):
     epoch: Annotated[int, Meta(description="How often the key had restarted.")]
     durability: Durability
     would: Would | None = None
+    signals: (
+        Annotated[
+            dict[str, float],
+            Meta(description="What the placement computed for this decision, each in [0, 1]."),
+        ]
+        | None
+    ) = None
 
 
 class DecideManyRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -118,7 +118,7 @@ class Run:
         return _Shown(row, weights, decisions)
 
     def _learn(self, lessons: Iterable[Lesson]) -> None:
-        for open, reward in lessons:
+        for open, reward, _ in lessons:
             made = self._open.pop(open.row.seq, None)
             if made is None:
                 continue

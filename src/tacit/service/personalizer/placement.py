@@ -92,6 +92,7 @@ class PersonalizerPlacement(FeaturePlacement):
         deferred: bool = False,
         relevance: Rows | None = None,
         examination: Rows | None = None,
+        session: str | None = None,
     ) -> Impression:
         """Refuse: requests come in the terms of that API."""
         raise InvalidValue("placement", self.name, f"ask it at its path {self.asks_at!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from tacit.service.personalizer.paths import Place
 from tacit.service.personalizer.placement import PersonalizerPlacement, Shown
 from tacit.service.personalizer.requests import Asked, impression_of, impressions_of, slot_id
 from tacit.service.personalizer.settings import (
+    KEPT,
     MODES,
     configuration,
     moment,
@@ -206,11 +208,11 @@ class PersonalizerRoutes:
 
     async def _configuration(self, call: Call) -> wire.ServiceConfiguration:
         placement = call.placement
-        return configuration(placement.settings, placement.mode, placement.edited)
+        return configuration(placement.settings, placement.mode, placement.edited, _days(call))
 
     async def _configure(self, call: Call) -> wire.ServiceConfiguration:
         told: wire.ServiceConfiguration = call.body
-        placement, settings = call.placement, settings_of(told)
+        placement, settings = call.placement, settings_of(told, _days(call))
         mode = MODES.get(str(told.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
         if mode != placement.mode and (mode, placement.mode) != (ONLINE, SHADOW):
@@ -309,3 +311,9 @@ class PersonalizerRoutes:
 
     async def _forget_evaluation(self, call: Call) -> None:
         self._evaluations.pop((call.placement.name, call.id), None)
+
+
+def _days(call: Call) -> int:
+    """Return how long the log is kept, in whole days."""
+    retention = call.placement.config.retention
+    return KEPT if retention is None else math.ceil(retention)

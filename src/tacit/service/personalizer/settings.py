@@ -17,6 +17,8 @@ from tacit.service.personalizer.wire import ServiceConfiguration
 from tacit.service.store import APPRENTICE, FROZEN, ONLINE, SHADOW
 
 SECOND = 1_000_000
+KEPT = -1
+"""Days of a log that is never dropped."""
 LONGEST_WAIT = 30 * 86_400 * SECOND
 AGGREGATIONS: dict[str, Any] = {"earliest": "first", "sum": "sum", "latest": "last", "max": "max"}
 LEARNING_MODES: dict[str, Any] = {
@@ -68,8 +70,10 @@ class Settings(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(rule, **changes)
 
 
-def configuration(settings: Settings, mode: str, edited: int) -> ServiceConfiguration:
-    """Return settings as the API tells them.
+def configuration(
+    settings: Settings, mode: str, edited: int, days: int = KEPT
+) -> ServiceConfiguration:
+    """Return settings as the API tells them; ``days`` for how long the log is kept.
 
     Examples
     --------
@@ -83,13 +87,14 @@ def configuration(settings: Settings, mode: str, edited: int) -> ServiceConfigur
         default_reward=settings.default,
         reward_aggregation=names[settings.aggregation],
         exploration_percentage=settings.epsilon,
+        log_retention_days=days,
         learning_mode=LEARNING_MODES[mode],
         last_configuration_edit_date=moment(edited),
     )
 
 
-def settings_of(told: ServiceConfiguration) -> Settings:
-    """Return what a client wants.
+def settings_of(told: ServiceConfiguration, days: int = KEPT) -> Settings:
+    """Return what a client wants; ``days`` is how long the log is kept.
 
     Raises
     ------
@@ -102,8 +107,9 @@ def settings_of(told: ServiceConfiguration) -> Settings:
     if told.reward_aggregation not in AGGREGATIONS:
         remedy = f"give one of {', '.join(AGGREGATIONS)}"
         raise InvalidValue("rewardAggregation", told.reward_aggregation, remedy)
-    if told.log_retention_days != -1:
-        raise InvalidValue("logRetentionDays", told.log_retention_days, "give -1: the log is kept")
+    if told.log_retention_days != days:
+        remedy = f"give {days}: how long the log is kept is set in the configuration file"
+        raise InvalidValue("logRetentionDays", told.log_retention_days, remedy)
     if told.log_mirror_enabled:
         raise InvalidValue("logMirrorEnabled", True, "give false: the log is in your own store")
     if told.is_auto_optimization_enabled:

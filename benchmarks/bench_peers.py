@@ -1,0 +1,414 @@
+"""Play tacit and other packages on the same streams: time, memory, and what was learned.
+
+python benchmarks/bench_peers.py            everything; writes peers.json and docs/benchmarks.md
+python benchmarks/bench_peers.py --short    the same with few runs
+
+A run that was cut off goes on where it was; what it measured lies in ``.measured``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+import c_loops
+import features
+import page
+import streams
+import venvs
+import wrong
+from bench import machine
+from venvs import HERE, PeerFailed
+
+import tacit
+
+MEASURED = HERE / ".measured"
+PEERS = (
+    "bayesianbandits",
+    "coba",
+    "contextualbandits",
+    "duelpy",
+    "mabwiser",
+    "obp",
+    "pybandits",
+    "river",
+    "smpybandits",
+    "vowpalwabbit",
+)
+SPEED = {
+    "classical": ("bayesianbandits", "coba", "mabwiser", "pybandits", "river", "smpybandits"),
+    "changes": ("smpybandits",),
+    "duels": ("duelpy",),
+    "contextual": (
+        "bayesianbandits",
+        "coba",
+        "contextualbandits",
+        "mabwiser",
+        "vowpalwabbit",
+    ),
+    "replay": ("river",),
+    "weighing": ("contextualbandits", "pybandits", "vowpalwabbit"),
+}
+"""Who plays what for time. tacit plays all."""
+COMPILED = ("classical", "changes", "duels", "contextual")
+"""What tacit plays in its compiled loops, too."""
+BASE = {"classical": "UCB1", "contextual": "LaplaceEC"}
+"""What an algorithm is compared with that tacit does not have."""
+QUALITY = {
+    "shifting": (
+        "bayesianbandits",
+        "coba",
+        "mabwiser",
+        "pybandits",
+        "river",
+        "smpybandits",
+        "vowpalwabbit",
+    ),
+    # bayesianbandits takes 6 ms a round of 40 arms, each decayed in each round.
+    "interest": ("coba", "mabwiser", "pybandits", "river", "smpybandits", "vowpalwabbit"),
+    "dueling": ("duelpy",),
+    "examination": (
+        "bayesianbandits",
+        "coba",
+        "contextualbandits",
+        "mabwiser",
+        "vowpalwabbit",
+    ),
+    "contextual": (
+        "bayesianbandits",
+        "coba",
+        "contextualbandits",
+        "mabwiser",
+        "vowpalwabbit",
+    ),
+}
+"""Who plays what for regret; tacit plays all. ``contextual`` is played by ``examination``."""
+TUNED_AS = {"contextual": "examination", "interest": "shifting"}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes
+    ----------
+    repetitions : int
+        How often all that is timed is run, in turn.
+    runs : dict
+        Streams of a timed role per repetition.
+    tuning, testing : int
+        Streams that candidates are compared on, and that the best is tested on.
+    limit : float
+        Seconds by the clock that one job of a package may take.
+    """
+
+    repetitions: int
+    runs: dict[str, int]
+    tuning: int
+    testing: int
+    limit: float
+
+
+FULL = Effort(
+    repetitions=3,
+    runs={"classical": 3, "changes": 2, "duels": 4, "contextual": 1, "replay": 10, "weighing": 4},
+    tuning=3,
+    testing=12,
+    limit=900.0,
+)
+SHORT = Effort(
+    repetitions=1,
+    runs={"classical": 2, "changes": 1, "duels": 4, "contextual": 1, "replay": 10, "weighing": 4},
+    tuning=1,
+    testing=5,
+    limit=300.0,
+)
+
+Job = Callable[[], Any]
+
+
+def say(text: str) -> None:
+    """Report progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+# Jobs ----------------------------------------------------------------------------------------
+
+
+class Bench:
+    """Runs jobs, each once: what was measured before a run was cut off is read again.
+
+    Parameters
+    ----------
+    effort : Effort
+    """
+
+    def __init__(self, effort: Effort) -> None:
+        self.effort = effort
+        self.pythons = {"tacit": Path(sys.executable)}
+        self.notes: dict[str, str] = {}
+        self.folder = MEASURED / self._digest()
+        (self.folder / "streams").mkdir(parents=True, exist_ok=True)
+
+    def _digest(self) -> str:
+        """Return what the results depend on, as a name."""
+        files = [HERE / name for name in ("streams.py", "features.py", "c/loops.c", "c/features.c")]
+        files += sorted([*HERE.glob("peers/*.py"), *HERE.glob("peers/requirements/*.txt")])
+        text = repr(self.effort).encode() + b"".join(file.read_bytes() for file in files)
+        return hashlib.sha256(text).hexdigest()[:12]
+
+    def once(self, name: str, job: Job) -> Any:
+        """Return what a job gives, or gave; an error is a result, too."""
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            say(name)
+            try:
+                found = {"result": job()}
+            except PeerFailed as error:
+                found = {"error": str(error)}
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(found))
+            part.replace(path)
+        return json.loads(path.read_text())
+
+    def install(self, peer: str) -> None:
+        """Install a package, or note why it does not install."""
+        try:
+            say(f"installing {peer}")
+            self.pythons[peer] = venvs.install(peer)
+        except PeerFailed as error:
+            self.notes[peer] = f"does not install: {error}"
+
+    def play(self, peer: str, role: str, seeds: range, played_as: str, only: str = "") -> Any:
+        """Let a package play streams of a role; return what it measured."""
+        folder = self.folder / "streams"
+        paths = [folder / f"{role}-{seed}.npz" for seed in seeds]
+        for path, seed in zip(paths, seeds, strict=True):
+            if not path.exists():
+                streams.write(folder, role, seed)
+        # -P keeps the scripts' folder, where files are named after packages, off the import path.
+        command = [str(self.pythons[peer]), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
+        arguments = [peer, played_as, *map(str, paths), *(["--only", only] if only else [])]
+        # Importing a package may print, too.
+        printed = venvs.output([*command, *arguments], self.effort.limit)
+        return json.loads(printed.splitlines()[-1])
+
+
+# Time ----------------------------------------------------------------------------------------
+
+
+def timed(bench: Bench) -> Iterator[dict[str, Any]]:
+    """Give the rows of time, memory and scores; entrants play in turn, A B A B."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = c_loops.build(Path(folder))
+        for role, peers in SPEED.items():
+            found: dict[str, list[Any]] = {}
+            for repetition in range(bench.effort.repetitions):
+                for entrant, job in entrants(bench, role, peers, program, repetition):
+                    name = f"{role}-{repetition}-{entrant}".replace(" ", "-").replace(",", "")
+                    measured = bench.once(name, job)
+                    if "error" in measured:
+                        bench.notes[f"{entrant}, {role}"] = measured["error"]
+                    else:
+                        found.setdefault(entrant, []).append(measured["result"])
+            yield from rows(role, found)
+
+
+def entrants(
+    bench: Bench, role: str, peers: tuple[str, ...], program: Path, repetition: int
+) -> Iterator[tuple[str, Job]]:
+    """Give who plays a role, by name, with the job of playing it."""
+    runs = bench.effort.runs[role]
+    seeds = range(repetition * runs, (repetition + 1) * runs)
+    if role == "classical":
+        yield "C", lambda: c_classical(program, repetition)
+    if role == "contextual":
+        yield "C", c_contextual
+    if role in COMPILED:
+        one = range(repetition, repetition + 1)
+        yield "tacit, compiled", lambda: bench.play("tacit", role, one, f"{role}_compiled")
+    yield "tacit, called", lambda: bench.play("tacit", role, seeds, role)
+    for peer in peers:
+        if peer in bench.pythons:
+            yield peer, lambda peer=peer: bench.play(peer, role, seeds, role)  # type: ignore[misc]
+
+
+def c_classical(program: Path, repetition: int) -> Any:
+    """Play the C loops; of their regrets only mean and deviation are known."""
+    played = {}
+    for algorithm in ("UCB1", "Thompson", "EXP3"):
+        steps, runs = 10_000, 200
+        found = c_loops.play(program, algorithm, steps, runs, repetition + 1)
+        seconds = steps * runs / found.steps_per_second
+        played[algorithm] = [[seconds, steps * runs, [found.regret, found.regret_sd, runs]]]
+    return {"played": played, "megabytes": None}
+
+
+def c_contextual() -> Any:
+    """Time the C loop that does what LaplaceEC does, on arms that never change."""
+    (microseconds,) = features.floor(10, 10, 100_000, 1)
+    return {"played": {"LaplaceEC": [[0.1 * microseconds, 100_000, []]]}, "megabytes": None}
+
+
+def rows(role: str, found: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Give a row per algorithm and entrant; the ratio is to tacit in the same repetition."""
+    first = "tacit, compiled" if role in COMPILED else "tacit, called"
+    base = [pace(result["played"]) for result in found.get(first, [])]
+    for entrant, results in found.items():
+        for algorithm in results[0]["played"]:
+            paces = [pace(result["played"])[algorithm] for result in results]
+            beside = algorithm if base and algorithm in base[0] else BASE.get(role)
+            ratios = [
+                own / theirs[beside]
+                for own, theirs in zip(paces, base, strict=False)
+                if beside in theirs
+            ]
+            yield {
+                "role": role,
+                "algorithm": algorithm,
+                "entrant": entrant,
+                "microseconds": median(paces),
+                "ratio": median(ratios) if ratios else None,
+                "ratios": ratios,
+                "beside": beside,
+                "megabytes": max((r["megabytes"] for r in results if r["megabytes"]), default=None),
+                **scored(entrant, [r["played"][algorithm] for r in results]),
+            }
+
+
+def pace(played: dict[str, Any]) -> dict[str, float]:
+    """Return µs a round, by algorithm."""
+    return {
+        algorithm: 1e6 * sum(run[0] for run in runs) / sum(run[1] for run in runs)
+        for algorithm, runs in played.items()
+    }
+
+
+def scored(entrant: str, results: list[Any]) -> dict[str, Any]:
+    """Return the mean of the scores, its standard error and their number."""
+    if entrant == "C":
+        # Every repetition has runs of its own; of each the mean and the deviation are known.
+        told = [run[2] for runs in results for run in runs if run[2]]
+        if not told:
+            return {"score": None, "standard_error": None, "runs": 0}
+        errors = [deviation**2 / runs for _, deviation, runs in told]
+        count = int(sum(runs for *_, runs in told))
+        return {
+            "score": mean(regret for regret, *_ in told),
+            "standard_error": sum(errors) ** 0.5 / len(told),
+            "runs": count,
+        }
+    return summary([score for runs in results for run in runs for score in run[2]])
+
+
+def summary(scores: list[float]) -> dict[str, Any]:
+    """Return the mean of scores, its standard error and their number."""
+    count = len(scores)
+    error = stdev(scores) / count**0.5 if count > 1 else None
+    return {"score": mean(scores), "standard_error": error, "runs": count}
+
+
+# What is learned -----------------------------------------------------------------------------
+
+
+def learned(bench: Bench) -> Iterator[dict[str, Any]]:
+    """Give the rows of regret: of each package the candidate that tuning found best."""
+    for role, peers in QUALITY.items():
+        if role == "interest" and not streams.INTEREST.exists():
+            bench.notes["interest"] = f"left out, for want of {streams.INTEREST.name}"
+            continue
+        ours: list[float] = []
+        for peer in ("tacit", *(peer for peer in peers if peer in bench.pythons)):
+            measured = bench.once(f"{role}-quality-{peer}", lambda: tested(bench, peer, role))  # noqa: B023
+            if "error" in measured:
+                bench.notes[f"{peer}, {role}"] = measured["error"]
+                continue
+            result = measured["result"]
+            ours = ours or result["scores"]
+            differences = [own - our for own, our in zip(result["scores"], ours, strict=True)]
+            paired = summary(differences)
+            yield {
+                "role": role,
+                "entrant": peer,
+                "policy": result["policy"],
+                "candidates": result["candidates"],
+                "difference": None if peer == "tacit" else paired["score"],
+                "difference_error": None if peer == "tacit" else paired["standard_error"],
+                **summary(result["scores"]),
+            }
+
+
+def tested(bench: Bench, peer: str, role: str) -> Any:
+    """Tune on some streams, then test the best candidate on others."""
+    played_as = TUNED_AS.get(role, role)
+    tuned = bench.play(peer, role, range(bench.effort.tuning), played_as)["played"]
+    regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
+    best = min(regrets, key=regrets.__getitem__)
+    seeds = range(streams.TEST, streams.TEST + bench.effort.testing)
+    runs = bench.play(peer, role, seeds, played_as, best)["played"][best]
+    return {
+        "policy": best,
+        "candidates": len(tuned),
+        "tuning": regrets,
+        "scores": [run[2][0] for run in runs],
+        "seconds": sum(run[0] for candidate in tuned.values() for run in candidate)
+        + sum(run[0] for run in runs),
+    }
+
+
+# The truth -----------------------------------------------------------------------------------
+
+
+def truths() -> dict[str, dict[str, float]]:
+    """Return what the estimates should be; of a policy that learns, from many runs of it."""
+    matched, runs = 1_000, 4_000
+    result = tacit.simulate(
+        tacit.UCB1(5), tacit.BernoulliArms(streams.MEANS), matched, runs=runs, checkpoints=1
+    )
+    learning = float(streams.MEANS.max() - result.regret[0, :, -1].mean() / matched)
+    value = float(streams.TARGET @ streams.MEANS)
+    return {
+        "replay": {"UCB1 over 1,000 rounds": learning},
+        "weighing": {"the policy": value, "the last arm": float(streams.MEANS[-1])},
+    }
+
+
+# The report ----------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Measure, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="few runs")
+    effort = SHORT if parser.parse_args().short else FULL
+    bench = Bench(effort)
+    for peer in PEERS:
+        bench.install(peer)
+    results = {
+        "machine": machine(),
+        "effort": asdict(effort),
+        "packages": {peer: venvs.pinned(peer)[0] for peer in PEERS},
+        "truth": truths(),
+        "speed": list(timed(bench)),
+        "quality": list(learned(bench)),
+        "wrong": [bench.once(f"wrong-{case}", lambda: wrong.run(case)) for case in wrong.CASES],  # noqa: B023
+        "notes": bench.notes,
+    }
+    path = HERE / "peers.json"
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    page.write(results)
+    shutil.rmtree(MEASURED)
+    say(f"wrote {path} and {page.PAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Write what was measured into docs/benchmarks.md, and its figure.
+
+python benchmarks/page.py    from peers.json, without measuring
+
+The page's text is written by hand; what stands between ``<!-- measured: NAME -->`` and
+``<!-- end -->`` is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import wrong
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "peers.json"
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+FIGURE = HERE.parent / "docs" / "images" / "peers-regret.png"
+BLOCK = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TITLES = {
+    "shifting": "shifting intent",
+    "interest": "search interest (real)",
+    "dueling": "duels of rankers",
+    "examination": "examination",
+    "contextual": "examination, θ × 4",
+}
+
+Results = dict[str, Any]
+
+
+def write(results: Results) -> None:
+    """Renew the page and its figure."""
+    PAGE.write_text(filled(PAGE.read_text(), results))
+    draw(results)
+
+
+def filled(text: str, results: Results) -> str:
+    """Return the page's text with every block renewed."""
+
+    def block(match: re.Match[str]) -> str:
+        name, _, part = match[2].partition(":")
+        return f"{match[1]}{BLOCKS[name](results, part)}\n{match[3]}"
+
+    return BLOCK.sub(block, text)
+
+
+def table(head: str, rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown; all columns but the first two are numbers."""
+    columns = head.split(" | ")
+    rule = "|".join("---" if place < 2 else "--:" for place in range(len(columns)))
+    lines = [f"| {head} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines)
+
+
+def number(value: float | None) -> str:
+    """Return a number to three digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def uncertain(value: float | None, error: float | None) -> str:
+    """Return a number and its standard error to two digits of the latter."""
+    if value is None:
+        return "–"
+    if error is None or error == 0.0:
+        return number(value)
+    digits = max(0, 1 - int(f"{error:e}".partition("e")[2]))
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def machine(results: Results, _: str) -> str:
+    """List where the numbers come from, and how many runs are behind them."""
+    effort = results["effort"]
+    lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
+    lines.append(
+        f"- repetitions of what is timed: {effort['repetitions']}; streams for tuning:"
+        f" {effort['tuning']}, for testing: {effort['testing']}"
+    )
+    return "\n".join(lines)
+
+
+def packages(results: Results, _: str) -> str:
+    """List the packages, and what does not install or run."""
+    missing = results["notes"]
+    installed = [pin for name, pin in results["packages"].items() if name not in missing]
+    lines = [", ".join(f"`{pin}`" for pin in installed) + "."]
+    lines += [
+        f"- `{results['packages'].get(name, name)}` {note}"
+        if name in results["packages"]
+        else f"- {name}: {note}"
+        for name, note in missing.items()
+    ]
+    return "\n\n".join([lines[0], "\n".join(lines[1:])]).strip()
+
+
+def speed(results: Results, role: str) -> str:
+    """Return the table of time, memory and score of a role, by algorithm."""
+    rows = [row for row in results["speed"] if row["role"] == role]
+    order = list(dict.fromkeys(row["algorithm"] for row in rows))
+    rows.sort(key=lambda row: (order.index(row["algorithm"]), row["microseconds"]))
+    estimate = role in results["truth"]
+    told = "estimate" if estimate else "regret"
+    return table(
+        f"algorithm | played by | µs a round | steps/s | × tacit | memory, MB | {told} | runs",
+        [
+            (
+                row["algorithm"],
+                row["entrant"],
+                number(row["microseconds"]),
+                number(1e6 / row["microseconds"]),
+                "–" if row["ratio"] is None else number(row["ratio"]),
+                number(row["megabytes"]),
+                uncertain(row["score"], row["standard_error"]),
+                f"{row['runs']:,}" if row["runs"] else "–",
+            )
+            for row in rows
+        ],
+    )
+
+
+def truth(results: Results, role: str) -> str:
+    """Say what the estimates of a role should be."""
+    told = (f"{name} {number(value)}" for name, value in results["truth"][role].items())
+    return f"The truth: {'; '.join(told)}."
+
+
+def quality(results: Results, role: str) -> str:
+    """Return the table of regret of a benchmark, the least first."""
+    rows = [row for row in results["quality"] if row["role"] == role]
+    return table(
+        "package | best policy | candidates | regret | more than tacit's",
+        [
+            (
+                row["entrant"],
+                f"`{row['policy']}`",
+                str(row["candidates"]),
+                uncertain(row["score"], row["standard_error"]),
+                uncertain(row["difference"], row["difference_error"]),
+            )
+            for row in sorted(rows, key=lambda row: row["score"])
+        ],
+    )
+
+
+def differences(results: Results, _: str) -> str:
+    """List the small cases in which a package does not do what the paper says."""
+    lines = []
+    for case, found in zip(wrong.CASES, results["wrong"], strict=True):
+        if "error" in found:
+            lines.append(f"- `{case}` did not run: {found['error']}")
+            continue
+        result = found["result"]
+        parts = [
+            f"*{word}*: {result[word]}"
+            for word in ("Paper", "Definition", "Documentation", "Code", "Case", "Shown")
+            if word in result
+        ]
+        verdict = "" if wrong.differs(result) else " In this version they agree."
+        lines.append(
+            f"**`{result['package']}`: {result['title'][0].lower()}{result['title'][1:]}**"
+            f" (`benchmarks/wrong/{case}.py`)\n\n"
+            + "\n".join(f"- {part}" for part in parts)
+            + f"\n- **Expected {number(result['expected'])},"
+            f" found {number(result['found'])}.**{verdict}\n"
+        )
+    return "\n".join(lines).rstrip()
+
+
+def figure(results: Results, _: str) -> str:
+    """Return the link to the figure."""
+    return f"![Regret of each package's best policy](images/{FIGURE.name})"
+
+
+BLOCKS = {
+    "machine": machine,
+    "packages": packages,
+    "speed": speed,
+    "truth": truth,
+    "quality": quality,
+    "wrong": differences,
+    "figure": figure,
+}
+
+
+def draw(results: Results) -> None:
+    """Draw the regret of each package's best policy, in units of tacit's, per benchmark."""
+    from matplotlib.figure import Figure
+
+    roles = [role for role in TITLES if any(row["role"] == role for row in results["quality"])]
+    sheet = Figure(figsize=(10.0, 3.4), layout="constrained")
+    axes = sheet.subplots(1, len(roles), squeeze=False)[0]
+    for axis, role in zip(axes, roles, strict=True):
+        rows = sorted(
+            (row for row in results["quality"] if row["role"] == role),
+            key=lambda row: -row["score"],
+        )
+        for place, row in enumerate(rows):
+            color = "#c2410c" if row["entrant"] == "tacit" else "#475569"
+            error = row["standard_error"] or 0.0
+            axis.errorbar(row["score"], place, xerr=error, fmt="o", color=color, markersize=5)
+        axis.set_yticks(range(len(rows)), [row["entrant"] for row in rows], fontsize=8)
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.set_xlim(left=0.0)
+        axis.set_title(TITLES[role], fontsize=9)
+        axis.set_xlabel("regret", fontsize=8)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.grid(axis="x", alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    sheet.savefig(FIGURE, dpi=130)
+
+
+if __name__ == "__main__":
+    write(json.loads(RESULTS.read_text()))

@@ -1,0 +1,328 @@
+"""tacit: its learner called from Python like the others, and its compiled loops."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import tacit
+
+
+def called(policy):
+    """Return a function of a seed: a call of the learner per decision, and one per reward."""
+    compiled = tacit.Learner(policy)
+    compiled.learn(compiled.choose("one"), 1.0)
+
+    def seeded(seed):
+        learner = tacit.Learner(policy, seed=seed, propensities=False)
+        last = []
+
+        def choose():
+            last[:] = (learner.choose("one"),)
+            return last[0].slot
+
+        return choose, lambda arm, reward: learner.learn(last[0], reward)
+
+    return seeded
+
+
+def simulated(policy, environment, stream, runs):
+    """Return a function of a seed: many runs of the compiled loop."""
+    horizon = int(stream["horizon"])
+
+    def seeded(seed):
+        tacit.simulate(policy, environment, 1, workers=1, checkpoints=1)
+
+        def play():
+            result = tacit.simulate(
+                policy, environment, horizon, runs=runs, seed=seed, workers=1, checkpoints=1
+            )
+            return runs * horizon, result.regret[0, :, -1].tolist()
+
+        return play
+
+    return seeded
+
+
+def classics(arms):
+    """Return the classical policies."""
+    return {
+        "UCB1": tacit.UCB1(arms),
+        "Thompson": tacit.Thompson(arms),
+        "EXP3": tacit.EXP3(arms),
+    }
+
+
+def classical(stream):
+    """The classical policies, called from Python."""
+    arms = stream["chances"].shape[1]
+    return {name: called(policy) for name, policy in classics(arms).items()}
+
+
+def classical_compiled(stream):
+    """The classical policies in the compiled loop."""
+    environment = tacit.BernoulliArms(stream["chances"][0])
+    return {
+        name: simulated(policy, environment, stream, 200)
+        for name, policy in classics(stream["chances"].shape[1]).items()
+    }
+
+
+def detectors(arms, horizon):
+    """Return what detects or forgets."""
+    ratio = float(np.log(horizon))
+    return {
+        "DiscountedUCB": tacit.DiscountedUCB(arms),
+        "SlidingWindowUCB": tacit.SlidingWindowUCB(arms),
+        # The parameters that SMPyBandits computes.
+        "CUSUMUCB": tacit.CUSUMUCB(arms, threshold=ratio, alpha=(ratio / horizon) ** 0.5, xi=2.0),
+        "MUCB": tacit.MUCB(arms),
+        "GLRKLUCB": tacit.GLRKLUCB(arms),
+    }
+
+
+def changes(stream):
+    """What detects or forgets, called from Python."""
+    arms, horizon = stream["chances"].shape[1], len(stream["keys"])
+    return {name: called(policy) for name, policy in detectors(arms, horizon).items()}
+
+
+def changes_compiled(stream):
+    """What detects or forgets, in the compiled loop."""
+    arms, horizon = stream["chances"].shape[1], int(stream["horizon"])
+    environment = tacit.ShiftingArms(
+        arms, events=[horizon // 2 + 1], clicks=stream["chances"].tolist()
+    )
+    return {
+        name: simulated(policy, environment, stream, 40)
+        for name, policy in detectors(arms, horizon).items()
+    }
+
+
+def shifting(stream):
+    """What may follow a change, without signals that announce it."""
+    arms = stream["chances"].shape[1]
+    policies = {
+        f"Thompson(discount={discount})": tacit.Thompson(arms, discount=discount)
+        for discount in (0.98, 0.99, 0.995)
+    }
+    policies |= {
+        "GLRKLUCB(0.001)": tacit.GLRKLUCB(arms),
+        "GLRKLUCB(0.05)": tacit.GLRKLUCB(arms, delta=0.05),
+        "CUSUMUCB(50)": tacit.CUSUMUCB(arms, samples=50, xi=0.5),
+        "SlidingWindowUCB(300)": tacit.SlidingWindowUCB(arms, window=300, xi=0.1),
+        "DiscountedUCB(0.99)": tacit.DiscountedUCB(arms, discount=0.99, xi=0.2),
+    }
+    return {name: called(policy) for name, policy in policies.items()}
+
+
+def dueled(stream, policies, runs):
+    """Return the players of a preference matrix."""
+    environment = tacit.PreferenceMatrix(stream["preferences"])
+    return {name: simulated(policy, environment, stream, runs) for name, policy in policies.items()}
+
+
+def duels_compiled(stream):
+    """What duels, in the compiled loop."""
+    arms = len(stream["preferences"])
+    policies = {
+        "RMED1": tacit.RMED1(arms),
+        "DoubleThompsonSampling": tacit.DoubleThompsonSampling(arms),
+        "RUCB": tacit.RUCB(arms),
+        "WinnerStays": tacit.WinnerStays(arms),
+    }
+    return dueled(stream, policies, 50)
+
+
+def duels(stream):
+    """What duels, called from Python."""
+    arms = len(stream["preferences"])
+
+    def player(policy):
+        def seeded(seed):
+            preferences = stream["preferences"]
+            gaps, duels = preferences[0] - 0.5, int(stream["horizon"])
+            uniforms = np.random.default_rng(seed).random(duels).tolist()
+            compiled = tacit.Learner(policy)
+            compiled.learn(compiled.choose("one"), 1.0)
+
+            def play():
+                learner, regret = tacit.Learner(policy, seed=seed, propensities=False), 0.0
+                for uniform in uniforms:
+                    decision = learner.choose("one")
+                    left, right = decision.slots
+                    regret += 0.5 * (gaps[left] + gaps[right])
+                    learner.learn(decision, 1.0 if uniform < preferences[left, right] else 0.0)
+                return duels, [regret]
+
+            return play
+
+        return seeded
+
+    return {
+        "RMED1": player(tacit.RMED1(arms)),
+        "DoubleThompsonSampling": player(tacit.DoubleThompsonSampling(arms)),
+        "RUCB": player(tacit.RUCB(arms)),
+        "WinnerStays": player(tacit.WinnerStays(arms)),
+    }
+
+
+def dueling(stream):
+    """What may find the best of several; a run per stream, as for all."""
+    arms = len(stream["preferences"])
+    policies = {
+        "RMED1": tacit.RMED1(arms),
+        "DoubleThompsonSampling(0.51)": tacit.DoubleThompsonSampling(arms),
+        "DoubleThompsonSampling(0.7)": tacit.DoubleThompsonSampling(arms, alpha=0.7),
+        "RUCB(0.51)": tacit.RUCB(arms),
+        "SelfSparring(1)": tacit.SelfSparring(arms),
+        "SelfSparring(0.5)": tacit.SelfSparring(arms, eta=0.5),
+        "WinnerStays(1.1)": tacit.WinnerStays(arms),
+        "WinnerStays(1.5)": tacit.WinnerStays(arms, beta=1.5),
+    }
+    return dueled(stream, policies, 1)
+
+
+def called_with_features(policy):
+    """Return a function of a seed, over blocks of features."""
+
+    def players(stream):
+        features, split = stream["features"], policy.relevance_dim
+
+        compiled = tacit.Learner(policy)
+        compiled.learn(
+            compiled.choose(
+                "one", relevance=features[:2, :split], examination=features[:2, split:]
+            ),
+            1.0,
+        )
+
+        def seeded(seed):
+            learner = tacit.Learner(policy, seed=seed, propensities=False)
+            last = []
+
+            def choose(offer):
+                rows = features[offer]
+                last[:] = (
+                    learner.choose("one", relevance=rows[:, :split], examination=rows[:, split:]),
+                )
+                return offer[last[0].slot]
+
+            return choose, lambda arm, reward: learner.learn(last[0], reward)
+
+        return seeded
+
+    return players
+
+
+def contextual(stream):
+    """Thompson sampling over features, called from Python."""
+    half = stream["features"].shape[1] // 2
+    policies = {
+        "LaplaceEC": tacit.LaplaceEC(half, half),
+        "LogisticTS": tacit.LogisticTS(half, half),
+        "LinTS": tacit.LinTS(half, half),
+    }
+    return {name: called_with_features(policy)(stream) for name, policy in policies.items()}
+
+
+def contextual_compiled(stream):
+    """Thompson sampling over features, in the compiled loop."""
+    half = stream["features"].shape[1] // 2
+    environment = tacit.ExaminationArms(half, half, scale=float(stream["scale"]))
+    policies = {
+        "LaplaceEC": tacit.LaplaceEC(half, half),
+        "LogisticTS": tacit.LogisticTS(half, half),
+        "LinTS": tacit.LinTS(half, half),
+    }
+    return {name: simulated(policy, environment, stream, 20) for name, policy in policies.items()}
+
+
+def examination(stream):
+    """What may learn arms by their features."""
+    half = stream["features"].shape[1] // 2
+    policies = {
+        "LaplaceEC(1)": tacit.LaplaceEC(half, half),
+        "LaplaceEC(4)": tacit.LaplaceEC(half, half, prior_variance=4.0),
+        "ECBandit(1)": tacit.ECBandit(half, half),
+        "LogisticTS(1)": tacit.LogisticTS(half, half),
+        "LogisticTS(0.25)": tacit.LogisticTS(half, half, prior_variance=0.25),
+        "LinTS(0.25)": tacit.LinTS(half, half),
+        "LinTS(0.1)": tacit.LinTS(half, half, scale=0.1),
+        "LinUCB(0.25)": tacit.LinUCB(half, half, alpha=0.25),
+    }
+    return {name: called_with_features(policy)(stream) for name, policy in policies.items()}
+
+
+def logged(stream, folder, arms):
+    """Write the log as Parquet, as it would lie on a disk, and open it."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    rows = len(stream["logged"])
+    names = pa.array([str(arm) for arm in range(len(stream["means"]))])
+    table = pa.table(
+        {
+            "timestamp": pa.array(np.arange(rows), pa.timestamp("us", "UTC")),
+            "decision_id": pa.array(np.arange(rows)).cast(pa.string()),
+            "placement": pa.array(np.full(rows, "home")),
+            "key": pa.array(np.full(rows, "one")),
+            "arm": names.take(pa.array(stream["logged"])),
+            "propensity": pa.array(stream["propensities"]),
+            "reward": pa.array(stream["rewards"]),
+        }
+    )
+    path = Path(folder) / "log.parquet"
+    pa.parquet.write_table(table, path)
+    return tacit.read_log(path, arms=arms)
+
+
+def replay(stream):
+    """The replay of a log of uniform choices, once through, from a file."""
+    from tacit.evaluate import replay
+
+    arms = [str(arm) for arm in range(len(stream["means"]))]
+
+    folder = tempfile.TemporaryDirectory()
+    log = logged(stream, folder.name, arms)
+
+    def seeded(seed):
+        def play(kept=folder):
+            found = replay(tacit.UCB1(arms), log, passes=1, seed=seed)
+            return len(stream["logged"]), [found.estimate]
+
+        play()  # compiles
+        return play
+
+    return {"UCB1": seeded}
+
+
+def weighing(stream):
+    """The estimators, from a file to an estimate with its intervals."""
+    from tacit.evaluate import IPS, SNIPS, DoublyRobust, Rewards, Table, off_policy
+
+    arms = [str(arm) for arm in range(len(stream["means"]))]
+    model = Rewards(dict(zip(arms, stream["model"].tolist(), strict=True)))
+    spread = dict(zip(arms, stream["target"].tolist(), strict=True))
+    last = {arm: float(arm == arms[-1]) for arm in arms}
+
+    folder = tempfile.TemporaryDirectory()
+    log = logged(stream, folder.name, arms)
+
+    def player(target, estimator):
+        def seeded(seed):
+            def play(kept=folder):
+                found = off_policy(Table(target), log, [estimator])
+                return len(stream["logged"]), [found.estimates[0].value]
+
+            play()  # compiles
+            return play
+
+        return seeded
+
+    return {
+        "IPS": player(spread, IPS()),
+        "SNIPS": player(spread, SNIPS()),
+        "DR": player(spread, DoublyRobust(model)),
+        "DR of the last arm": player(last, DoublyRobust(model)),
+    }

@@ -1,0 +1,176 @@
+"""Signals of a placement: contexts that it computes itself, from its own part of the log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tacit.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.learner import Learner
+from tacit.policies import Policy
+from tacit.service.store import DecisionRow, FeedbackRow
+from tacit.signals import Signals, check
+
+if TYPE_CHECKING:
+    from tacit.service.attribution import Lesson
+    from tacit.service.placement import Impression
+
+SESSION_BYTES = 8
+
+
+class SignalConfig(msgspec.Struct, frozen=True):
+    """Which signals a placement computes.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of :data:`tacit.signals.NAMES`; contexts begin with them, in this order.
+    fast, slow : float
+        Their time constants in seconds.
+    client : int
+        How many numbers the client adds to each context.
+    """
+
+    names: tuple[str, ...]
+    fast: float = 600.0
+    slow: float = 86_400.0
+    client: int = 0
+
+
+def check_config(config: SignalConfig, policy: Policy) -> None:
+    """Check that signals are what a policy reads.
+
+    Raises
+    ------
+    InvalidValue
+        If they are not.
+    """
+    check(config.names, config.fast, config.slow)
+    given, read = len(config.names) + config.client, policy.context_dim
+    if given != read:
+        raise InvalidValue(
+            "signals", list(config.names),
+            f"with client_signals = {config.client} a context has {given} numbers, and "
+            f"{policy.label} reads {read}; give its classifier dim={given}, or other signals",
+        )  # fmt: skip
+
+
+class PlacementSignals:
+    """The signals of a placement, a fold over its part of the log.
+
+    Times are those of the log, the lanes are those of the placement's learner.
+
+    Parameters
+    ----------
+    config : SignalConfig
+    arms : int
+        How many arms there are.
+    """
+
+    def __init__(self, config: SignalConfig, arms: int) -> None:
+        self.names = config.names
+        self.stream = Signals(config.names, arms, config.fast, config.slow)
+        self._answers: list[tuple[str, int, bool]] = []
+
+    def session(self, id: str | None) -> str | None:
+        """Return a session as the log keeps it, by its hash.
+
+        Raises
+        ------
+        InvalidValue
+            If no signal looks at sessions.
+        """
+        if id is None:
+            return None
+        if not self.stream.follows_sessions:
+            raise InvalidValue("session", id, "leave it out: no signal here is 'reformulation'")
+        digest = hashlib.blake2b(id.encode(), digest_size=SESSION_BYTES)
+        return json.dumps({"session": digest.hexdigest()})
+
+    def read(
+        self,
+        learner: Learner,
+        impressions: Sequence[Impression],
+        offers: Sequence[Ints],
+        time: int,
+    ) -> list[Impression]:
+        """Return impressions with their whole contexts, and count them."""
+        values = self.stream.arrive(
+            learner.lanes([told.key for told in impressions]),
+            time,
+            offers,
+            [_number(told.asked) for told in impressions],
+            [not told.deferred for told in impressions],
+        )
+        return [
+            told._replace(context=[*signals, *(told.context or ())])
+            for told, signals in zip(impressions, values.tolist(), strict=True)
+        ]
+
+    def recall(
+        self, learner: Learner, rows: Sequence[DecisionRow], offers: Sequence[Ints]
+    ) -> list[list[float]]:
+        """Count decisions of the log; return the signals that they were made by."""
+        values = self.stream.arrive(
+            learner.lanes([row.key for row in rows]),
+            [row.time for row in rows],
+            offers,
+            [_number(row.asked) for row in rows],
+            [not row.deferred for row in rows],
+        )
+        self.decided(learner, rows)
+        signals: list[list[float]] = values.tolist()
+        return signals
+
+    def decided(self, learner: Learner, rows: Sequence[DecisionRow]) -> None:
+        """Take in the epochs of decisions."""
+        lanes = learner.lanes([row.key for row in rows])
+        self.stream.at_epochs(lanes, [row.time for row in rows], [row.epoch for row in rows])
+
+    def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
+        """Count a deferred decision from now on."""
+        self.stream.arrive(learner.lanes([row.key]), time, [offer], [_number(row.asked)])
+
+    def closed(self, lessons: Sequence[Lesson]) -> None:
+        """Take in windows that have closed, each at its end."""
+        self._answers += [(open.row.key, open.deadline, bool(open.reward)) for open, *_ in lessons]
+
+    def told(self, lesson: Lesson, feedback: FeedbackRow) -> None:
+        """Take in feedback that settled a decision."""
+        open = lesson.open
+        self._answers.append((open.row.key, feedback.time, bool(open.reward)))
+
+    def settle(self, learner: Learner) -> None:
+        """Count the answers that were taken in."""
+        if self._answers:
+            keys, times, clicked = zip(*self._answers, strict=True)
+            self._answers = []
+            self.stream.answered(learner.lanes(keys), times, clicked)
+
+    def saved(self, learner: Learner) -> bytes:
+        """Return everything that is known."""
+        return self.stream.to_bytes(len(learner.keys))
+
+    def of(self, row: DecisionRow) -> dict[str, float]:
+        """Return the signals of a decision by their names."""
+        # A context of another configuration may be shorter.
+        return dict(zip(self.names, json.loads(row.context or "[]"), strict=False))
+
+    def given(self, row: DecisionRow) -> str | None:
+        """Return the client's part of a decision's context, as the log keeps numbers."""
+        rest: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
+        return msgspec.json.encode(rest).decode() if rest else None
+
+
+def _number(asked: str | None) -> int:
+    """Return the session of a decision as a number; 0 for none."""
+    if asked is None:
+        return 0
+    digest = bytes.fromhex(json.loads(asked)["session"])
+    # 0 stands for no session.
+    return int.from_bytes(digest, "little", signed=True) or 1

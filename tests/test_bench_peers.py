@@ -1,0 +1,128 @@
+"""The benchmark against other packages: its streams, its accounts and its page."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+NAMES = ("bench_peers", "page", "streams", "wrong")
+
+
+@pytest.fixture(scope="module")
+def modules():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield {name: importlib.import_module(name) for name in NAMES}
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def play():
+    return runpy.run_path(str(BENCHMARKS / "peers" / "play.py"))["play"]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return json.loads((BENCHMARKS / "peers.json").read_text())
+
+
+def test_the_page_shows_the_results(modules, results):
+    text = modules["page"].PAGE.read_text()
+    assert modules["page"].filled(text, results) == text
+
+
+def test_every_package_has_the_same_budget(results):
+    assert {row["candidates"] <= 8 for row in results["quality"]} == {True}
+    played = {row["runs"] for row in results["quality"]}
+    assert played == {results["effort"]["testing"]}
+
+
+def test_streams_repeat(modules, tmp_path):
+    streams = modules["streams"]
+    for seed in (3, streams.TEST):
+        paths = [streams.write(tmp_path, "shifting", seed) for _ in range(2)]
+        loaded = [np.load(path)["chances"] for path in paths]
+        np.testing.assert_array_equal(*loaded)
+
+
+def test_shifting_intent_is_as_the_paper_draws_it(modules):
+    stream = modules["streams"].shifting(np.random.default_rng(1), 1)
+    ordered = np.sort(stream["chances"], axis=1)
+    assert (ordered[:, -1] - ordered[:, -2] >= 0.1).all()
+    for key in range(5):
+        segments = stream["which"][stream["keys"] == key]
+        assert (np.diff(segments) >= 0).all()
+        seen = np.unique(segments)
+        assert len(seen) in (2, 3)
+        best = stream["chances"][seen].argmax(axis=1)
+        assert (best[1:] != best[:-1]).all()
+
+
+def test_regret_by_hand(play):
+    """Two rounds of arm 0, then two of arm 1, of two keys: gaps 0.5, 0, 0 and 0.25."""
+    stream = {
+        "kind": np.array("arms"),
+        "seed": np.array(5),
+        "chances": np.array([[0.25, 0.75], [0.5, 0.25]]),
+        "which": np.array([0, 1, 0, 1]),
+        "keys": np.array([0, 0, 1, 1]),
+        "uniforms": np.array([0.1, 0.6, 0.7, 0.2]),
+    }
+    told = []
+
+    def make(seed):
+        return (lambda: seed - 5), (lambda arm, reward: told.append((seed, arm, reward)))
+
+    _, rounds, scores = play(make, stream)
+    assert (rounds, scores) == (4, [0.75])
+    assert told == [(5, 0, 1.0), (5, 0, 0.0), (6, 1, 1.0), (6, 1, 1.0)]
+
+
+def test_scores_of_many_loops_are_pooled(modules):
+    """Two C loops, means 2 and 4, deviations 3 of 9 runs: each error is 1, the mean's √2/2."""
+    runs = [[1.0, 10, [2.0, 3.0, 9]]], [[1.0, 10, [4.0, 3.0, 9]]]
+    found = modules["bench_peers"].scored("C", list(runs))
+    assert found["score"] == 3.0
+    assert found["standard_error"] == pytest.approx(0.5**0.5)
+    assert found["runs"] == 18
+
+
+def test_what_was_measured_is_not_measured_again(modules, tmp_path, monkeypatch):
+    bench_peers = modules["bench_peers"]
+    monkeypatch.setattr(bench_peers, "MEASURED", tmp_path)
+    calls = []
+
+    def job():
+        calls.append(1)
+        if len(calls) == 2:
+            raise bench_peers.PeerFailed("no luck")
+        return {"a": 1.5}
+
+    for _ in range(2):
+        bench = bench_peers.Bench(bench_peers.SHORT)
+        assert bench.once("one", job) == {"result": {"a": 1.5}}
+        assert bench.once("two", job) == {"error": "no luck"}
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("case", sorted(path.stem for path in (BENCHMARKS / "wrong").glob("*.py")))
+def test_every_case_says_what_it_shows(modules, case):
+    told = modules["wrong"].said(case)
+    assert {"Code", "Case", "Shown"} <= told.keys()
+    assert {"Paper", "Definition", "Documentation"} & told.keys()
+
+
+def test_numbers_are_told_to_their_precision(modules):
+    page = modules["page"]
+    assert page.uncertain(123.456, 1.234) == "123.5 ± 1.2"
+    assert page.uncertain(0.38746, 0.00123) == "0.3875 ± 0.0012"
+    assert page.uncertain(12345.6, 123.4) == "12,346 ± 123"
+    assert page.uncertain(None, None) == "–"

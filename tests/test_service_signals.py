@@ -1,0 +1,346 @@
+"""Contexts that a placement computes itself: in the log, in the answer, a function of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.errors import ConfigError, InvalidValue
+from tacit.logs import read_log
+from tacit.service.attribution import Rule
+from tacit.service.config import Config, PlacementConfig, load_config
+from tacit.service.engine import Engine, Told
+from tacit.service.errors import Conflict
+from tacit.service.log import export, verify
+from tacit.service.page import Page
+from tacit.service.placement import fold, opened
+from tacit.service.server import running
+from tacit.service.signals import PlacementSignals, SignalConfig
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import ACTIVATE, REWARD, DecisionRow
+from tacit.signals import NAMES
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_service_engine import ARM_NAMES, START, Clock, as_after_a_crash, served
+from test_service_http import Client
+
+SECOND = 1_000_000
+SIGNALS = SignalConfig(NAMES, fast=20.0, slow=200.0, client=1)
+POLICY = tacit.BWC(
+    classifier=tacit.Rectangle(dim=6, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+)
+
+
+def configured(snapshot_every=50_000, **changes):
+    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
+    told = {"signals": SIGNALS, "rule": rule} | changes
+    return Config({"home": PlacementConfig(POLICY, 7, snapshot_every, **told)})
+
+
+async def traffic(engine, rounds, start=0):
+    """Send groups of decisions, feedback and activations, each a function of its number alone."""
+    placement = engine.placements["home"]
+    for i in range(start, start + rounds):
+        rng = np.random.default_rng((5, i))
+        engine.clock.now = START + i * 7 * SECOND
+        asked = [
+            placement.checked(
+                f"key {rng.integers(4)}",
+                [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
+                [rng.random()],
+                f"{i} {j}" if rng.integers(3) else None,
+                bool(rng.integers(4) == 0),
+                session=[None, "ann", "bob"][rng.integers(3)],
+            )
+            for j in range(3)
+        ]
+        rows = await engine.decide_many("home", asked)
+        ids = [row.id for row in rows if rng.integers(2)]
+        told = [Told(id, REWARD, float(rng.integers(2))) for id in ids]
+        told += [Told(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
+        await engine.tell_many("home", told)
+
+
+def known(engine):
+    """Return everything that the placement is, bit for bit, but for ids that it made up."""
+    placement = engine.placements["home"]
+    learner = placement.learner
+    arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
+    return learner.keys, arrays, placement.signals.saved(learner), dict(placement.outcomes)
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
+    snapshot_every=st.sampled_from([1, 7, 50_000]),
+    crash=st.booleans(),
+)
+def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapshot_every, crash):
+    path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
+    config = configured(snapshot_every)
+
+    async def piecewise():
+        nonlocal path
+        start = 0
+        for length in lengths:
+            engine = Engine(config, SqliteStore(path), clock)
+            await engine.start()
+            await traffic(engine, length, start)
+            start += length
+            before = known(engine)
+            path = as_after_a_crash(path) if crash else path
+            await engine.stop()
+            again = Engine(config, SqliteStore(path), clock)
+            assert known(again) == before
+            assert verify(config, again.store) == []
+            again.store.close()
+
+    asyncio.run(piecewise())
+
+
+def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            await traffic(engine, 40)
+            return engine.config, known(engine)
+
+    config, before = asyncio.run(session())
+    read = []
+    recall = PlacementSignals.recall
+
+    def noted(self, learner, rows, offers):
+        signals = recall(self, learner, rows, offers)
+        read.extend(zip((row.context for row in rows), signals, strict=True))
+        return signals
+
+    monkeypatch.setattr(PlacementSignals, "recall", noted)
+    store = SqliteStore(tmp_path / "s.db")
+    anew = opened("home", config.placements["home"], store, 0, snapshot=False)
+    fold({anew.id: anew}, store)
+    logged = [json.loads(e.context) for e in store.events(0) if isinstance(e, DecisionRow)]
+    store.close()
+    assert len(read) == len(logged) == 120
+    assert [context[:5] for context in logged] == [signals for _, signals in read]
+    # Nothing here was trivial.
+    assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
+    assert anew.signals.saved(anew.learner) == before[2]
+
+
+def test_an_exported_log_has_the_whole_contexts(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            await traffic(engine, 20)
+            export(engine.config, engine.store, tmp_path / "log")
+            return [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
+
+    logged = [json.loads(row.context) for row in asyncio.run(session())]
+    contexts = [
+        c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]
+    ]
+    assert [context.as_py() for context in contexts] == logged
+
+
+def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
+    async def session():
+        signals = SignalConfig(("volume", "since-shift"), fast=60.0, slow=6000.0)
+        policy = tacit.BWC(
+            classifier=tacit.Rectangle(dim=2, margin=0.2),
+            policy=tacit.Thompson(ARM_NAMES),
+            test_rounds=6,
+        )
+        config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
+        async with served(tmp_path / "s.db", config) as engine:
+            placement = engine.placements["home"]
+            for second in [*range(0, 3000, 30), *range(3000, 3120, 2)]:
+                engine.clock.now = START + second * SECOND
+                row = await engine.decide("home", "independence day")
+                if second == 2970:
+                    quiet = placement.signals.of(row)
+            busy = placement.signals.of(row)
+            assert abs(quiet["volume"] - 0.5) < 0.05
+            assert busy["volume"] > 0.85
+            assert json.loads(row.context) == list(busy.values())
+            shift = placement.series.shifts[-1]
+            assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
+            told = [
+                f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)
+            ]
+            assert f"epoch {shift.epoch}; {', '.join(told)}" in Page(engine).whole()
+
+    asyncio.run(session())
+
+
+def test_the_client_adds_its_own_and_nothing_more(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            placement = engine.placements["home"]
+            row = await engine.decide("home", "tomato", None, [0.25], id="a")
+            assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
+            assert placement.signals.of(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+            engine.clock.now += 10 * SECOND
+            # Asked again, it is the same decision, and counts once.
+            before = placement.signals.saved(placement.learner)
+            assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
+            assert placement.signals.saved(placement.learner) == before
+            with pytest.raises(Conflict):
+                await engine.decide("home", "tomato", None, [0.5], id="a")
+            other = placement.checked("tomato", None, [0.25], "a", session="ann")
+            with pytest.raises(Conflict):
+                await engine.decide_many("home", [other])
+            for context in (None, [], [0.1, 0.2]):
+                with pytest.raises(InvalidValue, match="1 finite number"):
+                    await engine.decide("home", "tomato", None, context)
+
+    asyncio.run(session())
+
+
+def test_no_session_is_in_the_log(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            asked = engine.placements["home"].checked("tomato", None, [0.5], session="ann 1934")
+            (row,) = await engine.decide_many("home", [asked])
+            assert "ann" not in str(row)
+            assert len(json.loads(row.asked)["session"]) == 16
+
+    asyncio.run(session())
+
+
+TOML = """
+    [placements.home]
+    arms = 3
+    policy = "bwc(classifier=rectangle(dim=3, margin=0.1))"
+"""
+
+
+def test_signals_are_read_from_toml(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(f"""{TOML}
+        signals = ["volume", "abandonment"]
+        signals_fast = 60
+        client_signals = 1
+    """)
+    signals = load_config(path).placements["home"].signals
+    assert signals == SignalConfig(("volume", "abandonment"), 60.0, 86_400.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('signals = ["volume", "clicks"]', r"placements\.home\.signals: 'clicks'"),
+        ('signals = ["volume", "volume", "abandonment"]', "once"),
+        ('signals = ["volume"]', r"reads 3; give its classifier dim=1"),
+        ('signals = ["volume"]\nclient_signals = 1', "dim=2"),
+        ("client_signals = 2", "dim=2"),
+        ('signals = ["volume"]\nclient_signals = -1', "client_signals"),
+        ('signals = ["volume"]\nclient_signals = 2\nsignals_slow = 5', "signals_slow"),
+    ],
+)
+def test_signals_that_cannot_be_are_refused(tmp_path, text, named):
+    path = tmp_path / "tacit.toml"
+    path.write_text(TOML + text)
+    with pytest.raises(ConfigError, match=named):
+        load_config(path)
+
+
+def test_other_signals_fold_the_log_anew(tmp_path):
+    async def session(config, length, start=0):
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, length, start)
+            return engine.placements["home"].signals.saved(engine.placements["home"].learner)
+
+    asyncio.run(session(configured(), 10))
+    slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
+    folded = Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
+    anew = opened("home", slower.placements["home"], folded.store, 0, snapshot=False)
+    fold({anew.id: anew}, folded.store)
+    folded.store.close()
+    placement = folded.placements["home"]
+    assert placement.signals.saved(placement.learner) == anew.signals.saved(anew.learner)
+
+
+def test_signals_over_http(tmp_path):
+    policy = "bwc(policy=thompson, classifier=rectangle(dim=2, margin=0.1))"
+    signals = ["volume", "reformulation"]
+    overrides = {
+        "server.port": 0,
+        "store.path": str(tmp_path / "s.db"),
+        "placements": {
+            "home": {"arms": ["old", "new"], "policy": policy, "signals": signals},
+            "plain": {"arms": 2},
+        },
+    }
+    with running(load_config(overrides=overrides)) as address:
+        client = Client(address)
+        asked = {"key": "tomato", "session": "ann", "decision_id": "a"}
+        status, _, answer = client.post("home/decide", asked)
+        assert status == 200
+        assert answer["signals"] == dict.fromkeys(signals, 0.5)
+        assert client.post("home/decide", asked)[2] == answer
+        many = {"decisions": [{"key": "tomato"}, {"key": "film", "session": "ann"}]}
+        _, _, answers = client.post("home/decide/batch", many)
+        assert [list(one["signals"]) for one in answers["decisions"]] == [signals, signals]
+        for path, body, field in (
+            ("home/decide", {"key": "a", "context": [0.5]}, "context"),
+            ("plain/decide", {"key": "a", "session": "x"}, "session"),
+        ):
+            status, _, problem = client.post(path, body)
+            assert (status, problem["field"]) == (422, field)
+        assert "signals" not in client.post("plain/decide", {"key": "a"})[2]
+
+
+@pytest.mark.parametrize("eventful", ["policy", "shadow"])
+def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
+    both = {"policy": tacit.Thompson(ARM_NAMES), "shadow": tacit.Thompson(ARM_NAMES)}
+    both[eventful] = POLICY
+    policy = both.pop("policy")
+    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
+    options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
+    config = Config({"home": PlacementConfig(policy, **both, **options)})
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 12)
+            shadow = engine.placements["home"].shadow
+            assert shadow.keys
+            assert verify(config, engine.store) == []
+            return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
+
+    before, _ = asyncio.run(session())
+    store = SqliteStore(tmp_path / "s.db")
+    again = Engine(config, store, Clock())
+    store.close()
+    assert known(again) == before
+
+
+def test_a_second_policy_of_another_length_is_refused(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(TOML + 'shadow = "bwc(classifier=rectangle(dim=2, margin=0.1))"')
+    with pytest.raises(ConfigError, match=r"placements\.home\.shadow: it reads 2 .* 3"):
+        load_config(path)
+
+
+def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
+    plain = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=tacit.Thompson(3))
+    bwc = tacit.BWC(3, classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(3))
+    later = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=bwc)
+
+    async def session(config, context):
+        async with served(tmp_path / "s.db", Config({"home": config})) as engine:
+            row = await engine.decide("home", "tomato", None, context)
+            await engine.feedback("home", row.id, 1.0)
+            return list(engine.placements["home"].shadow.keys)
+
+    assert asyncio.run(session(plain, None)) == ["tomato"]
+    assert asyncio.run(session(later, [0.5])) == ["tomato"]
+    assert asyncio.run(session(later, [0.5])) == ["tomato"]
