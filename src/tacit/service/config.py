@@ -266,6 +266,12 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     retention : float
         Days after which rows of the log are forgotten, once a snapshot covers them; by default as
         the store says.
+    signals : list of str
+        What the placement computes for its contexts: contexts begin with these, in this order.
+    signals_fast, signals_slow : float
+        Time constants of the signals, in seconds.
+    client_signals : int
+        How many numbers the client adds to each context.
     """
 
     kind: str = ARMS
@@ -308,6 +314,10 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
         most 1), or the ``max``.
+    late : str
+        What a reward after the window does: ``record``, or ``correct`` the default.
+    correction_window : float
+        Seconds after the end of a window in which it may.
     """
 
     arms: Count | list[str]
