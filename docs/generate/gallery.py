@@ -20,6 +20,7 @@ IMAGES = Path(__file__).parents[1] / "images" / "gallery"
 FACTS = IMAGES / "facts.json"
 LIMIT = 60_000
 """Bytes that a figure may take."""
+COLOURS = 64
 INTEREST = Path("../shared/data/search_interest_us_news_2017.csv")
 
 # Runs behind the figures shown here, where an item's own number would take long.
@@ -97,20 +98,22 @@ def _processor() -> float:
 
 
 def small(path: Path) -> bytes:
-    """Return a figure as a PNG of few colours, scaled down until it is below the limit."""
+    """Return a figure as a PNG of fewer colours, scaled down until it is below the limit."""
     from PIL import Image
 
     with Image.open(path) as opened:
         picture = opened.convert("RGB")
-    width, colours = min(picture.width, 1050), 64
+    width = min(picture.width, 1050)
     while True:
         height = round(picture.height * width / picture.width)
         scaled = picture.resize((width, height), Image.Resampling.LANCZOS)
+        # Thin lines are few pixels: their colours must be kept all the same.
+        kept = scaled.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         buffer = io.BytesIO()
-        scaled.quantize(colours, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        kept.save(buffer, "PNG", optimize=True)
         if buffer.tell() <= LIMIT:
             return buffer.getvalue()
-        width, colours = round(0.92 * width), max(16, colours // 2)
+        width = round(0.92 * width)
 
 
 def main(names: list[str]) -> None:

@@ -35,9 +35,12 @@ def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any
         lines.append(table(["parameter", "in", "type", ""], rows))
     if "requestBody" in what:
         lines.append(f"Takes {body(what['requestBody'])}.")
-    answer = what["responses"]["200"]
-    lines.append(f"Answers {body(answer)}: {first_lower(markdown(answer['description']))}")
-    refusals = [status for status in what["responses"] if status != "200"]
+    for status, answer in what["responses"].items():
+        if status.startswith("2"):
+            kind = f" {body(answer)}" if "content" in answer else ""
+            meaning = first_lower(markdown(answer["description"])).rstrip(".")
+            lines.append(f"Answers {status}{kind}: {meaning}.")
+    refusals = [status for status in what["responses"] if not status.startswith("2")]
     if refusals:
         lines.append(f"Or a [problem](errors.md#problems-of-the-service): {', '.join(refusals)}.")
     return "\n\n".join(lines)

@@ -14,7 +14,10 @@ ROWS = {
     "decisions": store.DecisionRow,
     "feedback": store.FeedbackRow,
     "marks": store.MarkRow,
+    "records": store.RecordRow,
+    "bases": store.Snapshot,
 }
+SCHEMAS = log.SCHEMAS | {"records": log.RECORDS_SCHEMA, "bases": log.BASES_SCHEMA}
 
 
 def part() -> str:
@@ -82,7 +85,7 @@ def click_columns() -> dict[str, str]:
 def service_table(name: str) -> str:
     """Return a table of the service's log."""
     kind = ROWS[name]
-    return f"### {name}\n\n{summary(kind)}\n\n{columns(log.SCHEMAS[name], attributes(kind))}"
+    return f"### {name}\n\n{summary(kind)}\n\n{columns(SCHEMAS[name], attributes(kind))}"
 
 
 def duel_columns() -> dict[str, str]:

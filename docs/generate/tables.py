@@ -24,7 +24,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def cell(text: str) -> str:
     """Return a text that may stand in a table."""
-    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+    return re.sub(r"[ \t\n]+", " ", text).strip().replace("|", "\\|")
 
 
 def code(text: Any) -> str:
