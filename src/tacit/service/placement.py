@@ -266,7 +266,9 @@ class Placement:
         return (row.arm,)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        return self._alone[shown[0]]
+        if len(shown) == 1:
+            return self._alone[shown[0]]
+        return np.array([self._slots[arm] for arm in shown])
 
     def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
         if offered is None:
