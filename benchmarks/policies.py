@@ -99,6 +99,8 @@ PLAYED: dict[str, list[Policy]] = {
     "FEATURE_LISTS": [tacit.CascadeEC(5, 5, positions=3)],
     "PLACES": [tacit.PlacedPBMUCB(6, positions=3)],
 }
+# No environment brings features of one kind only.
+UNTIMED: tuple[Policy, ...] = (tacit.LinearEpsilonGreedy(10),)
 
 
 def propensity(policy: Policy) -> str:
@@ -132,19 +134,26 @@ def nanoseconds(policy: Policy, environment: tacit.Environment) -> float:
     return float(np.min(rounds_and_times))
 
 
+def facts(policy: Policy, setting: str | None, time_of_round: float | None) -> dict[str, object]:
+    """Return what is kept of a policy."""
+    return {
+        "setting": setting,
+        "nanoseconds": time_of_round,
+        "bytes": bytes_a_key(policy),
+        "propensity": propensity(policy),
+    }
+
+
 def main() -> None:
     """Measure every policy and write what was found."""
     found: dict[str, dict[str, object]] = {}
     for setting, policies in PLAYED.items():
         for policy in policies:
-            ns = nanoseconds(policy, globals()[setting])
-            found[type(policy).__name__] = {
-                "setting": SETTINGS[setting],
-                "nanoseconds": float(f"{ns:.2g}"),
-                "bytes": bytes_a_key(policy),
-                "propensity": propensity(policy),
-            }
+            time_of_round = float(f"{nanoseconds(policy, globals()[setting]):.2g}")
+            found[type(policy).__name__] = facts(policy, SETTINGS[setting], time_of_round)
             print(type(policy).__name__, found[type(policy).__name__], file=sys.stderr)
+    for policy in UNTIMED:
+        found[type(policy).__name__] = facts(policy, None, None)
     machine = {
         "date": date.today().isoformat(),
         "cpu": processor(),

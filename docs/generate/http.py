@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from typing import Any
 
 from generate.tables import code, markdown, table
@@ -25,7 +25,8 @@ def part() -> str:
 
 def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any]) -> str:
     """Return an operation: what it takes, answers, and refuses."""
-    lines = [f"### {method.upper()} {path}", f"{what['summary']}."]
+    parameters = [one for one in parameters if one["in"] != "path"]
+    lines = [f"### {heading(path, method)}", f"{what['summary']}."]
     if parameters:
         rows = [
             [code(p["name"]), p["in"], shape(p["schema"]), p.get("description", "")]
@@ -40,6 +41,17 @@ def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any
     if refusals:
         lines.append(f"Or a [problem](errors.md#problems-of-the-service): {', '.join(refusals)}.")
     return "\n\n".join(lines)
+
+
+def heading(path: str, method: str) -> str:
+    """Return how an operation is called here, where ``…`` is a placement.
+
+    Examples
+    --------
+    >>> heading("/v1/placements/{name}/decide", "post")
+    'POST …/decide'
+    """
+    return f"{method.upper()} {path.replace('/v1/placements/{name}', '…')}"
 
 
 def first_lower(text: str) -> str:
@@ -78,8 +90,6 @@ def said(schema: dict[str, Any], what: str) -> str:
 
 def default(schema: dict[str, Any]) -> str:
     """Return the default of a field that may be left out."""
-    import json
-
     return code(json.dumps(schema["default"])) if "default" in schema else ""
 
 
@@ -103,7 +113,7 @@ def shape(schema: dict[str, Any]) -> str:
         kind = f"list of {shape(schema.get('items', {}))}"
     elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         kind = f"object of {shape(schema['additionalProperties'])}"
-    limits = [f"{words} {schema[key]}" for key, words in LIMITS.items() if key in schema]
+    limits = [f"{words} {schema[key]:.12g}" for key, words in LIMITS.items() if key in schema]
     return ", ".join([kind, *limits])
 
 
@@ -117,8 +127,3 @@ LIMITS = {
     "minItems": "at least",
     "maxItems": "at most",
 }
-
-
-def operations() -> set[str]:
-    """Return the headings of all operations."""
-    return set(re.findall(r"^### ((?:GET|POST) .+)$", part(), re.MULTILINE))

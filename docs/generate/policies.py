@@ -18,6 +18,8 @@ from tacit.policies.base import registry
 MEASURED = json.loads(Path(__file__).with_name("policies.json").read_text())
 # It is loaded on first use only.
 importlib.import_module("tacit.environments.interleaved_rankers")
+SPACE = "\u00a0"
+"""Keeps a number and its unit on one line."""
 HEAD = [
     "policy", "assumes", "what goes wrong otherwise", "use then", "a round", "a key", "propensity",
 ]  # fmt: skip
@@ -37,8 +39,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "BeatTheMeanPAC", "InterleavedFilter1", "InterleavedFilter2",
     ),
     "features": (
-        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB", "HLinUCB",
-        "PolyaGammaTS", "CUSUMRestart",
+        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB",
+        "LinearEpsilonGreedy", "HLinUCB", "PolyaGammaTS", "CUSUMRestart",
     ),
     "lists": (
         "CascadeKLUCB", "CascadeUCB1", "CascadeEC", "RankedBandit", "PBMUCB", "PBMThompson",
@@ -81,7 +83,8 @@ def row(policy: type[Policy]) -> list[str]:
     facts = MEASURED["policies"].get(name)
     measured = ["", "", ""]
     if facts is not None:
-        measured = [duration(facts["nanoseconds"]), memory(facts["bytes"]), facts["propensity"]]
+        time = facts["nanoseconds"]
+        measured = [duration(time) if time else "", memory(facts["bytes"]), facts["propensity"]]
     return [link, about.assumes, about.fails, about.otherwise, *measured]
 
 
@@ -90,13 +93,13 @@ def duration(nanoseconds: float) -> str:
 
     Examples
     --------
-    >>> duration(35.0), duration(1200.0), duration(2.4e6)
-    ('35 ns', '1.2 µs', '2.4 ms')
+    >>> [duration(time).replace(SPACE, " ") for time in (35.0, 1200.0, 2.4e6)]
+    ['35 ns', '1.2 µs', '2.4 ms']
     """
     for unit, size in (("ms", 1e6), ("µs", 1e3)):
         if nanoseconds >= size:
-            return f"{nanoseconds / size:g} {unit}"
-    return f"{nanoseconds:g} ns"
+            return f"{nanoseconds / size:g}{SPACE}{unit}"
+    return f"{nanoseconds:g}{SPACE}ns"
 
 
 def memory(count: int) -> str:
@@ -104,10 +107,10 @@ def memory(count: int) -> str:
 
     Examples
     --------
-    >>> memory(88), memory(50_129)
-    ('88 B', '50 kB')
+    >>> [memory(count).replace(SPACE, " ") for count in (88, 50_129)]
+    ['88 B', '50 kB']
     """
-    return f"{count} B" if count < 10_000 else f"{count / 1000:.0f} kB"
+    return f"{count}{SPACE}B" if count < 10_000 else f"{count / 1000:.0f}{SPACE}kB"
 
 
 def settings() -> str:
@@ -115,7 +118,7 @@ def settings() -> str:
     machine = MEASURED["machine"]
     kinds: dict[str, list[str]] = {}
     for name, facts in MEASURED["policies"].items():
-        kinds.setdefault(facts["setting"], []).append(name)
+        kinds.setdefault(facts["setting"] or "nothing, so no time was measured", []).append(name)
     where = (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, Python "
         f"{machine['python']}, busy with other work; processor time, the least of three. "

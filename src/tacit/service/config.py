@@ -117,6 +117,25 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive: str | None = None
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where OpenTelemetry traces go.
+
+    Attributes
+    ----------
+    endpoint : str
+        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+    sample : float
+        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
+        is traced always.
+    service : str
+        What the service is called there.
+    """
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    sample: Share = 1.0
+    service: str = "tacit"
+
+
 class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who answers at ``/personalizer``.
 
@@ -218,6 +237,7 @@ class Config(msgspec.Struct, frozen=True):
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
     personalizer : PersonalizerConfig or None
+    traces : TracesConfig or None
     """
 
     placements: dict[str, PlacementConfig]
@@ -225,6 +245,7 @@ class Config(msgspec.Struct, frozen=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -234,6 +255,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -268,6 +290,16 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         while the store fails.
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
+    signals : list of str
+        What the placement computes for its contexts: ``volume``, ``abandonment``,
+        ``reformulation``, ``new-arms``, ``since-shift``.
+    signals_fast, signals_slow : float
+        Their time constants in seconds.
+    client_signals : int
+        How many numbers the client adds to them.
+    retention : float
+        Days after which rows are dropped, once a snapshot covers them; by default the store's,
+        ``inf`` for never.
     """
 
     kind: str = ARMS
@@ -311,6 +343,11 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
         most 1), or the ``max``.
+    late : str
+        What a reward after the window does: ``record``, or ``correct`` the default, where the
+        policy keeps sums.
+    correction_window : float
+        Seconds after the end of a window in which it may be corrected.
     """
 
     arms: Count | list[str]
@@ -420,6 +457,17 @@ class _Slates(_Placement, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Personalizer(_Placement, forbid_unknown_fields=True, kw_only=True):
+    """Answers the interface of Personalizer.
+
+    Attributes
+    ----------
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    """
+
     policy: str | dict[str, Any] = "linear-epsilon-greedy(dim=256)"
     attribution_window: Seconds = 600.0
     default_reward: Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)] = 0.0
@@ -498,7 +546,7 @@ def load_config(
                 f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
                 f"placement of kind = {PERSONALIZER!r}"
             )
-    return Config(placements, file.server, file.store, file.keys, file.personalizer)
+    return Config(placements, file.server, file.store, file.keys, file.personalizer, file.traces)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -22,7 +22,8 @@ import time as clocks
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from contextlib import AbstractContextManager
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -240,6 +241,7 @@ class Engine:
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
         self.kept: Counter[tuple[str, str]] = Counter()
+        self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -716,7 +718,7 @@ class Engine:
             landed = [row for row in flight.decisions if row.placement in self._committing]
         else:
             landed = flight.decisions
-        for row in landed:
+        for row in landed if self._aloft else ():
             self._aloft.pop((row.placement, row.id), None)
 
     @property
@@ -771,7 +773,8 @@ class Engine:
         self._take_off()
         started = clocks.perf_counter()
         try:
-            await self._in_thread(self.store.append, self._flight)
+            with self.span(self._flight.size):
+                await self._in_thread(self.store.append, self._flight)
         except BaseException:
             self._land(keep=True)
             raise
@@ -819,9 +822,8 @@ class Engine:
                 results[i] = None
         asks = {i: request for i, request in enumerate(requests) if isinstance(request, _Ask)}
         results |= self._choose(asks, found, now)
-        for i, request in enumerate(requests):
-            if isinstance(request, _Tell):
-                results[i] = [self._tell(request.placement, t, found, now) for t in request.told]
+        tells = {i: request for i, request in enumerate(requests) if isinstance(request, _Tell)}
+        results |= self._take_in(tells, found, now)
         for placement in self.placements.values():
             placement.settle()
         for i, request in enumerate(requests):
@@ -953,51 +955,98 @@ class Engine:
             )
         return answer
 
-    def _tell(self, name: str, told: Told, found: dict[_Key, Found], now: int) -> str | TacitError:
+    def _take_in(
+        self, tells: dict[int, _Tell], found: dict[_Key, Found], now: int
+    ) -> dict[int, list[str | TacitError]]:
+        """Take feedback in; that of a placement at once."""
+        told: dict[str, list[Told]] = {}
+        for tell in tells.values():
+            told.setdefault(tell.placement, []).extend(tell.told)
+        outcomes = {name: iter(self._tell(name, all, found, now)) for name, all in told.items()}
+        return {
+            i: list(islice(outcomes[tell.placement], len(tell.told))) for i, tell in tells.items()
+        }
+
+    def _tell(
+        self, name: str, told: Sequence[Told], found: dict[_Key, Found], now: int
+    ) -> list[str | TacitError]:
         placement = self.placements[name]
+        outcomes: list[str | TacitError] = []
+        for distinct in _stretches(told):
+            judged = [self._judged(placement, one, found) for one in distinct]
+            accepted = [
+                (one, row, clicks)
+                for one, (row, clicks) in zip(distinct, judged, strict=True)
+                if row is not None
+            ]
+            rows = self._feedback(placement, accepted, now)
+            for row in rows if found or self._aloft else ():
+                key = placement.id, accepted[row.seq - rows[0].seq][0].decision
+                before = found.get(key) or self._aloft.get(key)
+                if before is not None:
+                    before.feedback.append(row)
+            became = iter(placement.told(rows))
+            outcomes += [next(became) if row is not None else why for row, why in judged]
+        return outcomes
+
+    def _feedback(
+        self, placement: Placement, accepted: Sequence[tuple[Told, DecisionRow, Any]], now: int
+    ) -> list[FeedbackRow]:
+        """Log feedback that is accepted."""
+        columns = (
+            count(self._seq + 1),
+            repeat(placement.id),
+            [row.seq for _, row, _ in accepted],
+            [told.id for told, _, _ in accepted],
+            repeat(now),
+            [told.kind for told, _, _ in accepted],
+            [told.reward for told, _, _ in accepted],
+            [clicks for _, _, clicks in accepted],
+        )
+        rows = list(map(FeedbackRow._make, zip(*columns, strict=False)))
+        self._seq += len(rows)
+        self._tail.feedback.extend(rows)
+        return rows
+
+    def _judged(
+        self, placement: Placement, told: Told, found: dict[_Key, Found]
+    ) -> tuple[DecisionRow | None, Any]:
+        """Return the decision and the clicked positions as the log keeps them; or why not."""
         open = placement.windows.find(told.decision)
-        before = None
-        if found or self._aloft:
+        if open is not None:
+            decision, known, times = open.row, open.ids, open.told
+        else:
             key = placement.id, told.decision
             before = found.get(key) or self._aloft.get(key)
-        if open is not None:
-            decision, known, count = open.row, open.ids, open.told
-        elif before is not None:
+            if before is None:
+                return None, UnknownDecision(
+                    f"decision_id: placement {placement.name!r} made no decision "
+                    f"{told.decision!r}; send the id that its answer gave"
+                )
             rows = before.feedback
-            decision, known, count = before.decision, _contents(rows), len(rows)
-        else:
-            return UnknownDecision(
-                f"decision_id: placement {name!r} made no decision {told.decision!r}; "
-                "send the id that its answer gave"
-            )
+            decision, known, times = before.decision, _contents(rows), len(rows)
         try:
             clicks = placement.positions(decision, told.kind, told.clicks)
         except InvalidValue as error:
-            return error
+            return None, error
         if known and told.id in known:
             if known[told.id] == (told.kind, told.reward, clicks):
-                return DUPLICATE
-            return Conflict(
+                return None, DUPLICATE
+            return None, Conflict(
                 f"feedback_id: {told.id!r} stands for other feedback; send the same, or another id"
             )
-        if count >= MOST_FEEDBACK:
-            return RepeatedFeedback(
-                f"decision_id: {told.decision!r} has had feedback {count} times; send no more"
+        if times >= MOST_FEEDBACK:
+            return None, RepeatedFeedback(
+                f"decision_id: {told.decision!r} has had feedback {times} times; send no more"
             )
-        feedback = FeedbackRow(
-            self._next(), placement.id, decision.seq, told.id, now, told.kind, told.reward, clicks
-        )
-        self._tail.feedback.append(feedback)
-        if before is not None:
-            before.feedback.append(feedback)
-        return placement.told(feedback)
+        return decision, clicks
 
     # Snapshots -------------------------------------------------------------------------------
 
     async def _save_snapshots(self, due: int | None) -> None:
         """Write the snapshots of placements with enough events since the one before."""
         for placement in self.placements.values():
-            if placement.since_snapshot >= (due or placement.config.snapshot_every):
+            if placement.since_snapshot >= (due or placement.snapshot_after):
                 placement.since_snapshot = 0
                 self._saving = True
                 try:
@@ -1069,6 +1118,18 @@ class Engine:
         return None
 
 
+def _stretches(told: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """Cut feedback where a decision comes again: what came before bears on it."""
+    start, seen = 0, set[str]()
+    if len({one.decision for one in told}) < len(told):
+        for i, one in enumerate(told):
+            if one.decision in seen:
+                yield told[start:i]
+                start, seen = i, set()
+            seen.add(one.decision)
+    yield told[start:]
+
+
 def checked_told(told: Told, lowest: float) -> Told:
     """Return feedback, its reward and its id checked.
 
@@ -1081,7 +1142,9 @@ def checked_told(told: Told, lowest: float) -> Told:
         checked_id("feedback_id", told.id)
     if told.kind != REWARD:
         return told
-    reward = checks.number("reward", told.reward, lowest, 1.0)
+    reward = told.reward
+    if type(reward) is not float or not lowest <= reward <= 1.0:
+        reward = checks.number("reward", reward, lowest, 1.0)
     return told if reward is told.reward else told._replace(reward=reward)
 
 

@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tacit.service.store import EVENT, QUERY
+
 if TYPE_CHECKING:
     from tacit.service.engine import Engine
 
@@ -92,14 +94,14 @@ class _OfEngine(Collector):
             "Records kept since the start of what was not decided here.",
             labels=("placement", "kind"),
         )
-        for key, count in self._engine.kept.items():
-            records.add_metric(list(key), count)
         mode = GaugeMetricFamily("tacit_mode", "1 for the mode.", labels=("placement", "mode"))
         from tacit.service.series import uniform_estimate
 
         for name, placement in self._engine.placements.items():
             series = placement.series
             decisions.add_metric([name], placement.decisions)
+            for kind in (QUERY, EVENT):
+                records.add_metric([name, kind], self._engine.kept[name, kind])
             rewards.add_metric([name], series.rewards)
             pending.add_metric([name], placement.pending)
             keys.add_metric([name], placement.key_count)

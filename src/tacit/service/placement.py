@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit import checks
 from tacit.arrays import Ints
-from tacit.decisions import Arm, Decision
+from tacit.decisions import NOTHING, Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
@@ -64,7 +64,6 @@ from tacit.state import leaves
 FOLD_ROWS = 4096
 CLOSED = "window-closed"
 LONGEST_ID = 256
-NO_CONTEXT = np.empty(0)
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
@@ -166,6 +165,7 @@ class Placement:
         arms = () if config.policy.arms is None else config.policy.arms
         self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
         self._all = np.arange(len(self._slots))
+        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.arms: list[Arm] = list(self._slots)
         self._begin()
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
@@ -188,7 +188,7 @@ class Placement:
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
-        self.covered = 0
+        self.covered = self._held = 0
         self._lessons: list[Lesson] = []
 
     @property
@@ -207,6 +207,15 @@ class Placement:
         if self.config.signals is not None:
             plan["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(plan, sort_keys=True)
+
+    @property
+    def snapshot_after(self) -> int:
+        """After how many events the next snapshot is worth its while.
+
+        It grows with what the last one held, keys and open windows, so that all snapshots together
+        take a time that is linear in the events.
+        """
+        return max(self.config.snapshot_every, self._held)
 
     @property
     def key_count(self) -> int:
@@ -257,7 +266,7 @@ class Placement:
         return (row.arm,)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        return np.array([self._slots[arm] for arm in shown])
+        return self._alone[shown[0]]
 
     def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
         if offered is None:
@@ -496,25 +505,24 @@ class Placement:
         shadows: Iterable[Decision | None],
     ) -> None:
         """Open the windows of decisions made at the same time."""
-        for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
-            self.windows.decided(row, decision, shadow)
+        self.windows.decided_many(rows, decisions, shadows)
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
         counted = [row for row in rows if not row.deferred]
         if counted:
             self._count_impressions(counted)
+        # Most keys have never restarted.
+        if self.series.epochs or any(row.epoch for row in counted):
             for row in counted:
-                # Most keys have never restarted.
-                if row.epoch or self.series.epochs:
-                    self.series.at_epoch(row.time, row.key, row.epoch, row.context)
+                self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
         """Count decisions made at the same time."""
         self.series.decided_many(
             rows[0].time,
             [self._slots[row.arm] for row in rows],
-            list(map(unbiased, rows)),
-            list(map(self._offered, rows)),
+            [unbiased(row) for row in rows],
+            [self._offered(row) for row in rows],
         )
 
     # Learn -----------------------------------------------------------------------------------
@@ -535,17 +543,22 @@ class Placement:
                         self.windows.not_learned(lesson.open)
             self._teach(learned)
 
-    def told(self, feedback: FeedbackRow) -> str:
-        """Take in feedback for a decision of the log; return what became of it."""
-        self.since_snapshot += 1
-        self.feedback += feedback.kind == REWARD
+    def told(self, feedback: Sequence[FeedbackRow]) -> list[str]:
+        """Take in feedback for decisions of the log; return what became of each."""
+        self.since_snapshot += len(feedback)
+        self.feedback += [row.kind for row in feedback].count(REWARD)
+        outcomes = list(map(self._told, feedback))
+        self.outcomes.update(outcomes)
+        return outcomes
+
+    def _told(self, feedback: FeedbackRow) -> str:
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
             if self.signals is not None and lesson.before is None:
                 self.signals.told(lesson, feedback)
             became = self._learned(lesson)
-            outcome = outcome if became == LEARNED else became
-        elif feedback.kind == ACTIVATE and outcome == NOTED:
+            return outcome if became == LEARNED else became
+        if feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
             self._count_impressions([open.row])
@@ -553,7 +566,6 @@ class Placement:
             if self.signals is not None:
                 offer = self._offered_slots(_parsed(open.row.offered))
                 self.signals.activated(self.learner, open.row, offer, feedback.time)
-        self.outcomes[outcome] += 1
         return outcome
 
     def _learned(self, lesson: Lesson) -> str:
@@ -667,7 +679,7 @@ class Placement:
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = _parsed(row.offered)
-        context = NO_CONTEXT
+        context = NOTHING
         if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
@@ -681,6 +693,7 @@ class Placement:
 
     def snapshot(self, seq: int, time: int) -> Snapshot:
         """Return what was learned from the log up to ``seq``, which is all of it."""
+        self._held = len(self.learner) + len(self.windows)
         saved = _Saved(
             self.windows.time,
             self.mode,
@@ -757,13 +770,16 @@ class Placement:
         self._take_counts(saved.counts)
         if self.shared is not None:
             self.shared.restore(saved.shared)
-        if self.signals is not None and saved.signals is not None:
+        same = json.loads(snapshot.plan).get("signals") == json.loads(self.plan).get("signals")
+        if self.signals is not None and saved.signals is not None and same:
+            # Of other signals, the base of a log says nothing: they begin there.
             self.signals.stream.restore(saved.signals)
         for open in saved.open:
             self.windows.restore(self._reopened(*open))
         for open in saved.defaults:
             self.windows.keep_default(self._reopened(*open))
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+        self._held = len(self.learner) + len(saved.open)
 
     def _reopened(
         self, row: Sequence[Any], deadline: int, active: bool, reward: Any, examined: bool,
@@ -822,7 +838,7 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
 
 def _read_by(learner: Learner, decision: Decision) -> Decision:
     """Return a decision without its context where that is not read."""
-    return decision if learner.policy.context_dim else decision._replace(context=NO_CONTEXT)
+    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
 
 
 def _bytes(learner: Learner, draws: Draws) -> bytes:
@@ -842,8 +858,7 @@ def _fits(context: Any, dim: int) -> bool:
 
 def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
     if lessons:
-        decisions, worths = zip(*lessons, strict=True)
-        learner.learn_many(decisions, worths)
+        learner.learn_many([decision for decision, _ in lessons], [worth for _, worth in lessons])
 
 
 def unbiased(row: DecisionRow) -> float | None:
@@ -959,12 +974,11 @@ def _take_in(
         placement.advance(time)
         if isinstance(fresh[0], DecisionRow):
             placement.recall(fresh)
+        elif isinstance(fresh[0], FeedbackRow):
+            placement.told(fresh)
         else:
             for row in fresh:
-                if isinstance(row, FeedbackRow):
-                    placement.told(row)
-                else:
-                    placement.marked(row)
+                placement.marked(row)
 
 
 def _kind(event: Event) -> tuple[Any, ...]:

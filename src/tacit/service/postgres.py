@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import heapq
 import re
 import time
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -33,6 +31,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     StoredPlacement,
+    in_order,
 )
 
 try:
@@ -448,7 +447,7 @@ class PostgresStore:
     def events(self, after: int) -> Iterator[Event]:
         """Give the log after a sequence number, in order."""
         with self._reading() as reader, reader.transaction(), contextlib.ExitStack() as stack:
-            parts = []
+            parts: list[Iterator[Any]] = []
             for (table, _), query, make in zip(
                 TABLES, EVENTS, (_decision, FeedbackRow._make, MarkRow._make), strict=True
             ):
@@ -456,7 +455,7 @@ class PostgresStore:
                 cursor.itersize = 5000
                 cursor.execute(query, (after,))
                 parts.append(map(make, cursor))
-            yield from heapq.merge(*parts, key=attrgetter("seq"))  # type: ignore
+            yield from in_order(parts)
 
     def records(self) -> Iterator[RecordRow]:
         """Give all records that were kept, in the order in which they came."""

@@ -166,6 +166,7 @@ def _bound(
         def renew(self) -> None:
             self.renewing = asyncio.ensure_future(_renewed(engine, app, reread))
 
+    traces = _traces(config)
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
@@ -181,7 +182,7 @@ def _bound(
         raise
     app = application(engine)
     settings = uvicorn.Config(
-        app,
+        app if traces is None else traces(app, engine),
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -193,6 +194,19 @@ def _bound(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     return Server(settings), listener
+
+
+def _traces(config: Config) -> Callable[[Guard, Engine], Any] | None:
+    """Return what lets an application be traced, if that is wanted."""
+    if config.traces is None:
+        return None
+    try:
+        from tacit.service.traces import Traced, provider_of
+
+        provider = provider_of(config.traces)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "opentelemetry", "otel") from error
+    return lambda app, engine: Traced(app, engine, provider)
 
 
 def _opened(config: Config) -> Engine:

@@ -7,7 +7,10 @@ kept as they came: what they teach is worked out from them, by :mod:`tacit.servi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
@@ -21,6 +24,9 @@ REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
 
 QUERY, EVENT = "query", "event"
+
+READ_ROWS = 4096
+_seq = attrgetter("seq")
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
@@ -203,6 +209,27 @@ class Rows(NamedTuple):
         return Rows(
             self.decisions + more.decisions, self.feedback + more.feedback, self.marks + more.marks
         )
+
+
+def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
+    """Merge parts of the log, each in ascending order, stretch by stretch.
+
+    Rows of a kind come in groups, so that few comparisons tell where each stretch ends.
+    """
+    read: list[list[Event]] = [[] for _ in parts]
+    done = [0] * len(parts)
+    while True:
+        for i, part in enumerate(parts):
+            if done[i] == len(read[i]):
+                read[i], done[i] = list(islice(part, READ_ROWS)), 0
+        heads = sorted((rows[done[i]].seq, i) for i, rows in enumerate(read) if rows)
+        if not heads:
+            return
+        first, stop = heads[0][1], len(read[heads[0][1]])
+        if len(heads) > 1:
+            stop = bisect_left(read[first], heads[1][0], done[first], key=_seq)
+        yield from read[first][done[first] : stop]
+        done[first] = stop
 
 
 class Found(NamedTuple):

@@ -1,0 +1,269 @@
+"""The documentation site: nothing is missing from what is generated, and it builds strictly."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from conftest import ROOT
+
+import tacit
+
+DOCS = ROOT / "docs"
+MODULES = (
+    "tacit",
+    "tacit.evaluate",
+    "tacit.interleaving",
+    "tacit.clicks",
+    "tacit.client",
+    "tacit.cluster",
+    "tacit.logs",
+    "tacit.policies",
+    "tacit.environments",
+    "tacit.classifiers",
+)
+
+
+@pytest.fixture(scope="module")
+def generate():
+    """The package that makes the parts of pages."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        yield lambda name: importlib.import_module(f"generate.{name}")
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+def undocumented(module):
+    """Return the public names of a module that the reference does not have."""
+    text = (DOCS / "reference.md").read_text(encoding="utf-8")
+    listed = {line.rpartition(".")[2] for line in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
+    missing = set()
+    for name in getattr(importlib.import_module(module), "__all__", ()):
+        found = getattr(importlib.import_module(module), name)
+        described = inspect.isclass(found) or inspect.isfunction(found)
+        error = inspect.isclass(found) and issubclass(found, Exception)
+        if described and not error and name not in listed:
+            missing.add(name)
+    return missing
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_in_the_reference(module):
+    assert not undocumented(module)
+
+
+def test_every_command_and_option_is_in_the_reference(generate):
+    from tacit.cli import cli
+
+    page = generate("cli").part()
+
+    def check(command, path):
+        if isinstance(command, click.Group):
+            for name, inner in command.commands.items():
+                check(inner, f"{path} {name}")
+            return
+        _, found, section = page.partition(f"## {path}\n")
+        assert found
+        section = section.partition("\n## ")[0]
+        for parameter in command.params:
+            names = parameter.opts if isinstance(parameter, click.Option) else []
+            assert all(f"`{name}`" in section for name in names), (path, parameter.name)
+
+    check(cli, "tacit")
+
+
+def test_every_operation_and_field_is_in_the_reference(generate):
+    from tacit.service.openapi import document
+
+    page, whole = generate("http").part(), document()
+    for path, item in whole["paths"].items():
+        for method in {"get", "post"} & set(item):
+            assert f"### {generate('http').heading(path, method)}\n" in page
+    for name, schema in whole["components"]["schemas"].items():
+        section = page.partition(f"### {name}\n")[2].partition("\n### ")[0]
+        assert section
+        assert all(f"| `{field}` |" in section for field in schema.get("properties", {}))
+
+
+def test_every_key_of_the_configuration_has_a_type_and_a_meaning(generate):
+    configuration = generate("configuration")
+    page = configuration.part()
+    for _, structure in configuration.TABLES.values():
+        rows = configuration.keys(structure)
+        assert list(rows) == [field.encode_name for field in msgspec.structs.fields(structure)]
+        for name, (_, kind, _, meaning) in rows.items():
+            assert kind, name
+            assert meaning, name
+            assert f"`{name}`" in page
+
+
+def test_every_column_of_every_log_has_a_meaning(generate):
+    from tacit.logs.schema import SCHEMA
+    from tacit.service import log
+
+    logs = generate("logs")
+    assert list(logs.click_columns()) == SCHEMA.names
+    assert all(logs.click_columns().values())
+    for name, schema in log.SCHEMAS.items():
+        meanings = generate("tables").attributes(logs.ROWS[name])
+        assert set(schema.names) <= set(meanings), name
+    assert set(log.DUELS_SCHEMA.names) == set(logs.duel_columns())
+    assert set(log.SCHEMAS) == set(logs.ROWS)
+
+
+def test_every_metric_of_a_running_service_has_a_meaning(generate):
+    metrics = generate("metrics").metrics()
+    assert len(metrics) >= 10
+    assert all(name.startswith("tacit_") and help for name, _, _, help in metrics)
+
+
+def test_every_error_and_problem_is_in_the_reference(generate):
+    from tacit.service.problems import STATUSES
+
+    errors = generate("errors")
+    page = errors.part()
+    assert all(f"`{errors.name(kind)}`" in page for kind in errors.errors())
+    assert {"ConfigError", "StoreError", "NoCluster", "Denied"} <= {
+        kind.__name__ for kind in errors.errors()
+    }
+    assert all(f"`{kind}`" in page for kind in STATUSES)
+    assert [code for code, _ in errors.exit_codes()] == ["`0`", "`1`", "`2`", "`130`"]
+
+
+def test_every_policy_stands_in_one_table_and_says_all(generate):
+    policies = generate("policies")
+    named = [name for names in policies.GROUPS.values() for name in names]
+    assert len(named) == len(set(named))
+    assert set(named) <= set(policies.known())
+    pages = {group: policies.part(group) for group in policies.GROUPS}
+    for name, kind in policies.known().items():
+        assert all(kind.about), name
+        assert [f"[`{name}`]" in page for page in pages.values()].count(True) == 1
+
+
+def test_what_was_measured_is_of_policies_that_there_are(generate):
+    policies = generate("policies")
+    measured = policies.MEASURED["policies"]
+    assert set(measured) <= set(policies.known())
+    assert all(facts["bytes"] > 0 for facts in measured.values())
+
+
+def test_the_gallery_shows_small_figures_of_items_that_there_are(generate):
+    from tacit.papers import ITEMS
+
+    gallery = generate("gallery")
+    facts = json.loads(gallery.FACTS.read_text())
+    assert set(facts) <= set(ITEMS)
+    for name in facts:
+        assert (gallery.IMAGES / f"{name}.png").stat().st_size <= gallery.LIMIT
+    page = gallery.part()
+    assert all(f"$ tacit reproduce {name} " in page for name in facts)
+
+
+def test_every_place_for_a_part_is_filled(generate):
+    hooks = generate("hooks")
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]
+    asked = {name for page in pages for name in hooks.PLACE.findall(page.read_text("utf-8"))}
+    assert asked == set(hooks.PARTS)
+
+
+@pytest.mark.parametrize("module", ["tables", "http", "policies", "run"])
+def test_examples_in_docstrings_hold(generate, module):
+    import doctest
+
+    assert doctest.testmod(generate(module)).failed == 0
+
+
+def test_a_page_that_shows_what_is_not_so_is_found_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n"
+        "```console\n$ echo a b\na …\n$ false\n```\n\n![none](none.png)\n"
+    )
+    result = run_pages(page)
+    assert result.returncode == 1
+    found = re.findall(r"^page.md: (.+)$", result.stdout, re.MULTILINE)
+    assert found == ["printed by Python", "false", "none.png"]
+
+
+def run_pages(*pages):
+    """Run pages as their readers would; return what came of it."""
+    return subprocess.run(
+        [sys.executable, "-m", "generate.run", *map(str, pages)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(DOCS)},
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(page.stem for page in DOCS.glob("tutorials/*.md")))
+def test_tutorials_run_and_print_what_they_show(name):
+    if name == "ray":
+        pytest.importorskip("ray")
+    page = DOCS / "tutorials" / f"{name}.md"
+    result = run_pages(page)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", ["recover_from_a_shift", "weigh_a_log"])
+def test_examples_run(name, tmp_path):
+    script = ROOT / "examples" / f"{name}.py"
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) >= 5
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("examples/*.ipynb")))
+def test_notebooks_run_from_top_to_bottom(name, tmp_path, monkeypatch):
+    notebook = json.loads((ROOT / "examples" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    names = {"display": lambda _: None}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [], "outputs are stripped"
+            exec("".join(cell["source"]), names)
+
+
+def test_every_page_and_picture_is_used():
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(page in navigation for page in pages), "a page is not in the navigation"
+    pictures = [*DOCS.rglob("*.png"), *DOCS.rglob("*.svg")]
+    shown = [one for one in pictures if one.parent.name != "gallery" and one.name not in text]
+    assert not shown, "a picture stands on no page"
+
+
+def test_the_site_builds_without_a_warning_and_asks_nobody(tmp_path):
+    pytest.importorskip("mkdocs")
+    site = tmp_path / "site"
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
+    loads = re.compile(r"<(?:script|link|img)\b[^>]*?(?:src|href)=\"?(https?://[^\" >]+)")
+    for page in site.rglob("*.html"):
+        outside = loads.findall(page.read_text(encoding="utf-8"))
+        assert not outside, (page, outside)
+    assert json.loads((site / "reference" / "openapi.json").read_text())["openapi"] == "3.1.0"
+    assert not (Path(site) / "generate").exists()
+    assert tacit.__version__
