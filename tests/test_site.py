@@ -206,7 +206,7 @@ def test_tutorials_run_and_print_what_they_show(generate, name, tmp_path):
     assert not differences, "\n".join(map(str, differences))
 
 
-NEWS = "--days 2 --queries 1 --events 1 --only".split() + ["BWC, signals of the service", "oracle"]
+NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the service", "oracle"]
 
 
 @pytest.mark.parametrize(
