@@ -25,6 +25,7 @@ from tacit.service.engine import Engine, ShardHealth, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
 from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
+from tacit.service.live import Live
 from tacit.service.messages import DATA_HEADERS, received, sent
 from tacit.service.metrics import Metrics
 from tacit.service.page import Page
@@ -66,7 +67,7 @@ def application(engine: Engine) -> Guard:
     engine : Engine
         Opened, not yet started.
     """
-    page = Page(engine)
+    page, live = Page(engine), Live(engine, PAGE_HEADERS)
     lists = ListRoutes(engine)
     personalizer = PersonalizerRoutes(engine)
     limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
@@ -207,6 +208,7 @@ def application(engine: Engine) -> Guard:
             Route("/", whole_page),
             Route("/key", one_key),
             Route("/fragment/placements", fragment),
+            Route("/live", live.stream),
             Mount("/static", _Static(directory=STATIC)),
         ],
         exception_handlers={HTTPException: _http_problem},
@@ -225,7 +227,7 @@ def application(engine: Engine) -> Guard:
         else:
             await rest(scope, receive, send)
 
-    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics)
+    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics, live.close)
 
 
 def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:

@@ -163,6 +163,10 @@ def _bound(
                     loop.add_signal_handler(signal.SIGHUP, self.renew)
                 ready(address)
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.close()
+            await super().shutdown(sockets)
+
         def renew(self) -> None:
             self.renewing = asyncio.ensure_future(_renewed(engine, app, reread))
 

@@ -152,7 +152,9 @@ class PersonalizerPlacement(FeaturePlacement):
         shadows: Iterable[Decision | None],
     ) -> None:
         self.made = self.made or rows[0].time
-        super()._decided(rows, map(self._shown_only, rows, decisions), map(self._shown_only, rows, shadows))
+        super()._decided(
+            rows, map(self._shown_only, rows, decisions), map(self._shown_only, rows, shadows)
+        )
 
     def _shown_only(self, row: DecisionRow, decision: Any) -> Any:
         """Return a decision, if it is one, without what was not shown."""
