@@ -4,16 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate
 
-.PHONY: help demo test lint chaos fuzz bench bench-peers bench-ray reproduce docs figures release clean
+.PHONY: help demo test lint chaos fuzz bench bench-peers bench-service bench-ray reproduce docs figures \
+  release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
-	@echo "make lint       lint and check types only"
+	@echo "make lint       lint, check types, audit the dependencies, no tests"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make bench      measure speed, and against C"
 	@echo "make bench-peers measure speed and learning against other packages; goes on where it was cut off"
+	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make reproduce  compute every table and figure anew, into out/"
 	@echo "make docs       build the documentation site into site/"
@@ -63,6 +65,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/python tests/audit.py
 
 chaos: $(VENV)/.dev $(VENV)/.postgres
 	$(BIN)/python tests/chaos.py --faults 200
@@ -76,8 +79,14 @@ bench: $(VENV)/.dev
 bench-peers: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_peers.py
 
+bench-service: $(VENV)/.dev
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/recovery.py
+	$(BIN)/python benchmarks/serve.py
+
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
+	$(BIN)/python benchmarks/ray_serving.py
 
 # Items that need a file are computed where that file is.
 INTEREST := ../shared/data/search_interest_us_news_2017.csv

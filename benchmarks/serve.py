@@ -1,4 +1,4 @@
-"""Measure the decision service: against a handler that does nothing, in batches, without HTTP.
+"""Measure the decision service over HTTP: against a handler that does nothing, and in batches.
 
     python benchmarks/serve.py --seconds 3 --rounds 3
 
@@ -163,53 +163,6 @@ def started(*command):
     return process, int(process.stdout.readline().split()[1])
 
 
-def engine_alone(propensities, learns):
-    """Return decisions (with their feedback) a second in batches of 256, without HTTP or disk."""
-    import tacit
-    from tacit.service.config import Config, PlacementConfig
-    from tacit.service.engine import Engine, Told
-    from tacit.service.store import End, StoredPlacement
-
-    class Nowhere:
-        def placement(self, name, spec, seed):
-            return StoredPlacement(1, 1, spec, seed)
-
-        def events(self, after):
-            return iter(())
-
-        def end(self):
-            return End(0, 0)
-
-        def snapshot(self, placement):
-            return None
-
-        def append(self, rows):
-            pass
-
-        def save_snapshot(self, snapshot):
-            pass
-
-        def close(self):
-            pass
-
-    config = PlacementConfig(tacit.Thompson(ARMS), 1, 10**9, propensities=propensities)
-
-    async def session():
-        engine = Engine(Config({"default": config}), Nowhere())
-        await engine.start()
-        check, count, begun = engine.placement("default").checked, 0, time.perf_counter()
-        while time.perf_counter() - begun < 2.0:
-            rows = await engine.decide_many("default", [check(f"k {i}") for i in range(256)])
-            if learns:
-                await engine.tell_many("default", [Told(r.id, "reward", 1.0) for r in rows])
-            count += 256
-        seconds = time.perf_counter() - begun
-        await engine.stop()
-        return count / seconds
-
-    return asyncio.run(session())
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3)
@@ -253,9 +206,6 @@ def main():
             "decisions/s in batches of 100": batch["decisions"],
         }
         print(name, json.dumps(report[name], indent=1), flush=True)
-    for propensities in (False, True):
-        rate = engine_alone(propensities, learns=True)
-        print(f"engine alone, propensities {propensities}: {rate:,.0f} decide+learn/s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A news event, seen by a decision service that computes its signals itself.
 
-Everything is simulated but the service: searches for 12 queries over eight days of simulated time.
-Three times each query is in the news: from one minute to the next users want another result, and
+Everything is simulated but the service: searches for 8 queries over four days of simulated time.
+Twice each query is in the news: from one minute to the next users want another result, and
 for some hours they search for it more often. Nobody tells the service. Its placement computes the
 volume of a query against its own past, and the share of searches without a click, from the stream
 of decisions and clicks; BWC restarts a query when these leave what it knows as normal. The same
@@ -61,9 +61,9 @@ class News:
     seed : int
     """
 
-    days: int = 8
-    queries: int = 12
-    events: int = 3
+    days: int = 4
+    queries: int = 8
+    events: int = 2
     rate: float = 1.0
     burst: float = 6.0
     hours: float = 3.0
@@ -192,9 +192,9 @@ def placements(news: News, arguments: argparse.Namespace) -> dict[str, Placement
 def main() -> None:
     """Play and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--days", type=int, default=8)
-    parser.add_argument("--queries", type=int, default=12)
-    parser.add_argument("--events", type=int, default=3, help="of each query")
+    parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--queries", type=int, default=8)
+    parser.add_argument("--events", type=int, default=2, help="of each query")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--signals", nargs="+", default=["volume", "abandonment"])
     parser.add_argument("--classifier", choices=("rectangle", "hyperplane"), default="rectangle")

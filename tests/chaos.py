@@ -27,6 +27,7 @@ from tacit.service.log import verify
 from tacit.service.store import DecisionRow, FeedbackRow
 
 CLIENTS = 6
+WORK = 20
 SERVE = """
 import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
@@ -76,6 +77,10 @@ class Clients:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def acknowledged(self):
+        return len(self.decided) + len(self.told)
 
     def stop(self):
         self._over.set()
@@ -190,6 +195,7 @@ class Run:
 
     def suffer(self, fault):
         self.counts[fault] += 1
+        self.await_work()
         time.sleep(self.rng.uniform(0.1, 0.6))
         if fault == FULL:
             fill = self.fill_database if self.kind == "postgres" else self.fill_disk
@@ -205,6 +211,12 @@ class Run:
             self.end(signal.SIGTERM if fault == STOP else signal.SIGKILL)
             self.check()
             self.start(self.rng.uniform(-7200, 7200) if fault == SKEW else 0.0)
+
+    def await_work(self):
+        """Let the service get some work done between faults, however slow the machine."""
+        before, deadline = self.clients.acknowledged, time.monotonic() + 60
+        while self.clients.acknowledged < before + WORK and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def fill_disk(self, seconds):
         """Let no file of the service grow for a while."""
@@ -287,7 +299,7 @@ class Run:
             "faults": dict(self.counts),
             "checks": self.checks,
             "rows": self.rows,
-            "acknowledged": len(self.clients.decided) + len(self.clients.told),
+            "acknowledged": self.clients.acknowledged,
             "answers": dict(self.clients.answers),
             "problems": self.problems,
         }

@@ -76,6 +76,11 @@ local = tacit.simulate(*arguments, runs=2, seed=1)
 with on_ray("local"):
     assert tacit.simulate(*arguments, runs=2, seed=1).table == local.table
 """,
+    "otel": """
+from tacit.service.config import TracesConfig
+from tacit.service.traces import provider_of
+provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
+""",
     "plots": """
 import tempfile
 from pathlib import Path

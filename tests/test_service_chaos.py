@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
 import pytest
+import stores
 from chaos import chaos
 from fuzz import fuzz
+from test_service_page import post
+
+from tacit.service.config import load_config
+from tacit.service.server import running
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -18,3 +26,29 @@ def test_faults_lose_nothing_and_double_nothing(kind, tmp_path):
 
 def test_no_request_makes_the_service_fail(tmp_path):
     assert fuzz(tmp_path, seconds=5, examples=15) == []
+
+
+def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answer(tmp_path):
+    url, schema = stores.cluster().url, stores.schema_of(tmp_path)
+    arms = {"arms": 2, "seed": 1}
+    values = {
+        "store.url": url,
+        "store.schema": schema,
+        "server.port": 0,
+        "placements": {"buffered": arms | {"durability": "buffered"}, "committed": arms},
+    }
+    with running(load_config(overrides=values)) as address, ThreadPoolExecutor(1) as threads:
+        for placement in values["placements"]:
+            post(address, f"{placement}/decide", {"key": "warm"})
+        with psycopg.connect(url) as connection:
+            connection.execute(f"LOCK TABLE {schema}.decisions")
+            asked = {"key": "slow", "decision_id": "slow"}
+            answer = threads.submit(post, address, "committed/decide", asked)
+            for _ in range(5):
+                told = post(address, "buffered/decide", {"key": "slow"})
+                assert told["durability"] == "buffered"
+            assert not answer.done()
+        assert answer.result(60)["durability"] == "committed"
+        with psycopg.connect(url) as connection:
+            query = f"SELECT count(*) FROM {schema}.decisions WHERE id = 'slow'"
+            assert connection.execute(query).fetchone() == (1,)

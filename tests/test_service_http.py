@@ -18,7 +18,7 @@ from tacit.errors import ConfigError, MissingExtra
 from tacit.service import doctor
 from tacit.service.config import load_config
 from tacit.service.errors import StoreError
-from tacit.service.server import running, serve
+from tacit.service.server import DRAIN_SECONDS, running, serve
 
 ARMS = ["holiday", "film", "recipe"]
 LIMIT = 2000
@@ -442,3 +442,26 @@ def test_readiness_follows_the_store(tmp_path):
         assert client.post("default/decide", {"key": "b"})[0] == 200
         (placement,) = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (placement["decisions"], placement["keys"]) == (2, 2)
+
+
+def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path):
+    overrides = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
+    with running(load_config(overrides=overrides)) as address:
+        client, watcher = Client(address), Client(address)
+        watcher.connection.request("GET", "/live")
+        stream = watcher.connection.getresponse()
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert told(stream) == 0
+        client.post("default/decide", {"key": "a"})
+        assert told(stream) == 1
+        began = time.monotonic()
+    # Whoever watches does not keep the service from stopping.
+    assert time.monotonic() - began < DRAIN_SECONDS / 2
+    assert stream.read() == b""
+
+
+def told(stream):
+    """Return the next count of rows in a stream of events."""
+    event, data, end = (stream.readline().decode() for _ in range(3))
+    assert (event, end) == ("event: changed\n", "\n")
+    return int(data.removeprefix("data: "))

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psycopg
 import pyarrow.parquet as pq
@@ -24,10 +25,12 @@ from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log import export, take_in, verify
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import DecisionRow, RecordRow
+from tacit.service.store import DecisionRow, MarkRow, RecordRow
+from tacit.service.ubi_export import export_ubi
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stores
+import test_personalizer as personalizer
 from stores import KINDS, store_at
 from test_cli import tacit as tacit_command
 from test_service_engine import START, Clock, learned
@@ -364,3 +367,42 @@ def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeyp
     assert rows(store) == dumped
     assert verify(configured(), store) == []
     store.close()
+
+
+def test_settings_outlive_the_row_that_made_them(tmp_path):
+    path, config = tmp_path / "s.db", personalizer.configured()
+    config = msgspec.structs.replace(
+        config,
+        placements={
+            name: msgspec.structs.replace(each, retention=1.0)
+            for name, each in config.placements.items()
+        },
+    )
+
+    async def session():
+        async with served(path, config) as engine:
+            settings = engine.placements["home"].settings
+            changed = msgspec.structs.replace(settings, epsilon=0.5)
+            await engine.note_settings("home", changed.text)
+            for i in range(20):
+                engine.clock.now = START + i * 4 * HOUR
+                await personalizer.decided(engine, personalizer.rank_of())
+                await settled(engine)
+            return learned(engine, "home"), engine.placements["home"].settings
+
+    live, settings = asyncio.run(session())
+    store = store_at(path)
+    assert not [row for row in store.events(0) if isinstance(row, MarkRow) and row.placement]
+    assert verify(config, store) == []
+    snapshot = store.snapshot(1)
+    store.save_snapshot(snapshot._replace(learner=b"?"))
+    placement = Engine(config, store, Clock()).placements["home"]
+    assert placement.settings == settings
+    assert learned(_Holds({"home": placement}), "home") == live
+    counts = export_ubi(store, tmp_path / "out")
+    assert counts["ubi_queries"] > 0
+    store.close()
+    (first, *_) = (tmp_path / "out" / "ubi_queries.ndjson").read_text().splitlines()
+    query = json.loads(first)
+    ours = query["query_attributes"]["tacit"]
+    assert query["query_response_hit_ids"][0] in ours["arms"] == ["a", "b", "c"]

@@ -16,6 +16,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "server": ("", config.ServerConfig),
     "store": ("", config.StoreConfig),
     "keys.NAME": ("", KeyConfig),
+    "traces": ("", config.TracesConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
         for kind, structure in config._TABLES.items()

@@ -149,8 +149,11 @@ class Decisions(Sequence[Decision]):
     def __iter__(self) -> Iterator[Decision]:
         # Column by column: in a loop over rows, Python would cost more than deciding.
         batch, contexts = self.batch, self.batch.contexts
-        offers: Any = [slice(*ends) for ends in zip(batch.starts, batch.stops, strict=True)]
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
+        offers: Any = ()
+        if not whole or len(batch.relevance) or len(batch.examination):
+            ends = zip(batch.starts.tolist(), batch.stops.tolist(), strict=True)
+            offers = [slice(start, stop) for start, stop in ends]
         shown: Any = map(self._shown, range(len(self)))
         if self.offers is None and self.actions.shape[1] == 1:
             shown = [(self.names[slot],) for slot in self.slots.tolist()]

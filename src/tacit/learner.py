@@ -87,6 +87,12 @@ class Learner:
         """All keys in the order of their lanes."""
         return list(self._lanes)
 
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def arms(self) -> list[Arm]:
         """The arms on offer."""
@@ -278,6 +284,16 @@ class Learner:
                 checks.name("key", key)
             lanes = [self._lanes[k] if k in self._lanes else self._new_lane(k) for k in keys]
         return np.array(lanes, dtype=np.int64)
+
+    def admit(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys, which are made for those that are new.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is empty or too long.
+        """
+        return self._lanes_of(keys)
 
     # Decide ----------------------------------------------------------------------------------
 
@@ -739,6 +755,8 @@ class Learner:
             )
         old = self._checked_feedback("before", before, len(decisions))
         new = self._checked_feedback("after", after, len(decisions))
+        if not decisions:
+            return 0
         correct = compiled(correct_rows, self._params)
         batch, actions, propensities, epochs = self._columns(decisions)
         return int(
@@ -791,7 +809,7 @@ class Learner:
         if None in lanes:
             lanes = list(map(self.lane, keys))
         arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
-        if self._featured or any(offer is not arms for offer in offered):
+        if self._featured or len(set(map(id, offered))) > 1:
             sizes = np.array([len(offer) for offer in offered], np.int64)
             stops = np.cumsum(sizes)
             arms, starts = np.concatenate(offered), stops - sizes

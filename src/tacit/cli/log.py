@@ -1,4 +1,4 @@
-"""``tacit log``: check, export, import and back up the log of the decision service."""
+"""``tacit log``: check, export, import, back up and deal out the log of the decision service."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from pathlib import Path
 import click
 
 from tacit.cli.options import json_option, show, usage
-from tacit.cli.store import placements_option, service_config, service_log, store_option
+from tacit.cli.store import (
+    placements_option,
+    service_config,
+    service_log,
+    service_logs,
+    store_option,
+)
 
 
 @click.group()
 def log() -> None:
-    """Check, export, import or back up the log of the decision service."""
+    """Check, export, import, back up or deal out the log of the decision service."""
 
 
 @log.command()
@@ -21,11 +27,13 @@ def log() -> None:
 @json_option
 def verify(config: Path | None, store: str | None, as_json: bool) -> None:
     """Fold the log anew and compare with what the snapshots lead to."""
-    with service_log(config, store) as (configuration, opened):
+    wrong, rows = [], 0
+    for name, configuration, opened in service_logs(config, store):
         from tacit.service.log import verify as check
 
-        wrong = check(configuration, opened)
-        rows = opened.end().seq
+        found = check(configuration, opened)
+        wrong += [f"{name}: {one}" if name else one for one in found]
+        rows += opened.end().seq
     text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
     show({"rows": rows, "differences": wrong}, text, as_json)
     if wrong:
@@ -47,16 +55,18 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
 def export(
     config: Path | None, store: str | None, as_json: bool, format: str, folder: Path
 ) -> None:
-    """Write the log to FOLDER."""
-    with service_log(config, store) as (configuration, opened):
+    """Write the log to FOLDER; that of each shard to a folder of its own in it."""
+    counts: dict[str, int] = {}
+    for name, configuration, opened in service_logs(config, store):
         if format == "ubi":
             from tacit.service.ubi_export import export_ubi
 
-            counts = export_ubi(opened, folder)
+            written = export_ubi(opened, folder / name)
         else:
             from tacit.service.log import export as write
 
-            counts = write(configuration, opened, folder)
+            written = write(configuration, opened, folder / name)
+        counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
     suffix = "ndjson" if format == "ubi" else "parquet"
     show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
@@ -91,3 +101,25 @@ def back_up(config: Path | None, store: str | None, as_json: bool, target: Path)
 
     size = backup(configuration.store.path, target)
     show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+
+
+@log.command()
+@placements_option
+@store_option
+@click.option(
+    "--shards", required=True, type=click.IntRange(1, 1024), help="How many there shall be."
+)
+@click.option("--drop", is_flag=True, help="Remove the shards there were, once all is done.")
+@json_option
+def reshard(config: Path | None, store: str | None, shards: int, drop: bool, as_json: bool) -> None:
+    """Deal the log out to other shards, or that of a single server to shards.
+
+    Stop the service before. Until all is done nothing has changed.
+    """
+    with usage():
+        configuration = service_config(config, store)
+    from tacit.service.resharding import reshard as deal
+
+    rows = deal(configuration, shards, drop=drop)
+    text = "\n".join(f"{n:>12,}  rows of shard {shard}" for shard, n in enumerate(rows))
+    show({"shards": rows}, text, as_json)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tacit.cli.options import json_option, show, usage
+from tacit.cli.options import json_option, ray_option_as, show, usage
 from tacit.cli.store import store_place
 from tacit.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from tacit.service.config import Config
 
 
 @click.command()
@@ -20,7 +24,28 @@ from tacit.errors import MissingExtra
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option("--store", help="The log: an SQLite file, or postgresql://user@host/database.")
-def serve(config: Path | None, host: str | None, port: int | None, store: str | None) -> None:
+@ray_option_as("cluster", "Needs --store postgresql://…")
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    help="With --ray: deal the keys out to so many; as many as the log has, or one per core.",
+)
+@click.option(
+    "--merge-seconds",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.0, 86_400.0, min_open=True),
+    help="With --ray: how often shards share what is learned for all keys.",
+)
+def serve(
+    config: Path | None,
+    host: str | None,
+    port: int | None,
+    store: str | None,
+    cluster: str | None,
+    shards: int | None,
+    merge_seconds: float,
+) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
         from tacit.service.config import load_config
@@ -28,10 +53,21 @@ def serve(config: Path | None, host: str | None, port: int | None, store: str | 
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
 
+    if shards is not None and cluster is None:
+        raise click.UsageError("--shards: only with --ray")
     overrides = {"server.host": host, "server.port": port, **store_place(store)}
     with usage():
         configuration = load_config(config, overrides)
-    run(configuration, reread=lambda: load_config(config, overrides))
+
+    def reread() -> Config:
+        return load_config(config, overrides)
+
+    if cluster is None:
+        run(configuration, reread=reread)
+    else:
+        from tacit.cluster.serving import serve as run_on_ray
+
+        run_on_ray(configuration, cluster, shards, merge_seconds=merge_seconds, reread=reread)
 
 
 @click.command()

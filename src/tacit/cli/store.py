@@ -48,3 +48,25 @@ def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, A
         yield configuration, opened
     finally:
         opened.close()
+
+
+def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, Any, Any]]:
+    """Open one after the other the stores of a configuration: of one server, or of each shard.
+
+    Gives what to call it (nothing for that of one server), the configuration and the store.
+    """
+    with usage():
+        configuration = service_config(config, store)
+    from tacit.service.store import open_store
+
+    parts = [configuration.store]
+    if configuration.store.url is not None:
+        from tacit.service.layout import partitions
+
+        parts = partitions(configuration.store)
+    for number, part in enumerate(parts):
+        opened = open_store(part)
+        try:
+            yield "" if part == configuration.store else f"shard-{number}", configuration, opened
+        finally:
+            opened.close()

@@ -64,6 +64,17 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
     >>> with on_ray():  # doctest: +SKIP
     ...     result = tacit.simulate(tacit.UCB1(arms=2), tacit.BernoulliArms([0.1, 0.2]), 1000)
     """
+    with connected(address):
+        token = runner.set(_run)
+        try:
+            yield
+        finally:
+            runner.reset(token)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Be connected to a cluster, as :func:`on_ray` is."""
     ray = imported()
     ours = not ray.is_initialized()
     # The first error of a unit is raised; those of others would be printed on top of it.
@@ -74,11 +85,9 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="error")
         except ConnectionError as error:
             raise NoCluster(f"ray: no cluster answers at {address!r}: {error}") from error
-    token = runner.set(_run)
     try:
         yield
     finally:
-        runner.reset(token)
         if ours:
             ray.shutdown()
 

@@ -109,8 +109,8 @@ class LinearEpsilonGreedy(FeaturePolicy):
         source="Bietti, Agarwal, Langford (2021), algorithm 1",
         regret="linear, ε·(mean gap) a round; O(T^(2/3)) where ε falls as T^(−1/3)",
         assumes="that the expected reward is linear in the features",
-        fails="shows a wrong arm but for its share of exploration where no such score "
-        "orders them rightly; takes what was not seen for unwanted",
+        fails="settles on a wrong arm where no such score orders them rightly; takes what was not "
+        "seen for unwanted; explores for ever",
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
 

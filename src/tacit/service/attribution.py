@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -174,12 +175,12 @@ class Attribution:
 
     @property
     def oldest(self) -> int | None:
-        """The place in the log of the first decision whose window is open."""
-        return min(self._by_seq, default=None)
+        """The place in the log of the first decision from which something may still be learned."""
+        return min((*self._by_seq, *self._defaulted), default=None)
 
     def forget_shadow(self) -> None:
         """Let no open decision teach the second policy."""
-        for open in self._by_seq.values():
+        for open in (*self._by_seq.values(), *self._defaulted.values()):
             open.shadow = None
 
     def of(self, seq: int) -> Open | None:
@@ -242,6 +243,23 @@ class Attribution:
         open = Open(row, decision, shadow, self.time + length, not row.deferred)
         self._keep(open)
         return open
+
+    def decided_many(
+        self,
+        rows: Sequence[DecisionRow],
+        decisions: Iterable[Decision],
+        shadows: Iterable[Decision | None],
+    ) -> None:
+        """Open the windows of decisions made at the same time."""
+        if any(row.deferred for row in rows):
+            for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
+                self.decided(row, decision, shadow)
+            return
+        deadline = self.time + self.rule.window
+        opens = list(map(Open, rows, decisions, shadows, repeat(deadline), repeat(True)))
+        self._by_seq.update(zip([row.seq for row in rows], opens, strict=True))
+        self._by_id.update(zip([row.id for row in rows], opens, strict=True))
+        self._windows.extend(opens)
 
     def _keep(self, open: Open) -> None:
         self._by_seq[open.row.seq] = open

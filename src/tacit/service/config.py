@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import METHODS, InterleavingMethod
 from tacit.service.attribution import Aggregation, ClickAggregation, Rule
 from tacit.service.keys import KeyConfig, is_loopback
+from tacit.service.sharing import shared_of
 from tacit.service.signals import SignalConfig, check_config
 from tacit.service.store import ONLINE, SHADOW
 from tacit.service.validation import complaint
@@ -116,6 +117,25 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive: str | None = None
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where OpenTelemetry traces go.
+
+    Attributes
+    ----------
+    endpoint : str
+        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+    sample : float
+        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
+        is traced always.
+    service : str
+        What the service is called there.
+    """
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    sample: Share = 1.0
+    service: str = "tacit"
+
+
 class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who answers at ``/personalizer``.
 
@@ -181,6 +201,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Days after which rows are dropped.
     signals : SignalConfig or None
         The signals that the placement computes itself.
+    spread : bool
+        In shards: whether impressions of each key go to all of them, instead of one, and what they
+        learn is added up.
     """
 
     policy: Policy
@@ -195,6 +218,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     duels: DuelConfig | None = None
     retention: float | None = None
     signals: SignalConfig | None = None
+    spread: bool = False
 
     @property
     def context_dim(self) -> int:
@@ -213,6 +237,7 @@ class Config(msgspec.Struct, frozen=True):
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
     personalizer : PersonalizerConfig or None
+    traces : TracesConfig or None
     """
 
     placements: dict[str, PlacementConfig]
@@ -220,6 +245,7 @@ class Config(msgspec.Struct, frozen=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -229,6 +255,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
 
 
 class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -263,15 +290,18 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         while the store fails.
     propensities : bool
         Whether decisions carry their propensity, which may cost time.
-    retention : float
-        Days after which rows of the log are forgotten, once a snapshot covers them; by default as
-        the store says.
     signals : list of str
-        What the placement computes for its contexts: contexts begin with these, in this order.
+        What the placement computes for its contexts: ``volume``, ``abandonment``,
+        ``reformulation``, ``new-arms``, ``since-shift``.
     signals_fast, signals_slow : float
-        Time constants of the signals, in seconds.
+        Their time constants in seconds.
     client_signals : int
-        How many numbers the client adds to each context.
+        How many numbers the client adds to them.
+    retention : float
+        Days after which rows are dropped, once a snapshot covers them; by default the store's,
+        ``inf`` for never.
+    spread : bool
+        In shards: whether impressions of a key go to all of them, and what they learn is added up.
     """
 
     kind: str = ARMS
@@ -290,6 +320,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     signals_fast: Seconds = 600.0
     signals_slow: Seconds = 86_400.0
     client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    spread: bool = False
 
     @property
     def slots(self) -> Any:
@@ -315,9 +346,10 @@ class _Arms(_Placement, forbid_unknown_fields=True, kw_only=True):
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
         most 1), or the ``max``.
     late : str
-        What a reward after the window does: ``record``, or ``correct`` the default.
+        What a reward after the window does: ``record``, or ``correct`` the default, where the
+        policy keeps sums.
     correction_window : float
-        Seconds after the end of a window in which it may.
+        Seconds after the end of a window in which it may be corrected.
     """
 
     arms: Count | list[str]
@@ -516,7 +548,7 @@ def load_config(
                 f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
                 f"placement of kind = {PERSONALIZER!r}"
             )
-    return Config(placements, file.server, file.store, file.keys, file.personalizer)
+    return Config(placements, file.server, file.store, file.keys, file.personalizer, file.traces)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -579,6 +611,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         if duels is not None and raw.interleaving == "optimized":
             # What it needs must be there before the first request.
             duels.method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
+        shared_of(policy, raw.spread)
     except TacitError as error:
         raise ConfigError(f"{source}: {key}: {error}") from error
     for each in (policy, shadow or policy):
@@ -642,6 +675,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         duels,
         retention if raw.retention is None else raw.retention,
         signals if signals and signals.names else None,
+        raw.spread,
     )
 
 

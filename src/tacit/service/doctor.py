@@ -25,6 +25,7 @@ EXTRAS = {
     ),
     "postgres": ("psycopg",),
     "ray": ("ray",),
+    "otel": ("opentelemetry",),
     "plots": ("matplotlib",),
 }
 

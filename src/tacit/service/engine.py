@@ -22,8 +22,11 @@ import time as clocks
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from contextlib import AbstractContextManager
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from tacit import checks
 from tacit.decisions import Arm
@@ -40,9 +43,12 @@ from tacit.service.errors import (
 )
 from tacit.service.placement import Clicks, Impression, Placement, checked_id, fold, opened
 from tacit.service.retention import Retention
+from tacit.service.sharing import Told as Learned
+from tacit.service.slots import Names, Shard
 from tacit.service.store import (
     ACTIVATE,
     EXAMINED,
+    MERGE,
     MODE,
     MODES,
     REWARD,
@@ -112,7 +118,12 @@ class _Switch(NamedTuple):
     kind: str = MODE
 
 
-_Request = _Ask | _Tell | _Switch
+class _Share(NamedTuple):
+    placement: str
+    everything: bool
+
+
+_Request = _Ask | _Tell | _Switch | _Share
 _Waiting = tuple[_Request, "asyncio.Future[Any]"]
 _Key = tuple[int, str]
 
@@ -147,6 +158,35 @@ class Health(NamedTuple):
     buffered: int
 
 
+class ShardHealth(NamedTuple):
+    """How one of several shards is.
+
+    Attributes
+    ----------
+    number : int
+    pid : int or None
+        Of its process, on the machine where it is.
+    up : bool
+        Whether it answers.
+    losses : int
+        How often it was lost since the start.
+    recovery_seconds : float or None
+        How long it took to come back the last time.
+    waiting : int
+        Requests on their way to it.
+    health : Health or None
+        As it told last.
+    """
+
+    number: int
+    pid: int | None
+    up: bool
+    losses: int
+    recovery_seconds: float | None
+    waiting: int
+    health: Health | None
+
+
 class Engine:
     """Decide and learn for every placement of a configuration, durably.
 
@@ -160,6 +200,8 @@ class Engine:
     clock : function, optional
         Gives the time in microseconds since 1970. The log's own time never goes back, whatever
         the clock does.
+    shard : Shard, optional
+        Which one of several this is; by default the only one.
 
     Raises
     ------
@@ -187,13 +229,19 @@ class Engine:
     """
 
     def __init__(
-        self, config: Config, store: Store, clock: Callable[[], int] | None = None
+        self,
+        config: Config,
+        store: Store,
+        clock: Callable[[], int] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.config = config
+        self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
         self.failure: Exception | None = None
         self.kept: Counter[tuple[str, str]] = Counter()
+        self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
         self.commit_seconds: Histogram | None = None
         self.commit_rows: Histogram | None = None
         self._reload: tuple[Config, asyncio.Future[None]] | None = None
@@ -224,6 +272,9 @@ class Engine:
             for name in names
         }
         fold({placement.id: placement for placement in made.values()}, self.store)
+        if self.shard is not None:
+            for name, placement in made.items():
+                placement.new_ids = Names(name, self.shard, placement.config.spread)
         return made
 
     async def start(self) -> None:
@@ -427,7 +478,7 @@ class Engine:
             If it could not be made durable.
         """
         lowest = self.placement(placement).config.rule.lowest
-        told = [_checked(one, lowest) for one in told]
+        told = [checked_told(one, lowest) for one in told]
         outcomes: list[str | TacitError] = await self._submit(_Tell(placement, told))
         return outcomes
 
@@ -485,11 +536,49 @@ class Engine:
         Unavailable
             If the change could not be made durable.
         """
+        self.check_mode(placement, mode)
+        await self._submit(_Switch(placement, mode))
+
+    def check_mode(self, placement: str, mode: str) -> None:
+        """Check that a placement can have a mode; raises what :meth:`switch` does."""
         known = self.placement(placement)
         if mode not in MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
         known.check_mode(mode)
-        await self._submit(_Switch(placement, mode))
+
+    async def learned(self, placement: str, everything: bool = False) -> Learned:
+        """Return what was learned here, as far as it is durable, for other shards.
+
+        Parameters
+        ----------
+        placement : str
+            One that shares what it learns.
+        everything : bool
+            By default only what was learned since the last call.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        self.placement(placement)
+        learned: Learned = await self._submit(_Share(placement, everything))
+        return learned
+
+    async def take_in(self, placement: str, learned: Learned) -> None:
+        """Learn what another shard has learned; returns when it is durable.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`decide`.
+        """
+        known = self.placement(placement)
+        if known.shared is not None:
+            news = known.shared.news(known.learner, learned)
+            if news.parts:
+                value = msgspec.json.encode(news).decode()
+                await self._submit(_Switch(placement, value, MERGE))
 
     async def note_settings(self, placement: str, settings: str) -> None:
         """Give a placement other settings, as its kind encodes them, from now on.
@@ -537,7 +626,7 @@ class Engine:
         return (
             self._buffers(request.placement)
             and not self._saving
-            and not isinstance(request, _Switch)
+            and isinstance(request, _Ask | _Tell)
             and not self._unknown([request])
         )
 
@@ -629,7 +718,7 @@ class Engine:
             landed = [row for row in flight.decisions if row.placement in self._committing]
         else:
             landed = flight.decisions
-        for row in landed:
+        for row in landed if self._aloft else ():
             self._aloft.pop((row.placement, row.id), None)
 
     @property
@@ -684,7 +773,8 @@ class Engine:
         self._take_off()
         started = clocks.perf_counter()
         try:
-            await self._in_thread(self.store.append, self._flight)
+            with self.span(self._flight.size):
+                await self._in_thread(self.store.append, self._flight)
         except BaseException:
             self._land(keep=True)
             raise
@@ -732,11 +822,13 @@ class Engine:
                 results[i] = None
         asks = {i: request for i, request in enumerate(requests) if isinstance(request, _Ask)}
         results |= self._choose(asks, found, now)
-        for i, request in enumerate(requests):
-            if isinstance(request, _Tell):
-                results[i] = [self._tell(request.placement, t, found, now) for t in request.told]
+        tells = {i: request for i, request in enumerate(requests) if isinstance(request, _Tell)}
+        results |= self._take_in(tells, found, now)
         for placement in self.placements.values():
             placement.settle()
+        for i, request in enumerate(requests):
+            if isinstance(request, _Share):
+                results[i] = self._share(request, now)
         if due and self._seq == before:
             # Nothing else in the log says that these windows have closed.
             self._tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
@@ -783,6 +875,13 @@ class Engine:
             mark = MarkRow(self._next(), placement.id, now, request.kind, request.value)
             placement.marked(mark)
             self._tail.marks.append(mark)
+
+    def _share(self, request: _Share, now: int) -> Learned:
+        placement = self.placements[request.placement]
+        shared, parts = placement.shared, {}
+        if shared is not None:
+            parts = shared.told(placement.learner, request.everything)
+        return Learned(0 if self.shard is None else self.shard.number, now, parts)
 
     def _choose(self, asks: dict[int, _Ask], found: dict[_Key, Found], now: int) -> dict[int, Any]:
         """Decide what was not decided before; those of a placement at once."""
@@ -856,51 +955,98 @@ class Engine:
             )
         return answer
 
-    def _tell(self, name: str, told: Told, found: dict[_Key, Found], now: int) -> str | TacitError:
+    def _take_in(
+        self, tells: dict[int, _Tell], found: dict[_Key, Found], now: int
+    ) -> dict[int, list[str | TacitError]]:
+        """Take feedback in; that of a placement at once."""
+        told: dict[str, list[Told]] = {}
+        for tell in tells.values():
+            told.setdefault(tell.placement, []).extend(tell.told)
+        outcomes = {name: iter(self._tell(name, all, found, now)) for name, all in told.items()}
+        return {
+            i: list(islice(outcomes[tell.placement], len(tell.told))) for i, tell in tells.items()
+        }
+
+    def _tell(
+        self, name: str, told: Sequence[Told], found: dict[_Key, Found], now: int
+    ) -> list[str | TacitError]:
         placement = self.placements[name]
+        outcomes: list[str | TacitError] = []
+        for distinct in _stretches(told):
+            judged = [self._judged(placement, one, found) for one in distinct]
+            accepted = [
+                (one, row, clicks)
+                for one, (row, clicks) in zip(distinct, judged, strict=True)
+                if row is not None
+            ]
+            rows = self._feedback(placement, accepted, now)
+            for row in rows if found or self._aloft else ():
+                key = placement.id, accepted[row.seq - rows[0].seq][0].decision
+                before = found.get(key) or self._aloft.get(key)
+                if before is not None:
+                    before.feedback.append(row)
+            became = iter(placement.told(rows))
+            outcomes += [next(became) if row is not None else why for row, why in judged]
+        return outcomes
+
+    def _feedback(
+        self, placement: Placement, accepted: Sequence[tuple[Told, DecisionRow, Any]], now: int
+    ) -> list[FeedbackRow]:
+        """Log feedback that is accepted."""
+        columns = (
+            count(self._seq + 1),
+            repeat(placement.id),
+            [row.seq for _, row, _ in accepted],
+            [told.id for told, _, _ in accepted],
+            repeat(now),
+            [told.kind for told, _, _ in accepted],
+            [told.reward for told, _, _ in accepted],
+            [clicks for _, _, clicks in accepted],
+        )
+        rows = list(map(FeedbackRow._make, zip(*columns, strict=False)))
+        self._seq += len(rows)
+        self._tail.feedback.extend(rows)
+        return rows
+
+    def _judged(
+        self, placement: Placement, told: Told, found: dict[_Key, Found]
+    ) -> tuple[DecisionRow | None, Any]:
+        """Return the decision and the clicked positions as the log keeps them; or why not."""
         open = placement.windows.find(told.decision)
-        before = None
-        if found or self._aloft:
+        if open is not None:
+            decision, known, times = open.row, open.ids, open.told
+        else:
             key = placement.id, told.decision
             before = found.get(key) or self._aloft.get(key)
-        if open is not None:
-            decision, known, count = open.row, open.ids, open.told
-        elif before is not None:
+            if before is None:
+                return None, UnknownDecision(
+                    f"decision_id: placement {placement.name!r} made no decision "
+                    f"{told.decision!r}; send the id that its answer gave"
+                )
             rows = before.feedback
-            decision, known, count = before.decision, _contents(rows), len(rows)
-        else:
-            return UnknownDecision(
-                f"decision_id: placement {name!r} made no decision {told.decision!r}; "
-                "send the id that its answer gave"
-            )
+            decision, known, times = before.decision, _contents(rows), len(rows)
         try:
             clicks = placement.positions(decision, told.kind, told.clicks)
         except InvalidValue as error:
-            return error
+            return None, error
         if known and told.id in known:
             if known[told.id] == (told.kind, told.reward, clicks):
-                return DUPLICATE
-            return Conflict(
+                return None, DUPLICATE
+            return None, Conflict(
                 f"feedback_id: {told.id!r} stands for other feedback; send the same, or another id"
             )
-        if count >= MOST_FEEDBACK:
-            return RepeatedFeedback(
-                f"decision_id: {told.decision!r} has had feedback {count} times; send no more"
+        if times >= MOST_FEEDBACK:
+            return None, RepeatedFeedback(
+                f"decision_id: {told.decision!r} has had feedback {times} times; send no more"
             )
-        feedback = FeedbackRow(
-            self._next(), placement.id, decision.seq, told.id, now, told.kind, told.reward, clicks
-        )
-        self._tail.feedback.append(feedback)
-        if before is not None:
-            before.feedback.append(feedback)
-        return placement.told(feedback)
+        return decision, clicks
 
     # Snapshots -------------------------------------------------------------------------------
 
     async def _save_snapshots(self, due: int | None) -> None:
         """Write the snapshots of placements with enough events since the one before."""
         for placement in self.placements.values():
-            if placement.since_snapshot >= (due or placement.config.snapshot_every):
+            if placement.since_snapshot >= (due or placement.snapshot_after):
                 placement.since_snapshot = 0
                 self._saving = True
                 try:
@@ -960,13 +1106,45 @@ class Engine:
             buffered=self._tail.size + self._flight.size,
         )
 
+    def shards(self) -> list[ShardHealth]:
+        """Return how each shard is; none where all is in this process."""
+        return []
 
-def _checked(told: Told, lowest: float) -> Told:
+    def shared_seconds(self, placement: str) -> float | None:
+        """Return how old what shards of a placement know of each other is, at most.
+
+        None where nothing is shared, or was not yet.
+        """
+        return None
+
+
+def _stretches(told: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """Cut feedback where a decision comes again: what came before bears on it."""
+    start, seen = 0, set[str]()
+    if len({one.decision for one in told}) < len(told):
+        for i, one in enumerate(told):
+            if one.decision in seen:
+                yield told[start:i]
+                start, seen = i, set()
+            seen.add(one.decision)
+    yield told[start:]
+
+
+def checked_told(told: Told, lowest: float) -> Told:
+    """Return feedback, its reward and its id checked.
+
+    Raises
+    ------
+    InvalidValue
+        If one does not fit.
+    """
     if told.id is not None:
         checked_id("feedback_id", told.id)
     if told.kind != REWARD:
         return told
-    reward = checks.number("reward", told.reward, lowest, 1.0)
+    reward = told.reward
+    if type(reward) is not float or not lowest <= reward <= 1.0:
+        reward = checks.number("reward", reward, lowest, 1.0)
     return told if reward is told.reward else told._replace(reward=reward)
 
 

@@ -62,11 +62,21 @@ class Guard:
     keys : Keys
         None, on the loopback only: then everybody may do everything.
     metrics : Metrics
+    close : function
+        Ends answers that go on for as long as somebody listens; called before the end.
     """
 
-    def __init__(self, app: ASGIApp, server: ServerConfig, keys: Keys, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        server: ServerConfig,
+        keys: Keys,
+        metrics: Metrics,
+        close: Callable[[], None],
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self.close = close
         self._running = 0
         self.configure(server, keys)
 

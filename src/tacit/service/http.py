@@ -21,10 +21,11 @@ from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire, wire_lists, wire_ubi
 from tacit.service.attribution import CORRECTED, LEARNED
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine, ShardHealth, Told
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.keys import Keys
 from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
+from tacit.service.live import Live
 from tacit.service.messages import DATA_HEADERS, received, sent
 from tacit.service.metrics import Metrics
 from tacit.service.page import Page
@@ -35,7 +36,7 @@ from tacit.service.problems import problem, problem_of
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
 from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within
-from tacit.service.wire import Placements, PlacementSummary, Problem, Status
+from tacit.service.wire import Placements, PlacementSummary, Problem, ShardSummary, Status
 
 STATIC = Path(__file__).parent / "static"
 
@@ -66,7 +67,7 @@ def application(engine: Engine) -> Guard:
     engine : Engine
         Opened, not yet started.
     """
-    page = Page(engine)
+    page, live = Page(engine), Live(engine, PAGE_HEADERS)
     lists = ListRoutes(engine)
     personalizer = PersonalizerRoutes(engine)
     limit, many = engine.config.server.body_limit, engine.config.server.batch_limit
@@ -141,7 +142,11 @@ def application(engine: Engine) -> Guard:
         return wire.ModeAnswer(request.mode)
 
     async def placements(request: Request) -> Response:
-        return _response(Placements([_summary(p) for p in engine.placements.values()]))
+        summaries = [
+            _summary(placement, engine.shared_seconds(name))
+            for name, placement in engine.placements.items()
+        ]
+        return _response(Placements(summaries, [_shard(shard) for shard in engine.shards()]))
 
     async def alive(request: Request) -> Response:
         return _response(Status("ok"))
@@ -203,6 +208,7 @@ def application(engine: Engine) -> Guard:
             Route("/", whole_page),
             Route("/key", one_key),
             Route("/fragment/placements", fragment),
+            Route("/live", live.stream),
             Mount("/static", _Static(directory=STATIC)),
         ],
         exception_handlers={HTTPException: _http_problem},
@@ -221,7 +227,7 @@ def application(engine: Engine) -> Guard:
         else:
             await rest(scope, receive, send)
 
-    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics)
+    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics, live.close)
 
 
 def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
@@ -234,7 +240,20 @@ def _lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManag
     return lifespan
 
 
-def _summary(placement: Placement) -> PlacementSummary:
+def _shard(shard: ShardHealth) -> ShardSummary:
+    events = None if shard.health is None else shard.health.events
+    return ShardSummary(
+        shard.number,
+        shard.pid,
+        shard.up,
+        shard.losses,
+        shard.recovery_seconds,
+        shard.waiting,
+        events,
+    )
+
+
+def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSummary:
     return PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,
@@ -242,13 +261,14 @@ def _summary(placement: Placement) -> PlacementSummary:
         durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
         arms=placement.arms,
-        keys=len(placement.learner.keys),
+        keys=placement.key_count,
         decisions=placement.decisions,
         feedback=placement.feedback,
         rewards=placement.series.rewards,
-        pending=len(placement.windows),
+        pending=placement.pending,
         outcomes=dict(placement.outcomes),
         seed=placement.seed,
+        shared_seconds=shared_seconds,
     )
 
 

@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tacit.service.store import EVENT, QUERY
+
 if TYPE_CHECKING:
     from tacit.service.engine import Engine
 
@@ -92,18 +94,18 @@ class _OfEngine(Collector):
             "Records kept since the start of what was not decided here.",
             labels=("placement", "kind"),
         )
-        for key, count in self._engine.kept.items():
-            records.add_metric(list(key), count)
         mode = GaugeMetricFamily("tacit_mode", "1 for the mode.", labels=("placement", "mode"))
         from tacit.service.series import uniform_estimate
 
         for name, placement in self._engine.placements.items():
             series = placement.series
             decisions.add_metric([name], placement.decisions)
+            for kind in (QUERY, EVENT):
+                records.add_metric([name, kind], self._engine.kept[name, kind])
             rewards.add_metric([name], series.rewards)
-            pending.add_metric([name], len(placement.windows))
-            keys.add_metric([name], len(placement.learner.keys))
-            shifts.add_metric([name], sum(series.epochs.values()))
+            pending.add_metric([name], placement.pending)
+            keys.add_metric([name], placement.key_count)
+            shifts.add_metric([name], series.restarts)
             mode.add_metric([name, placement.mode], 1.0)
             for outcome, count in placement.outcomes.items():
                 feedback.add_metric([name, outcome], count)
@@ -111,3 +113,33 @@ class _OfEngine(Collector):
             if estimate is not None:
                 uniform.add_metric([name], estimate.value)
         yield from (decisions, rewards, pending, keys, shifts, uniform, feedback, mode, records)
+        yield from self._shards()
+
+    def _shards(self) -> Iterable[Metric]:
+        shards = self._engine.shards()
+        if not shards:
+            return
+        labels = ("shard",)
+        up = GaugeMetricFamily("tacit_shard_up", "Whether the shard answers.", labels=labels)
+        losses = CounterMetricFamily("tacit_shard_losses", "Losses of the shard.", labels=labels)
+        rows = GaugeMetricFamily("tacit_shard_log_rows", "Rows of its log.", labels=labels)
+        waiting = GaugeMetricFamily(
+            "tacit_shard_waiting_requests", "Requests on their way to it.", labels=labels
+        )
+        for shard in shards:
+            name = [str(shard.number)]
+            up.add_metric(name, float(shard.up))
+            losses.add_metric(name, shard.losses)
+            waiting.add_metric(name, shard.waiting)
+            if shard.health is not None:
+                rows.add_metric(name, shard.health.events)
+        shared = GaugeMetricFamily(
+            "tacit_shared_seconds",
+            "How old what shards know of each other is, at most.",
+            labels=("placement",),
+        )
+        for placement in self._engine.placements:
+            seconds = self._engine.shared_seconds(placement)
+            if seconds is not None:
+                shared.add_metric([placement], seconds)
+        yield from (up, losses, rows, waiting, shared)

@@ -90,6 +90,13 @@ class Page:
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,
+            shards=self._engine.shards(),
+            shared=[
+                (name, seconds)
+                for name in self._engine.placements
+                for seconds in [self._engine.shared_seconds(name)]
+                if seconds is not None
+            ],
         )
 
 
@@ -125,8 +132,8 @@ class View:
         self.restarts = placement.restarts
         self.impressions = placement.decisions
         self.feedback = placement.feedback
-        self.keys = len(placement.learner.keys)
-        self.open = len(placement.windows)
+        self.keys = placement.key_count
+        self.open = placement.pending
         self.mode = placement.mode
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
         self._of = placement

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, groupby, islice, repeat
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit import checks
 from tacit.arrays import Ints
-from tacit.decisions import Arm, Decision
+from tacit.decisions import NOTHING, Arm, Decision
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
@@ -34,14 +34,17 @@ from tacit.service.attribution import (
 from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
-from tacit.service.ids import decision_id, decision_ids
+from tacit.service.ids import decision_ids
 from tacit.service.series import Series
+from tacit.service.sharing import Told as Learned
+from tacit.service.sharing import shared_of
 from tacit.service.signals import PlacementSignals
 from tacit.service.store import (
     ACTIVATE,
     APPRENTICE,
     CLICKS,
     FROZEN,
+    MERGE,
     MODE,
     MODES,
     ONLINE,
@@ -61,7 +64,6 @@ from tacit.state import leaves
 FOLD_ROWS = 4096
 CLOSED = "window-closed"
 LONGEST_ID = 256
-NO_CONTEXT = np.empty(0)
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
@@ -113,6 +115,7 @@ class _Saved(msgspec.Struct):
     counts: Any = None
     signals: bytes | None = None
     defaults: list[tuple[Any, ...]] = []
+    shared: Any = None
 
 
 class Placement:
@@ -154,6 +157,7 @@ class Placement:
         self.name = name
         self.config = config
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
@@ -161,6 +165,7 @@ class Placement:
         arms = () if config.policy.arms is None else config.policy.arms
         self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
         self._all = np.arange(len(self._slots))
+        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.arms: list[Arm] = list(self._slots)
         self._begin()
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
@@ -174,6 +179,7 @@ class Placement:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
         self.signals: PlacementSignals | None = None
@@ -182,7 +188,7 @@ class Placement:
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
-        self.covered = 0
+        self.covered = self._held = 0
         self._lessons: list[Lesson] = []
 
     @property
@@ -195,11 +201,31 @@ class Placement:
             "rule": rule,
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
+            **({"spread": True} if self.config.spread else {}),
             **self._own_plan(),
         }
         if self.config.signals is not None:
             plan["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(plan, sort_keys=True)
+
+    @property
+    def snapshot_after(self) -> int:
+        """After how many events the next snapshot is worth its while.
+
+        It grows with what the last one held, keys and open windows, so that all snapshots together
+        take a time that is linear in the events.
+        """
+        return max(self.config.snapshot_every, self._held)
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self.learner.keys)
+
+    @property
+    def pending(self) -> int:
+        """How many decisions have an open window."""
+        return len(self.windows)
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -240,7 +266,7 @@ class Placement:
         return (row.arm,)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        return np.array([self._slots[arm] for arm in shown])
+        return self._alone[shown[0]]
 
     def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
         if offered is None:
@@ -385,7 +411,7 @@ class Placement:
     def _chosen_many(
         self, impressions: Sequence[Impression], seq: int, time: int
     ) -> list[DecisionRow]:
-        ids = decision_ids(time, len(impressions))
+        ids = self.new_ids(time, [told.key for told in impressions], seq)
         self._draws.begin(self.learner.rng, ids[0])
         decisions = list(self._choose_many(impressions))
         rows = self._rows(impressions, seq, ids, time, decisions)
@@ -393,7 +419,7 @@ class Placement:
         return rows
 
     def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
-        id = decision_id(time) if told.id is None else told.id
+        id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
         decision = self._drawn(self.learner, self._draws, told, id)
         shown, would = decision, None
         if self.mode == APPRENTICE:
@@ -479,25 +505,24 @@ class Placement:
         shadows: Iterable[Decision | None],
     ) -> None:
         """Open the windows of decisions made at the same time."""
-        for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
-            self.windows.decided(row, decision, shadow)
+        self.windows.decided_many(rows, decisions, shadows)
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
         counted = [row for row in rows if not row.deferred]
         if counted:
             self._count_impressions(counted)
+        # Most keys have never restarted.
+        if self.series.epochs or any(row.epoch for row in counted):
             for row in counted:
-                # Most keys have never restarted.
-                if row.epoch or self.series.epochs:
-                    self.series.at_epoch(row.time, row.key, row.epoch, row.context)
+                self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
         """Count decisions made at the same time."""
         self.series.decided_many(
             rows[0].time,
             [self._slots[row.arm] for row in rows],
-            list(map(unbiased, rows)),
-            list(map(self._offered, rows)),
+            [unbiased(row) for row in rows],
+            [self._offered(row) for row in rows],
         )
 
     # Learn -----------------------------------------------------------------------------------
@@ -518,17 +543,22 @@ class Placement:
                         self.windows.not_learned(lesson.open)
             self._teach(learned)
 
-    def told(self, feedback: FeedbackRow) -> str:
-        """Take in feedback for a decision of the log; return what became of it."""
-        self.since_snapshot += 1
-        self.feedback += feedback.kind == REWARD
+    def told(self, feedback: Sequence[FeedbackRow]) -> list[str]:
+        """Take in feedback for decisions of the log; return what became of each."""
+        self.since_snapshot += len(feedback)
+        self.feedback += [row.kind for row in feedback].count(REWARD)
+        outcomes = list(map(self._told, feedback))
+        self.outcomes.update(outcomes)
+        return outcomes
+
+    def _told(self, feedback: FeedbackRow) -> str:
         outcome, lesson = self.windows.told(feedback)
         if lesson is not None:
             if self.signals is not None and lesson.before is None:
                 self.signals.told(lesson, feedback)
             became = self._learned(lesson)
-            outcome = outcome if became == LEARNED else became
-        elif feedback.kind == ACTIVATE and outcome == NOTED:
+            return outcome if became == LEARNED else became
+        if feedback.kind == ACTIVATE and outcome == NOTED:
             open = self.windows.of(feedback.decision)
             assert open is not None
             self._count_impressions([open.row])
@@ -536,7 +566,6 @@ class Placement:
             if self.signals is not None:
                 offer = self._offered_slots(_parsed(open.row.offered))
                 self.signals.activated(self.learner, open.row, offer, feedback.time)
-        self.outcomes[outcome] += 1
         return outcome
 
     def _learned(self, lesson: Lesson) -> str:
@@ -604,8 +633,14 @@ class Placement:
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
-        if mark.kind == MODE and mark.placement == self.id:
+        if mark.placement != self.id:
+            return
+        if mark.kind == MODE:
             self.mode = mark.value
+        elif mark.kind == MERGE:
+            self.since_snapshot += 1
+            if self.shared is not None and self.mode != FROZEN:
+                self.shared.take(self.learner, msgspec.json.decode(mark.value, type=Learned))
 
     # The fold --------------------------------------------------------------------------------
 
@@ -644,7 +679,7 @@ class Placement:
     def _decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = _parsed(row.offered)
-        context = NO_CONTEXT
+        context = NOTHING
         if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
@@ -658,6 +693,7 @@ class Placement:
 
     def snapshot(self, seq: int, time: int) -> Snapshot:
         """Return what was learned from the log up to ``seq``, which is all of it."""
+        self._held = len(self.learner) + len(self.windows)
         saved = _Saved(
             self.windows.time,
             self.mode,
@@ -668,6 +704,7 @@ class Placement:
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
             self.windows.saved_defaults(),
+            self.shared and self.shared.saved(),
         )
         return Snapshot(
             self.id,
@@ -731,13 +768,18 @@ class Placement:
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
-        if self.signals is not None and saved.signals is not None:
+        if self.shared is not None:
+            self.shared.restore(saved.shared)
+        same = json.loads(snapshot.plan).get("signals") == json.loads(self.plan).get("signals")
+        if self.signals is not None and saved.signals is not None and same:
+            # Of other signals, the base of a log says nothing: they begin there.
             self.signals.stream.restore(saved.signals)
         for open in saved.open:
             self.windows.restore(self._reopened(*open))
         for open in saved.defaults:
             self.windows.keep_default(self._reopened(*open))
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+        self._held = len(self.learner) + len(saved.open)
 
     def _reopened(
         self, row: Sequence[Any], deadline: int, active: bool, reward: Any, examined: bool,
@@ -750,6 +792,10 @@ class Placement:
             shadow = _read_by(self.shadow, self._decision(made, shadow_epoch))
         ids = ids and {id: tuple(content) for id, content in ids.items()}
         return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
+
+
+def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
+    return decision_ids(time, len(keys))
 
 
 def checked_id(field: str, id: str) -> str:
@@ -792,7 +838,7 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
 
 def _read_by(learner: Learner, decision: Decision) -> Decision:
     """Return a decision without its context where that is not read."""
-    return decision if learner.policy.context_dim else decision._replace(context=NO_CONTEXT)
+    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
 
 
 def _bytes(learner: Learner, draws: Draws) -> bytes:
@@ -812,8 +858,7 @@ def _fits(context: Any, dim: int) -> bool:
 
 def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
     if lessons:
-        decisions, worths = zip(*lessons, strict=True)
-        learner.learn_many(decisions, worths)
+        learner.learn_many([decision for decision, _ in lessons], [worth for _, worth in lessons])
 
 
 def unbiased(row: DecisionRow) -> float | None:
@@ -847,6 +892,19 @@ def opened(
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    checked_stored(name, config, stored)
+    latest = store.snapshot(stored.id) if snapshot else None
+    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
+
+
+def checked_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
+    """Check that a placement fits what the store has of it.
+
+    Raises
+    ------
+    ConfigError
+        If the placement has learned with another policy, other arms or another seed.
+    """
     before = policy_from_spec(json.loads(stored.spec))
     if before != config.policy:
         raise ConfigError(
@@ -858,8 +916,6 @@ def opened(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
-    latest = store.snapshot(stored.id) if snapshot else None
-    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
 
 
 def placement_class(kind: str) -> type[Placement]:
@@ -890,12 +946,17 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
         return
     end = store.end()
     behind = min(placement.covered for placement in placements.values())
-    for kind, run in groupby(store.events(behind), key=_kind):
-        for rows in _chunks(run):
-            _take_in(placements, kind, rows)
+    take_in(placements, store.events(behind))
     for placement in placements.values():
         placement.advance(end.time)
         placement.settle()
+
+
+def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
+    """Take in a stretch of the log, by placements of these ids."""
+    for kind, run in groupby(events, key=_kind):
+        for rows in _chunks(run):
+            _take_in(placements, kind, rows)
 
 
 def _take_in(
@@ -913,12 +974,11 @@ def _take_in(
         placement.advance(time)
         if isinstance(fresh[0], DecisionRow):
             placement.recall(fresh)
+        elif isinstance(fresh[0], FeedbackRow):
+            placement.told(fresh)
         else:
             for row in fresh:
-                if isinstance(row, FeedbackRow):
-                    placement.told(row)
-                else:
-                    placement.marked(row)
+                placement.marked(row)
 
 
 def _kind(event: Event) -> tuple[Any, ...]:

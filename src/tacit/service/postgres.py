@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import heapq
 import re
 import time
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -33,6 +31,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     StoredPlacement,
+    in_order,
 )
 
 try:
@@ -275,12 +274,15 @@ class PostgresStore:
             self._connection = connection
         return self._connection
 
+    @property
+    def _lock_number(self) -> int:
+        return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
+
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """Become the writer, once the one before has ended."""
-        number = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
         # The server takes a moment to notice the end of a connection, our own or a dead process's.
         deadline = time.monotonic() + (START_SECONDS if self._last is None else LOCK_SECONDS)
-        while not _one(connection, "SELECT pg_try_advisory_lock(%s)", number):
+        while not _one(connection, "SELECT pg_try_advisory_lock(%s)", self._lock_number):
             if time.monotonic() >= deadline:
                 raise StoreError(
                     f"store.url: {self._name} is in use by another process; stop it, or give "
@@ -445,7 +447,7 @@ class PostgresStore:
     def events(self, after: int) -> Iterator[Event]:
         """Give the log after a sequence number, in order."""
         with self._reading() as reader, reader.transaction(), contextlib.ExitStack() as stack:
-            parts = []
+            parts: list[Iterator[Any]] = []
             for (table, _), query, make in zip(
                 TABLES, EVENTS, (_decision, FeedbackRow._make, MarkRow._make), strict=True
             ):
@@ -453,7 +455,7 @@ class PostgresStore:
                 cursor.itersize = 5000
                 cursor.execute(query, (after,))
                 parts.append(map(make, cursor))
-            yield from heapq.merge(*parts, key=attrgetter("seq"))  # type: ignore
+            yield from in_order(parts)
 
     def records(self) -> Iterator[RecordRow]:
         """Give all records that were kept, in the order in which they came."""

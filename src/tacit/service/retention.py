@@ -17,7 +17,7 @@ from tacit.service.store import Old, Rows, Store
 DAY = 86_400_000_000
 EVERY = 3_600_000_000
 """Microseconds between two looks for old rows."""
-ROWS = 5000
+ROWS = 1000
 """Decisions that go at once, so that no commit waits long."""
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from tacit.arrays import Floats
 
@@ -98,11 +97,16 @@ class Series:
     ) -> None:
         """Count decisions that were made at the same time."""
         row = self._row(time)
-        np.add.at(row, ARMS + np.array(slots, np.int64), 1.0)
-        weights, _ = _weights(propensities, offered)
-        # One after the other, so that the sums are the same however decisions are grouped.
-        np.add.at(row, np.full(len(weights), W), weights)
-        np.add.at(row, np.full(len(weights), WW), weights * weights)
+        row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
+        # One after the other, so that the sums are the same however decisions are grouped; and as
+        # Python's numbers, which for groups of any size are as fast as NumPy's.
+        total, squares = row[W : WW + 1].tolist()
+        for propensity, count in zip(propensities, offered, strict=True):
+            if propensity is not None:
+                weight = _weight(propensity, count)
+                total += weight
+                squares += weight * weight
+        row[W : WW + 1] = total, squares
 
     def rewarded(
         self,
@@ -125,18 +129,21 @@ class Series:
     ) -> None:
         """Count the rewards of decisions made at these times, in place of those counted before."""
         self._row(max(times))
-        rows = np.maximum(np.array(times, np.int64) - self.start, 0) // self.width
-        reward, default = np.array(rewards, np.float64), np.array(before, np.float64)
-        sums, firsts = self.table.reshape(-1), rows * self.table.shape[1]
-        np.add.at(sums, firsts + R, reward - default)
-        weights, known = _weights(propensities, offered)
-        firsts, reward, default = firsts[known], reward[known], default[known]
-        for column, values in (
-            (WR, weights * (reward - default)),
-            (WWR, weights * weights * (reward - default)),
-            (WWRR, (weights * reward) ** 2 - (weights * default) ** 2),
+        sums: dict[int, list[float]] = {}
+        for time, propensity, count, reward, default in zip(
+            times, propensities, offered, rewards, before, strict=True
         ):
-            np.add.at(sums, firsts + column, values)
+            bucket = self._bucket(time)
+            row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
+            gain = reward - default
+            row[R] += gain
+            if propensity is not None:
+                weight = _weight(propensity, count)
+                row[WR] += weight * gain
+                row[WWR] += weight * weight * gain
+                row[WWRR] += (weight * reward) ** 2 - (weight * default) ** 2
+        for bucket, row in sums.items():
+            self.table[bucket, :ARMS] = row
 
     def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""
@@ -147,15 +154,26 @@ class Series:
     def _row(self, time: int) -> Floats:
         if self.start < 0:
             self.start = time
-        # A clock that was set back counts into the first bucket.
-        bucket = max(time - self.start, 0) // self.width
-        while bucket >= BUCKETS:
+        while self._bucket(time) >= BUCKETS:
             pairs = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
             self.table[: BUCKETS // 2], self.table[BUCKETS // 2 :] = pairs, 0.0
             self.width *= 2
-            bucket //= 2
-        row: Floats = self.table[bucket]
+        row: Floats = self.table[self._bucket(time)]
         return row
+
+    def _bucket(self, time: int) -> int:
+        # A clock that was set back counts into the first bucket.
+        return max(time - self.start, 0) // self.width
+
+    @property
+    def restarts(self) -> int:
+        """How many intent shifts were seen, of all keys."""
+        return sum(self.epochs.values())
+
+    def add(self, table: Floats, start: int, width: int) -> None:
+        """Count what another series of the same arms did, which began no earlier."""
+        for bucket in np.flatnonzero(table.any(axis=1)).tolist():
+            self._row(start + bucket * width)[:] += table[bucket]
 
     def points(self, most: int) -> tuple[list[int], Floats]:
         """Return at most ``most`` stretches of equal width up to the last one with an impression.
@@ -189,15 +207,10 @@ class Series:
         return series
 
 
-def _weights(
-    propensities: Sequence[float | None], offered: Sequence[int]
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return how much more often uniform exploration would have chosen so, where that is known."""
-    # NumPy takes None for NaN. A propensity integrated to 1e-8 may come out as 0 for an arm that
-    # was chosen nevertheless.
-    chances = np.maximum(np.array(propensities, np.float64), 1e-9)
-    known = ~np.isnan(chances)
-    return 1.0 / (np.array(offered, np.float64) * chances)[known], known
+def _weight(propensity: float, offered: int) -> float:
+    """How much more often uniform exploration would have chosen so."""
+    # A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless.
+    return 1.0 / (offered * max(propensity, 1e-9))
 
 
 def uniform_estimate(sums: Floats) -> Estimate | None:

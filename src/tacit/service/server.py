@@ -27,6 +27,7 @@ BACKLOG = 2048
 GC_THRESHOLDS = 20_000, 20, 50
 
 Ready = Callable[[str], None]
+Opening = Callable[["Config"], "Engine"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ def serve(
     port: int | None = None,
     ready: Ready | None = None,
     reread: Callable[[], Config] | None = None,
+    engine: Opening | None = None,
 ) -> None:
     """Run the service until it is told to stop (SIGTERM or SIGINT).
 
@@ -53,6 +55,8 @@ def serve(
     reread : function, optional
         Gives the configuration anew on SIGHUP: placements, keys and limits change without loss.
         What cannot change while running (address, store) stays as it is.
+    engine : function, optional
+        Opens what decides, in place of an engine in this process.
 
     Raises
     ------
@@ -63,17 +67,22 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    server, listener = _bound(config, host, port, ready or _announce, reread)
+    server, listener = _bound(config, host, port, ready or _announce, reread, engine)
     from tacit.service.logs import set_up
 
     set_up(config.server.log)
-    # What is loaded by now stays; a collection that walks it all would halt answers for 50 ms.
+    settle_memory()
+    with listener, _stopped_by_signals(server):
+        server.run(sockets=[listener])
+
+
+def settle_memory() -> None:
+    """Let the garbage collector leave alone what is there by now."""
+    # A collection that walks it all would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
     # Open windows are many objects, none of them in a cycle.
     gc.set_threshold(*GC_THRESHOLDS)
-    with listener, _stopped_by_signals(server):
-        server.run(sockets=[listener])
 
 
 @contextlib.contextmanager
@@ -130,6 +139,7 @@ def _bound(
     port: int | None,
     ready: Ready,
     reread: Callable[[], Config] | None,
+    opening: Opening | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Open everything that can fail before the first request."""
     try:
@@ -137,10 +147,8 @@ def _bound(
         import uvicorn
         import uvloop  # noqa: F401
 
-        from tacit.service.engine import Engine
         from tacit.service.http import application
         from tacit.service.keys import is_loopback
-        from tacit.service.store import open_store
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "a package", "service") from error
 
@@ -155,9 +163,14 @@ def _bound(
                     loop.add_signal_handler(signal.SIGHUP, self.renew)
                 ready(address)
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.close()
+            await super().shutdown(sockets)
+
         def renew(self) -> None:
             self.renewing = asyncio.ensure_future(_renewed(engine, app, reread))
 
+    traces = _traces(config)
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
@@ -167,18 +180,13 @@ def _bound(
     listener = _listener(host, config.server.port if port is None else port)
     address = _address(listener)
     try:
-        store = open_store(config.store)
-        try:
-            engine = Engine(config, store)
-        except BaseException:
-            store.close()
-            raise
+        engine = (opening or _opened)(config)
     except BaseException:
         listener.close()
         raise
     app = application(engine)
     settings = uvicorn.Config(
-        app,
+        app if traces is None else traces(app, engine),
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -190,6 +198,32 @@ def _bound(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     return Server(settings), listener
+
+
+def _traces(config: Config) -> Callable[[Guard, Engine], Any] | None:
+    """Return what lets an application be traced, if that is wanted."""
+    if config.traces is None:
+        return None
+    try:
+        from tacit.service.traces import Traced, provider_of
+
+        provider = provider_of(config.traces)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "opentelemetry", "otel") from error
+    return lambda app, engine: Traced(app, engine, provider)
+
+
+def _opened(config: Config) -> Engine:
+    """Open the store and an engine over it."""
+    from tacit.service.engine import Engine
+    from tacit.service.store import open_store
+
+    store = open_store(config.store)
+    try:
+        return Engine(config, store)
+    except BaseException:
+        store.close()
+        raise
 
 
 async def _renewed(engine: Engine, app: Guard, reread: Callable[[], Config] | None) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import heapq
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     StoredPlacement,
+    in_order,
 )
 
 APPLICATION_ID = 0x7AC17
@@ -400,8 +399,8 @@ class SqliteStore:
     def events(self, after: int) -> Iterator[Event]:
         """Give the log after a sequence number, in order."""
         with self._named_errors():
-            rows = (map(kind._make, self._reader.execute(q, (after,))) for kind, q in EVENTS)
-            yield from heapq.merge(*rows, key=attrgetter("seq"))  # type: ignore[type-var]
+            rows = [map(kind._make, self._reader.execute(q, (after,))) for kind, q in EVENTS]
+            yield from in_order(rows)
 
     def records(self) -> Iterator[RecordRow]:
         """Give all records that were kept, in the order in which they came."""

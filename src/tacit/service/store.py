@@ -7,19 +7,26 @@ kept as they came: what they teach is worked out from them, by :mod:`tacit.servi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
 from tacit.errors import MissingExtra
+from tacit.service.errors import StoreError
 
 if TYPE_CHECKING:
     from tacit.service.config import StoreConfig
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE, SETTINGS = "tick", "mode", "settings"
+TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
 
 QUERY, EVENT = "query", "event"
+
+READ_ROWS = 4096
+_seq = attrgetter("seq")
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
 
@@ -121,7 +128,8 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode or settings changed.
+    """What else happened: time went by (``tick``), a placement's mode or settings changed, another
+    shard told what it has learned (``merge``).
 
     Attributes
     ----------
@@ -131,9 +139,9 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``mode`` or ``settings``.
+        ``tick``, ``mode``, ``settings`` or ``merge``.
     value : str
-        The new mode, or JSON of the settings.
+        The new mode, JSON of the settings, or JSON of what was told.
     """
 
     seq: int
@@ -201,6 +209,27 @@ class Rows(NamedTuple):
         return Rows(
             self.decisions + more.decisions, self.feedback + more.feedback, self.marks + more.marks
         )
+
+
+def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
+    """Merge parts of the log, each in ascending order, stretch by stretch.
+
+    Rows of a kind come in groups, so that few comparisons tell where each stretch ends.
+    """
+    read: list[list[Event]] = [[] for _ in parts]
+    done = [0] * len(parts)
+    while True:
+        for i, part in enumerate(parts):
+            if done[i] == len(read[i]):
+                read[i], done[i] = list(islice(part, READ_ROWS)), 0
+        heads = sorted((rows[done[i]].seq, i) for i, rows in enumerate(read) if rows)
+        if not heads:
+            return
+        first, stop = heads[0][1], len(read[heads[0][1]])
+        if len(heads) > 1:
+            stop = bisect_left(read[first], heads[1][0], done[first], key=_seq)
+        yield from read[first][done[first] : stop]
+        done[first] = stop
 
 
 class Found(NamedTuple):
@@ -336,12 +365,20 @@ def open_store(config: StoreConfig) -> Store:
     MissingExtra
         If a package that it needs is not installed.
     StoreError
-        If it cannot be opened.
+        If it cannot be opened, or the log is dealt out to shards.
     """
     if config.url is not None:
-        from tacit.service.postgres import PostgresStore
+        from tacit.service.layout import LayoutStore
 
-        return PostgresStore(config.url, config.schema)
+        store = LayoutStore(config.url, config.schema)
+        layout = store.layout()
+        if layout is not None:
+            store.close()
+            raise StoreError(
+                f"store.schema: {config.schema} is dealt out to {layout.shards} shards; serve it "
+                "with --ray, or give another schema"
+            )
+        return store
     try:
         from tacit.service.sqlite import SqliteStore
     except ModuleNotFoundError as error:

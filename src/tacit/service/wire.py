@@ -210,12 +210,34 @@ class PlacementSummary(msgspec.Struct):
     pending: Annotated[int, Meta(description="Decisions whose windows are open.")]
     outcomes: Annotated[dict[str, int], Meta(description="How often feedback came to what.")]
     seed: Annotated[int, Meta(description="Where, with its id, a decision's draws come from.")]
+    shared_seconds: Annotated[
+        float | None,
+        Meta(
+            description="In shards: how old what they know of each other is, at most; null where "
+            "they share nothing, or have not yet."
+        ),
+    ] = None
+
+
+class ShardSummary(msgspec.Struct):
+    """One of several shards."""
+
+    number: int
+    pid: Annotated[int | None, Meta(description="Of its process, on the machine where it is.")]
+    up: Annotated[bool, Meta(description="Whether it answers.")]
+    losses: Annotated[int, Meta(description="How often it was lost since the start.")]
+    recovery_seconds: Annotated[
+        float | None, Meta(description="How long it took to come back the last time.")
+    ]
+    waiting: Annotated[int, Meta(description="Requests on their way to it.")]
+    events: Annotated[int | None, Meta(description="Rows of its log.")]
 
 
 class Placements(msgspec.Struct):
-    """All placements."""
+    """All placements, and the shards if there are several."""
 
     placements: list[PlacementSummary]
+    shards: list[ShardSummary] = []
 
 
 class Status(msgspec.Struct):

@@ -152,9 +152,11 @@ class PersonalizerPlacement(FeaturePlacement):
         shadows: Iterable[Decision | None],
     ) -> None:
         self.made = self.made or rows[0].time
-        super()._decided(rows, map(self._alone, rows, decisions), map(self._alone, rows, shadows))
+        super()._decided(
+            rows, map(self._shown_only, rows, decisions), map(self._shown_only, rows, shadows)
+        )
 
-    def _alone(self, row: DecisionRow, decision: Any) -> Any:
+    def _shown_only(self, row: DecisionRow, decision: Any) -> Any:
         """Return a decision, if it is one, without what was not shown."""
         if decision is None or len(decision.offered) == 1:
             return decision

@@ -1,6 +1,6 @@
 "use strict";
 
-const PERIOD = 2000;
+const AGAIN = 2000;
 const placements = document.getElementById("placements");
 const live = document.getElementById("live");
 
@@ -44,9 +44,13 @@ async function refresh() {
   }
 }
 
-async function forever() {
-  await refresh();
-  setTimeout(forever, PERIOD);
+function follow() {
+  const events = new EventSource("/live");
+  events.addEventListener("changed", refresh);
+  events.addEventListener("error", () => {
+    say("connection lost, trying again", true);
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
+  });
 }
 
 // Try it -----------------------------------------------------------------------------------
@@ -164,5 +168,6 @@ form.elements.placement.addEventListener("change", fill);
 
 fill();
 nameOrigin();
-forever();
+document.addEventListener("visibilitychange", refresh);
+follow();
 document.addEventListener("visibilitychange", refresh);

@@ -1,0 +1,136 @@
+"""Measure what many keys take: memory, snapshots and how long they halt decisions, recovery.
+
+    python benchmarks/recovery.py --keys 1000000 --tail 1000000
+
+Each step is a process of its own, so that its memory is its own. The first decides once for each
+key and stops, which writes a snapshot; the second starts from that, makes the tail, half decisions
+and half feedback, and dies without a snapshot; the third recovers. Processor time is that of all
+threads; memory is the resident set, at the end and at its highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ARMS = 10
+BATCH = 500
+
+
+def memory():
+    """Return the resident set in MB: now, and at its highest."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6), round(peak * 1024 / 1e6)
+
+
+def told(name, **values):
+    print(json.dumps({"step": name, **values}), flush=True)
+
+
+class Timed:
+    """Processor time and time by the clock of a block."""
+
+    def __enter__(self):
+        gc.collect()
+        self.cpu, self.clock = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(self, *error):
+        self.cpu = round(time.process_time() - self.cpu, 2)
+        self.clock = round(time.perf_counter() - self.clock, 2)
+
+
+def opened(path):
+    """Return the engine over a store, as the server makes it."""
+    import tacit
+    from tacit.service.attribution import Rule
+    from tacit.service.config import Config, PlacementConfig
+    from tacit.service.engine import Engine
+    from tacit.service.server import GC_THRESHOLDS
+    from tacit.service.sqlite import SqliteStore
+
+    gc.set_threshold(*GC_THRESHOLDS)
+    # Compiled or loaded before anything is measured.
+    tacit.Learner(tacit.Thompson(ARMS), seed=1).choose_many(["a"])
+    # Windows of a second, so that memory is that of the keys.
+    placement = PlacementConfig(tacit.Thompson(ARMS), 1, 10**9, rule=Rule(window=1_000_000))
+    before = memory()
+    with Timed() as timed:
+        engine = Engine(Config({"home": placement}), SqliteStore(path))
+    told("open", cpu=timed.cpu, clock=timed.clock, before=before, after=memory(),
+         keys=len(engine.placement("home").learner.keys), rows=engine.health().events)  # fmt: skip
+    return engine
+
+
+async def decided(engine, first, count):
+    check = engine.placement("home").checked
+    asked = [check(f"query {key:07d}") for key in range(first, first + count)]
+    return await engine.decide_many("home", asked)
+
+
+async def fill(path, keys):
+    engine = opened(path)
+    await engine.start()
+    with Timed() as timed:
+        for first in range(0, keys, BATCH):
+            await decided(engine, first, BATCH)
+    told("fill", cpu=timed.cpu, clock=timed.clock, memory=memory())
+    with Timed() as timed:
+        longest, stopped = 0.0, asyncio.create_task(engine.stop())
+        while not stopped.done():
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - began)
+    told("snapshot", cpu=timed.cpu, clock=timed.clock, longest_halt=longest, memory=memory(),
+         store=round(os.path.getsize(path) / 1e6))  # fmt: skip
+
+
+async def tail(path, keys, events):
+    from tacit.service.engine import Told
+
+    engine = opened(path)
+    await engine.start()
+    with Timed() as timed:
+        for first in range(0, events // 2, BATCH):
+            rows = await decided(engine, first * 7919 % keys, BATCH)
+            await engine.tell_many(
+                "home", [Told(r.id, reward=float(r.seq % 11 == 0)) for r in rows]
+            )
+    told("tail", cpu=timed.cpu, clock=timed.clock, memory=memory())
+    os._exit(0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--tail", type=int, default=1_000_000)
+    parser.add_argument("--step", nargs=2)
+    given = parser.parse_args()
+    if given.step:
+        step, path = given.step
+        if step == "fill":
+            asyncio.run(fill(path, given.keys))
+        elif step == "tail":
+            asyncio.run(tail(path, given.keys, given.tail))
+        else:
+            opened(path).store.close()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for step in ("fill", "tail", "recover"):
+            sizes = ["--keys", str(given.keys), "--tail", str(given.tail)]
+            path = str(Path(folder) / "s.db")
+            subprocess.run([sys.executable, __file__, "--step", step, path, *sizes], check=True)
+
+
+if __name__ == "__main__":
+    main()

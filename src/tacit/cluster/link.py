@@ -1,0 +1,237 @@
+"""The way from an ingress to one shard: requests that wait travel together.
+
+While a call is under way new requests pile up and become the next one, so calls grow with the load
+and nobody waits for a timer. When the shard dies, what was under way is refused, not sent again:
+nobody knows how far it came, and a client that gave its decision an id may ask again. Until the
+shard is back, requests for it are refused at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time as clocks
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tacit.cluster.overview import Picture
+from tacit.cluster.shard import Lost, Request
+from tacit.cluster.spares import Spares, new_actor
+from tacit.cluster.sweeps import imported
+from tacit.errors import TacitError
+from tacit.service.engine import Health
+from tacit.service.errors import Unavailable
+from tacit.service.slots import Shard
+
+if TYPE_CHECKING:
+    from tacit.service.config import Config
+
+LARGEST_CALL = 1024
+MOST_CALLS = 2
+"""Under way at once: while the shard commits one, it is sent the next."""
+ASK_AGAIN_SECONDS = 0.2
+PATIENCE_SECONDS = 20.0
+"""After which a shard that says nothing of itself is taken for lost."""
+
+Waiting = tuple[Request, "asyncio.Future[Any]"]
+
+logger = logging.getLogger(__name__)
+
+
+class Link:
+    """A shard as an ingress sees it.
+
+    Parameters
+    ----------
+    shard : Shard
+    config : Config
+        Of the shard.
+    spares : Spares
+    """
+
+    def __init__(self, shard: Shard, config: Config, spares: Spares) -> None:
+        self.shard = shard
+        self.config = config
+        self.up = False
+        self.pid: int | None = None
+        self.losses = 0
+        self.recovery_seconds: float | None = None
+        self.health: Health | None = None
+        self.pictures: dict[str, Picture] = {}
+        self._inside = 0
+        self.actor = new_actor()
+        self._spares = spares
+        self._errors = imported().exceptions.RayError, asyncio.TimeoutError
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queue: deque[Waiting] = deque()
+        self._calls = 0
+        self._reviving: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def __str__(self) -> str:
+        return f"shard {self.shard.number} of {self.shard.shards}"
+
+    async def open(self) -> None:
+        """Wait until the shard has opened its log.
+
+        Raises
+        ------
+        TacitError
+            If it cannot.
+        """
+        try:
+            self.pid = await self._ask("ready", self.shard, self.config, timeout=None)
+        except self._errors as error:
+            raise _cause(error, str(self)) from error
+        self.up = True
+
+    async def _ask(self, method: str, *given: Any, timeout: float | None = PATIENCE_SECONDS) -> Any:
+        reference = getattr(self.actor, method).remote(*given)
+        return await asyncio.wait_for(asyncio.wrap_future(reference.future()), timeout)
+
+    # Requests --------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait, here or in the shard."""
+        return len(self._queue) + self._inside
+
+    async def serve(self, request: Request) -> Any:
+        """Return the answer to a request.
+
+        Raises
+        ------
+        TacitError
+            What the shard met, or Unavailable if it is down.
+        """
+        if not self.up:
+            raise self._refusal()
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append((request, reply))
+        if self._calls < MOST_CALLS:
+            self._calls += 1
+            task = asyncio.create_task(self._work())
+            # The loop keeps no reference of its own.
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await reply
+
+    def _refusal(self) -> Unavailable:
+        return Unavailable(f"shard: {self} is being started again; try again later")
+
+    async def _work(self) -> None:
+        """Send what waits until nothing does."""
+        try:
+            # Requests of the same moment travel together.
+            await asyncio.sleep(0)
+            while self._queue:
+                size = min(len(self._queue), LARGEST_CALL)
+                await self._send([self._queue.popleft() for _ in range(size)])
+        finally:
+            self._calls -= 1
+
+    async def _send(self, group: list[Waiting]) -> None:
+        try:
+            results = await self._ask("serve", [request for request, _ in group], timeout=None)
+        except self._errors as error:
+            # Also one that has begun anew since, and was not told to open its log.
+            self._lost(error)
+            results = [self._refusal()] * len(group)
+        for (_, reply), result in zip(group, results, strict=True):
+            if reply.done():
+                continue
+            if isinstance(result, TacitError):
+                reply.set_exception(result)
+            elif isinstance(result, BaseException):
+                logger.error("%s failed", self, exc_info=result)
+                reply.set_exception(Unavailable(f"shard: {self} failed; try again later"))
+            else:
+                reply.set_result(result)
+
+    # Death and return ------------------------------------------------------------------------
+
+    def _lost(self, error: BaseException) -> None:
+        if not self.up or self._stopping:
+            return
+        self.up = False
+        self.losses += 1
+        logger.error("%s is lost: %s", self, str(error).partition("\n")[0])
+        queue, self._queue = self._queue, deque()
+        for _, reply in queue:
+            if not reply.done():
+                reply.set_exception(self._refusal())
+        self._reviving = asyncio.create_task(self._revive())
+
+    async def _revive(self) -> None:
+        """Put the spare in the place of the shard."""
+        began = clocks.monotonic()
+        while not self._stopping:
+            # Should it be alive, its log will not be its own.
+            imported().kill(self.actor)
+            self.actor = self._spares.take()
+            if await self._opened():
+                self.recovery_seconds = clocks.monotonic() - began
+                logger.warning("%s is back after %.1f s", self, self.recovery_seconds)
+                self.up = True
+                await self._spares.refill()
+                return
+
+    async def _opened(self) -> bool:
+        """Let a new actor open the log, however long the store is gone; False if it died."""
+        while not self._stopping:
+            try:
+                self.pid = await self._ask("ready", self.shard, self.config)
+                return True
+            except self._errors as error:
+                logger.info("%s is not back: %s", self, _cause(error, str(self)))
+                if isinstance(error, imported().exceptions.RayActorError):
+                    break
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return False
+
+    # Whatever else -----------------------------------------------------------------------------
+
+    async def tell(self, method: str, *given: Any) -> Any:
+        """Call another method of the shard.
+
+        Raises
+        ------
+        TacitError
+            What the shard met, or Unavailable if it is down.
+        """
+        if not self.up:
+            raise self._refusal()
+        try:
+            return await self._ask(method, *given)
+        except self._errors as error:
+            cause = _cause(error, str(self))
+            if isinstance(cause, Lost):
+                self._lost(error)
+            raise cause from error
+
+    async def look(self) -> None:
+        """Bring up to date what is known of the shard."""
+        with contextlib.suppress(TacitError):
+            self.health, self._inside, self.pictures = await self.tell("look")
+
+    async def stop(self) -> None:
+        """Let the shard finish, and end it."""
+        self._stopping = True
+        if self._reviving is not None:
+            self._reviving.cancel()
+        try:
+            if self.up:
+                await self._ask("stop", timeout=None)
+        except self._errors as error:
+            logger.error("%s did not end well: %s", self, error)
+        imported().kill(self.actor)
+
+
+def _cause(error: BaseException, shard: str) -> TacitError:
+    """Return what went wrong in a shard as an error of ours."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, TacitError):
+        return cause
+    first = str(error).strip().partition("\n")[0] or type(error).__name__
+    return Lost(f"shard: {shard} does not answer: {first}")

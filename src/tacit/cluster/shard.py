@@ -1,0 +1,146 @@
+"""A shard: the very engine of a single server, in an actor, with a log of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tacit.cluster.overview import Picture, picture_of, whole_of
+from tacit.cluster.sweeps import imported
+from tacit.service.engine import Engine, Health
+from tacit.service.errors import Unavailable
+from tacit.service.sharing import Told
+from tacit.service.slots import Shard
+
+if TYPE_CHECKING:
+    from tacit.service.config import Config
+
+DECIDE, TELL, MADE, KEEP = "decide", "tell", "made", "keep"
+
+
+class Lost(Unavailable):
+    """The shard does not answer, or has no log open."""
+
+
+Request = tuple[str, str, Any]
+"""What is asked for, of which placement, and the rest."""
+
+
+class ShardActor:
+    """One shard, on an event loop of its own.
+
+    It is told which shard it is, and then opens its log: the snapshots and the log since bring back
+    what the one before knew. An owner whose log has another one ends.
+    """
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
+
+    def warm(self, config: Config) -> None:
+        """Load all that takes time and does not depend on the shard."""
+        for name, each in config.placements.items():
+            whole_of(name, each)
+
+    async def ready(self, shard: Shard, config: Config) -> int:
+        """Open the log if it is not open; return the id of the process.
+
+        Parameters
+        ----------
+        shard : Shard
+        config : Config
+            Its store is that of the shard, its placements have seeds.
+
+        Raises
+        ------
+        ConfigError, StoreError
+            As :class:`~tacit.service.engine.Engine`.
+        """
+        async with self._opening:
+            if self._engine is None:
+                engine = await asyncio.to_thread(self._open, shard, config)
+                await engine.start()
+                self._engine = engine
+        return os.getpid()
+
+    @staticmethod
+    def _open(shard: Shard, config: Config) -> Engine:
+        from tacit.service.fencing import FencedStore
+        from tacit.service.logs import set_up
+        from tacit.service.server import settle_memory
+
+        set_up(config.server.log)
+        store = config.store
+        assert store.url is not None
+        fenced = FencedStore(store.url, store.schema)
+        try:
+            engine = Engine(config, fenced, shard=shard)
+        except BaseException:
+            fenced.close()
+            raise
+        settle_memory()
+        return engine
+
+    def _ready(self) -> Engine:
+        if self._engine is None:
+            raise Lost("shard: it has no log open; try again later")
+        from tacit.service.fencing import Fenced
+
+        if isinstance(self._engine.failure, Fenced):
+            self._end()
+        return self._engine
+
+    def _end(self) -> None:
+        """End for good: somebody else owns the log."""
+        imported().actor.exit_actor()
+
+    async def serve(self, requests: Sequence[Request]) -> list[Any]:
+        """Answer many requests, each with its result or with the error that it met."""
+        engine = self._ready()
+        return await asyncio.gather(
+            *(self._answer(engine, *request) for request in requests), return_exceptions=True
+        )
+
+    async def _answer(self, engine: Engine, what: str, placement: str, given: Any) -> Any:
+        if what == DECIDE:
+            return await engine.decide_many(placement, given)
+        if what == TELL:
+            return await engine.tell_many(placement, given)
+        if what == MADE:
+            return await engine.made(placement, given)
+        number = engine.placement(placement).id
+        return await engine.keep(placement, [row._replace(placement=number) for row in given])
+
+    async def switch(self, placement: str, mode: str) -> None:
+        """Change a placement's mode."""
+        await self._ready().switch(placement, mode)
+
+    async def reload(self, config: Config) -> None:
+        """Take over another configuration."""
+        self._config = config
+        await self._ready().reload(config)
+
+    async def learned(self, everything: bool) -> dict[str, Told]:
+        """Return what each placement has learned here that others share."""
+        engine = self._ready()
+        shared = [name for name, each in engine.placements.items() if each.shared is not None]
+        return {name: await engine.learned(name, everything) for name in shared}
+
+    async def take_in(self, placement: str, told: Sequence[Told]) -> None:
+        """Learn what other shards have learned."""
+        engine = self._ready()
+        for one in told:
+            await engine.take_in(placement, one)
+
+    async def look(self) -> tuple[Health, int, dict[str, Picture]]:
+        """Return how the engine is, how many requests wait, and what there is to see."""
+        engine = self._ready()
+        pictures = {name: picture_of(each) for name, each in engine.placements.items()}
+        return engine.health(), engine.waiting, pictures
+
+    async def stop(self) -> None:
+        """Finish what waits, write snapshots, and close the log."""
+        if self._engine is not None:
+            await self._engine.stop()

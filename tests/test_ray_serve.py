@@ -1,0 +1,356 @@
+"""The service in shards on Ray: one is killed and comes back, all learn together."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psycopg
+import pytest
+import stores
+
+from tacit.service.config import load_config
+from tacit.service.layout import partitions
+from tacit.service.postgres import PostgresStore
+from tacit.service.slots import shard_of, slot_in, slot_of
+from tacit.service.store import DecisionRow, FeedbackRow
+
+pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+
+SHARDS = 2
+BACK_SECONDS = 10.0
+CONFIG = """
+[server]
+port = 0
+[store]
+url = "{url}"
+schema = "ray_serve"
+[placements.home]
+arms = ["a", "b", "c"]
+policy = "thompson"
+snapshot_every = 200
+attribution_window = 600
+[placements.news]
+arms = ["a", "b", "c"]
+policy = {{ name = "BWC", classifier = "rectangle(dim=1, margin=0.1)", test_rounds = 4 }}
+attribution_window = 600
+[placements.video]
+kind = "features"
+policy = "laplace-ec(relevance_dim=1, examination_dim=1, relevance_intercept=True)"
+attribution_window = 600
+spread = true
+"""
+
+
+class Service:
+    """``tacit serve --ray`` in a process of its own."""
+
+    def __init__(self, config, shards):
+        command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
+        self.process = subprocess.Popen(
+            [*command, "--shards", str(shards), "--merge-seconds", "0.2", "--ray"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        line = self.process.stdout.readline()
+        assert line.startswith("tacit serves at"), line
+        self.port = int(line.split()[3].rpartition(":")[2])
+        self.connection = self.connected()
+
+    def connected(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def ask(self, method, path, body=None, connection=None):
+        connection = connection or self.connection
+        connection.request(method, path, None if body is None else json.dumps(body))
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    def post(self, placement, what, body, connection=None):
+        path = f"/v1/placements/{placement}/{what}"
+        status, text = self.ask("POST", path, body, connection)
+        return status, json.loads(text)
+
+    def done(self, placement, what, body):
+        status, answer = self.post(placement, what, body)
+        assert status == 200, answer
+        return answer
+
+    def placements(self):
+        return json.loads(self.ask("GET", "/v1/placements")[1])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ray") / "tacit.toml"
+    path.write_text(CONFIG.format(url=stores.cluster().url))
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(config):
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        for schema in ("ray_serve", *(f"ray_serve_g1s{i}" for i in range(SHARDS))):
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    made = Service(config, SHARDS)
+    yield made
+    if made.process.poll() is None:
+        made.stop()
+
+
+def key_in(placement, shard, number=0):
+    """Return a key of a shard."""
+    keys = (f"key {i}" for i in range(10_000))
+    found = [key for key in keys if shard_of(slot_of(placement, key), SHARDS) == shard]
+    return found[number]
+
+
+def test_a_key_and_all_its_feedback_are_in_one_shard(service):
+    for shard in range(SHARDS):
+        key = key_in("home", shard)
+        made = service.done("home", "decide", {"key": key})
+        assert shard_of(slot_in(made["decision_id"]), SHARDS) == shard
+        told = {"decision_id": made["decision_id"], "reward": 1.0, "feedback_id": "f"}
+        assert service.done("home", "feedback", told)["outcome"] == "learned"
+        assert service.done("home", "feedback", told)["outcome"] == "duplicate"
+
+
+def test_ids_of_clients_lead_to_their_shard_too(service):
+    key = key_in("home", 1)
+    asked = {"key": key, "decision_id": "order 66"}
+    first = service.done("home", "decide", asked)
+    assert service.done("home", "decide", asked) == first
+    status, problem = service.post("home", "decide", asked | {"key": key_in("home", 0)})
+    assert (status, problem["field"]) == (409, "decision_id")
+    told = {"decision_id": "order 66", "reward": 1.0}
+    assert service.done("home", "feedback", told)["learned"]
+    status, problem = service.post("home", "feedback", told | {"decision_id": "order 67"})
+    assert (status, problem["field"]) == (404, "decision_id")
+
+
+def test_a_batch_is_dealt_out_and_put_together_again(service):
+    keys = [key_in("home", i % SHARDS, i) for i in range(6)]
+    made = service.done("home", "decide/batch", {"decisions": [{"key": key} for key in keys]})
+    ids = [one["decision_id"] for one in made["decisions"]]
+    assert [shard_of(slot_in(id), SHARDS) for id in ids] == [0, 1, 0, 1, 0, 1]
+    told = [{"decision_id": id, "reward": 0.5} for id in [*ids, "nobody's"]]
+    outcomes = service.done("home", "feedback/batch", {"feedback": told})["feedback"]
+    assert [one["outcome"] for one in outcomes] == ["learned"] * 6 + ["unknown-decision"]
+
+
+def eventually(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.1)
+    return found
+
+
+def test_what_is_learned_for_all_keys_is_shared(service):
+    def search(key):
+        made = service.done("news", "decide", {"key": key, "context": [0.5]})
+        told = {"decision_id": made["decision_id"], "reward": float(made["arm"] == "b")}
+        service.done("news", "feedback", told)
+        return made["epoch"]
+
+    # Tests that show no change teach shard 0 that 0.5 announces nothing.
+    here, there = key_in("news", 0), key_in("news", 1)
+    assert max(search(here) for _ in range(16)) > 0
+
+    def summary(name):
+        return next(one for one in service.placements()["placements"] if one["name"] == name)
+
+    # A whole round later the other shard knows it.
+    first = eventually(lambda: summary("news")["shared_seconds"] is not None)
+    time.sleep(2 * summary("news")["shared_seconds"] + 1.0)
+    assert first
+    assert max(search(there) for _ in range(16)) == 0
+    assert summary("news")["shared_seconds"] < 5.0
+    assert summary("home")["shared_seconds"] is None
+
+
+def test_impressions_of_a_spread_key_go_to_all_shards_and_count_once(service):
+    features = {"relevance": [[0.9], [0.1]], "examination": [[0.5], [0.7]]}
+    shards = collections.Counter()
+    for i in range(10):
+        made = service.done("video", "decide", {"key": "all", **features})
+        shards[shard_of(slot_in(made["decision_id"]), SHARDS)] += 1
+        told = {"decision_id": made["decision_id"], "reward": float(i % 3 == 0)}
+        assert service.done("video", "feedback", told)["learned"]
+    assert sorted(shards.values()) == [5, 5]
+
+    def known():
+        (one,) = (one for one in service.placements()["placements"] if one["name"] == "video")
+        return (one["decisions"], one["feedback"], one["keys"]) == (10, 10, 1)
+
+    eventually(known)
+
+
+class Traffic:
+    """Clients of one shard's keys, which remember what was acknowledged and when."""
+
+    def __init__(self, service, shard):
+        self.service, self.shard = service, shard
+        self.decided, self.learned, self.sent = {}, {}, {}
+        self.answers = []
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._client, args=(i,)) for i in range(3)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _client(self, number):
+        rng, connection = random.Random(number), self.service.connected()
+        keys = [key_in("home", self.shard, i) for i in range(10)]
+        count = 0
+        while not self.stopped.is_set():
+            count += 1
+            key = rng.choice(keys)
+            status, made = self._post("decide", {"key": key}, connection)
+            if status != 200:
+                assert (status, made["field"]) == (503, "shard"), made
+                time.sleep(0.05)
+                continue
+            id, feedback = made["decision_id"], f"{self.shard} {number} {count}"
+            self.decided[id] = key, made["arm"]
+            if rng.random() < 0.1:
+                continue
+            told = {"decision_id": id, "reward": 1.0, "feedback_id": feedback}
+            self.sent[id] = feedback
+            # What was refused is sent again, as a client should.
+            while not self.stopped.is_set():
+                status, answer = self._post("feedback", told, connection)
+                if status == 200:
+                    self.learned[id] = answer["outcome"]
+                    break
+                time.sleep(0.05)
+
+    def _post(self, what, body, connection):
+        began = time.monotonic()
+        status, answer = self.service.post("home", what, body, connection)
+        with self._lock:
+            self.answers.append((began, time.monotonic(), status))
+        return status, answer
+
+
+def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config):
+    before = service.done("home", "decide", {"key": key_in("home", 0)})
+    eventually(lambda: all(one["up"] for one in service.placements()["shards"]))
+    with Traffic(service, 0) as lost, Traffic(service, 1) as other:
+        time.sleep(2.0)
+        pid = service.placements()["shards"][0]["pid"]
+        killed = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+
+        def back():
+            return any(began > killed and status == 200 for began, _, status in lost.answers)
+
+        eventually(back, 60)
+        time.sleep(2.0)
+    returned = min(end for began, end, status in lost.answers if began > killed and status == 200)
+    print(f"back after {returned - killed:.2f} s")
+    assert returned - killed < BACK_SECONDS
+    # The other shard's clients noticed nothing.
+    assert {status for _, _, status in other.answers} == {200}
+    during = [end for began, end, _ in other.answers if killed < began < returned]
+    assert during or returned - killed < 0.5
+    # What was decided before takes its feedback now.
+    told = {"decision_id": before["decision_id"], "reward": 1.0}
+    assert service.done("home", "feedback", told)["learned"]
+    shards = eventually(lambda: [s for s in service.placements()["shards"] if s["up"]])
+    assert [shard["losses"] for shard in shards] == [1, 0]
+    assert shards[0]["pid"] != pid
+
+    page = service.ask("GET", "/")[1]
+    assert "all 2 answer" in page
+    assert page.count("data-shard=") == SHARDS
+    metrics = service.ask("GET", "/metrics")[1]
+    assert 'tacit_shard_losses_total{shard="0"} 1.0' in metrics
+    assert 'tacit_shard_up{shard="1"} 1.0' in metrics
+    assert "tacit_shared_seconds{" in metrics
+    assert service.stop() == 0
+
+    decided, told = logged(config)
+    for traffic in (lost, other):
+        assert len(traffic.learned) > 20
+        for id, (key, arm) in traffic.decided.items():
+            assert decided[id] == (key, arm)
+        for id in traffic.learned:
+            assert told[id] == [traffic.sent[id]]
+        for id, feedback in traffic.sent.items():
+            assert told.get(id, [feedback]) == [feedback]
+
+
+def logged(config):
+    """Return all decisions, and the ids of all feedback for each, of all shards."""
+    decided, told = {}, {}
+    for part in partitions(load_config(config).store):
+        with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
+            places = {}
+            for event in store.events(0):
+                if isinstance(event, DecisionRow):
+                    assert event.id not in decided
+                    decided[event.id] = event.key, event.arm
+                    places[event.seq] = event.id
+                elif isinstance(event, FeedbackRow):
+                    told.setdefault(places[event.decision], []).append(event.id)
+    return decided, told
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "tacit", *map(str, arguments)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config):
+    if service.process.poll() is None:
+        service.stop()
+    assert "agree" in run("log", "verify", "--config", config)
+    before = logged(config)
+    assert json.loads(run("log", "reshard", "--shards", 3, "--config", config, "--json"))
+    assert logged(config) == before
+    more = Service(config, 3)
+    try:
+        ids = [id for id in before[0] if id not in before[1]][:20]
+        assert {shard_of(slot_in(id), 3) for id in ids if slot_in(id) is not None} == {0, 1, 2}
+        for id in ids:
+            status, answer = more.post("home", "feedback", {"decision_id": id, "reward": 1.0})
+            assert status == 200, answer
+    finally:
+        assert more.stop() == 0
+
+
+def test_files_and_missing_shards_are_refused():
+    for arguments, told in (
+        (["--ray"], "shards keep their log in PostgreSQL"),
+        (["--shards", "2"], "only with --ray"),
+    ):
+        command = [sys.executable, "-m", "tacit", "serve", *arguments]
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert finished.returncode in (1, 2)
+        assert told in finished.stderr

@@ -1,0 +1,104 @@
+"""The service's groups: repeated decisions, the order of the log, when to snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit.service.attribution import DUPLICATE, LEARNED, REPEATED
+from tacit.service.config import Config, PlacementConfig
+from tacit.service.engine import Engine, Told
+from tacit.service.errors import Conflict, UnknownDecision
+from tacit.service.ids import decision_id, decision_ids
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import FeedbackRow, MarkRow, in_order
+
+START = 1_700_000_000_000_000
+WINDOW = 30_000_000
+
+
+class Counting:
+    """A store that counts its snapshots."""
+
+    def __init__(self, store):
+        self._store = store
+        self.snapshots = 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def save_snapshot(self, snapshot):
+        self.snapshots += 1
+        self._store.save_snapshot(snapshot)
+
+
+@contextlib.asynccontextmanager
+async def served(path, snapshot_every=50_000):
+    placement = PlacementConfig(tacit.Thompson(3), 7, snapshot_every)
+    time = [START]
+    store = Counting(SqliteStore(path))
+    engine = Engine(Config({"home": placement}), store, lambda: time[0])
+    await engine.start()
+    try:
+        yield engine, store, time
+    finally:
+        await engine.stop()
+
+
+def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as (engine, _, _):
+            first = (await engine.decide("home", "film")).id
+            second = (await engine.decide("home", "holiday")).id
+            told = [
+                Told(first, reward=1.0, id="a"),
+                Told(second, reward=1.0),
+                Told(first, reward=1.0, id="a"),
+                Told(first, reward=0.5, id="a"),
+                Told("nobody", reward=1.0),
+                Told(first, reward=1.0, id="b"),
+            ]
+            outcomes = await engine.tell_many("home", told)
+            kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
+            assert kinds == [LEARNED, LEARNED, DUPLICATE, Conflict, UnknownDecision, REPEATED]
+            assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
+
+    asyncio.run(session())
+
+
+def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
+    """400 keys, ten at a time: each waits for as many events as the one before held."""
+
+    async def session():
+        async with served(tmp_path / "s.db", snapshot_every=10) as (engine, store, time):
+            home = engine.placement("home")
+            for first in range(0, 400, 10):
+                asked = [home.checked(f"key {first + i}") for i in range(10)]
+                await engine.decide_many("home", asked)
+                time[0] += WINDOW
+            # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
+            assert store.snapshots == 5
+            assert home.snapshot_after == 310 + 10
+
+    asyncio.run(session())
+
+
+@given(st.lists(st.booleans(), max_size=60))
+def test_the_log_is_read_in_order(kinds):
+    feedback = [FeedbackRow(i, 1, 1, None, 0, "reward", 1.0) for i, k in enumerate(kinds) if k]
+    marks = [MarkRow(i, None, 0, "tick", "") for i, k in enumerate(kinds) if not k]
+    merged = in_order([iter(feedback), iter(()), iter(marks)])
+    assert [row.seq for row in merged] == list(range(len(kinds)))
+
+
+def test_ids_of_a_group_are_uuids_of_version_7():
+    ids = decision_ids(START, 1000)
+    assert len(set(ids)) == 1000
+    for id in (decision_id(START), *ids):
+        assert id[:18] == "018bcfe5-6800-7000"
+        assert len(id) == 36
+        assert id[19] in "89ab"

@@ -1,0 +1,491 @@
+"""Shards without a cluster: slots, what they share, who may write, and dealing a log out anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import numpy as np
+import psycopg
+import pytest
+import stores
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.classifiers import Rectangle
+from tacit.errors import ConfigError
+from tacit.merging import natural
+from tacit.service.config import Config, PlacementConfig, StoreConfig, load_config
+from tacit.service.engine import Engine, Told
+from tacit.service.errors import StoreError, Unavailable
+from tacit.service.fencing import Fenced, FencedStore
+from tacit.service.layout import Layout, LayoutStore, partitions, schema_of
+from tacit.service.log import verify
+from tacit.service.resharding import reshard
+from tacit.service.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
+from tacit.service.sqlite import SqliteStore
+from tacit.service.store import DecisionRow, FeedbackRow, MarkRow, Rows, open_store
+from tacit.state import leaves
+
+START = 1_700_000_000_000_000
+ARMS = ("holiday", "film", "recipe")
+
+
+class Clock:
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        self.now += 1000
+        return self.now
+
+
+@contextlib.asynccontextmanager
+async def served(store, config, shard=None, clock=None):
+    engine = Engine(config, store, clock or Clock(), shard)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def one_key(engine, key, name="home"):
+    """Return what was learned of a key alone, bit for bit."""
+    learner = engine.placements[name].learner
+    lane = learner.lane(key)
+    return {
+        field: array[lane].tobytes()
+        for field, array in leaves(learner.state)
+        # A place in a diary that all keys share is none of the key's own.
+        if not field.startswith(("classifier.", "diary.")) and field != "phases.entry"
+    }
+
+
+# Slots ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, SLOTS - 1), st.integers(1, 1024))
+def test_every_slot_is_in_one_shard(slot, shards):
+    shard = shard_of(slot, shards)
+    assert slot in slots_of(shard, shards)
+    lengths = [len(slots_of(number, shards)) for number in range(shards)]
+    assert sum(lengths) == SLOTS
+    assert max(lengths) - min(lengths) <= 1
+
+
+@given(st.integers(0, SLOTS - 1), st.integers(0, 2**40), st.integers(0, 2**53))
+def test_an_id_tells_its_slot(slot, place, time):
+    assert slot_in(slot_id(time, slot, place)) == slot
+
+
+def test_ids_of_one_moment_and_slot_differ_and_sort_by_time():
+    ids = [slot_id(START, 7, place) for place in range(4096)]
+    assert len(set(ids)) == 4096
+    assert max(ids) < slot_id(START + 1, 0, 0)
+
+
+@pytest.mark.parametrize("id", ["", "mine", "018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", "z" * 36])
+def test_other_ids_tell_no_slot(id):
+    assert slot_in(id) is None
+
+
+def test_keys_are_dealt_out_evenly():
+    counts = np.bincount([shard_of(slot_of("home", f"key {i}"), 8) for i in range(8000)])
+    # By a normal approximation, each of 8 counts is within 5 deviations but once in 200,000 times.
+    assert np.abs(counts - 1000).max() < 5 * np.sqrt(8000 / 8 * 7 / 8)
+
+
+# Sharing -------------------------------------------------------------------------------------
+
+
+async def exchange(*engines):
+    """Let each tell all others, twice: what is told again changes nothing."""
+    for everything in (False, True):
+        told = [await engine.learned("home", everything) for engine in engines]
+        for engine in engines:
+            for one in told:
+                if one.shard != engine.shard.number and one.parts:
+                    await engine.take_in("home", one)
+
+
+@contextlib.asynccontextmanager
+async def two_shards(folder, policy, **options):
+    kind = "features" if policy.arms is None else "arms"
+    config = Config({"home": PlacementConfig(policy, 7, kind=kind, **options)})
+    async with contextlib.AsyncExitStack() as stack:
+        yield (
+            config,
+            [
+                await stack.enter_async_context(
+                    served(SqliteStore(folder / f"{number}.db"), config, Shard(number, 2))
+                )
+                for number in range(2)
+            ],
+        )
+
+
+def agree_with_their_logs(folder, config):
+    """Check that each state is a fold over its log, marks included."""
+    for number in range(2):
+        store = SqliteStore(folder / f"{number}.db")
+        assert any(
+            isinstance(event, MarkRow) and event.kind == "merge" for event in store.events(0)
+        )
+        assert verify(config, store) == []
+        store.close()
+
+
+def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
+    async def session():
+        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
+            plays = np.zeros(3)
+            for turn in range(3):
+                for number, engine in enumerate(engines):
+                    for i in range(5 + 3 * number + turn):
+                        row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
+                        await engine.feedback("home", row.id, 1.0)
+                        plays[ARMS.index(row.arm)] += 1
+                await exchange(*engines)
+                for engine in engines:
+                    state = engine.placements["home"].learner.state
+                    assert state.plays[0].tolist() == plays.tolist()
+            rows = [engine.health().events for engine in engines]
+            await exchange(*engines)
+            assert [engine.health().events for engine in engines] == rows
+            return config
+
+    agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
+def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
+    policy = tacit.LaplaceEC(2, 2, relevance_intercept=True)
+    rng = np.random.default_rng(5)
+
+    async def learn(engine, count):
+        for _ in range(count):
+            relevance, examination = rng.random((2, 3, 2)).tolist()
+            impression = engine.placement("home").checked(
+                "hot", None, None, None, False, relevance, examination
+            )
+            (row,) = await engine.decide_many("home", [impression])
+            await engine.feedback("home", row.id, float(rng.random() < 0.4))
+
+    async def session():
+        async with two_shards(tmp_path, policy, spread=True) as (config, (here, there)):
+            await learn(here, 20)
+            early = await here.learned("home")
+            await learn(here, 15)
+            await learn(there, 30)
+            late = await here.learned("home")
+            await there.take_in("home", early)
+            await there.take_in("home", late)
+            await there.take_in("home", late)
+            await here.take_in("home", await there.learned("home", everything=True))
+            parts = [natural(e.placements["home"].learner.state) for e in (here, there)]
+            for mine, its in zip(*parts, strict=True):
+                np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
+            rows = here.health().events, there.health().events
+            for _ in range(3):
+                await exchange(here, there)
+            assert (here.health().events, there.health().events) == rows
+            return config
+
+    agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
+def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
+    policy = tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=10)
+
+    async def impressions(engine, key, contexts):
+        for context in contexts:
+            row = await engine.decide("home", key, context=[context])
+            await engine.feedback("home", row.id, 1.0 if row.arm == "film" else 0.0)
+        return engine.placements["home"].learner.epoch(key)
+
+    async def session():
+        async with two_shards(tmp_path, policy) as (config, (here, there)):
+            # Tests end with nothing changed: then 0.5 is labelled false, and is no event any more.
+            assert await impressions(here, "a", [0.5] * 40) > 0
+            await exchange(here, there)
+            knows = [e.placements["home"].learner.state.classifier for e in (here, there)]
+            assert knows[1].low.tolist() == knows[0].low.tolist() == [[0.5]]
+            assert await impressions(there, "b", [0.5] * 40) == 0
+            rows = here.health().events, there.health().events
+            await exchange(here, there)
+            assert (here.health().events, there.health().events) == rows
+            return config
+
+    config = asyncio.run(session())
+    store = SqliteStore(tmp_path / "1.db")
+    assert verify(config, store) == []
+    store.close()
+
+
+def test_a_frozen_placement_takes_nothing_in(tmp_path):
+    async def session():
+        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
+            await there.switch("home", "frozen")
+            row = await here.decide("home", "hot")
+            await here.feedback("home", row.id, 1.0)
+            await there.take_in("home", await here.learned("home"))
+            assert there.placements["home"].learner.keys == []
+            await there.switch("home", "online")
+            await there.take_in("home", await here.learned("home", everything=True))
+            assert there.placements["home"].learner.keys == ["hot"]
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
+def test_only_sums_can_be_spread(policy, tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(f'[placements.home]\narms = 3\npolicy = "{policy}"\nspread = true\n')
+    with pytest.raises(ConfigError, match=r"placements\.home: spread: True"):
+        load_config(path)
+
+
+# Who may write -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def schema(request):
+    name = stores.schema_of(request.node.nodeid)
+    yield name
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
+        ).fetchall()
+        for (each,) in found:
+            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
+
+
+def tick(seq):
+    return Rows([], [], [MarkRow(seq, None, START + seq, "tick", "")])
+
+
+def test_the_latest_owner_alone_can_write(schema):
+    url = stores.cluster().url
+    first = FencedStore(url, schema)
+    first.append(tick(1))
+    second = FencedStore(url, schema)
+    assert second.epoch > first.epoch
+    assert second.end().seq == 1
+    for attempt in (lambda: first.append(tick(2)), lambda: first.probe(1), lambda: first.end()):
+        with pytest.raises(StoreError):
+            attempt()
+    with pytest.raises(Fenced, match="was taken over in epoch"):
+        first.append(tick(2))
+    second.append(tick(2))
+    assert [event.seq for event in second.events(0)] == [1, 2]
+    first.close()
+    second.close()
+
+
+def test_an_owner_without_its_lock_is_refused_by_the_epoch_alone(schema):
+    url = stores.cluster().url
+    store = FencedStore(url, schema)
+    store.append(tick(1))
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(f"UPDATE {schema}.owner SET epoch = epoch + 1")
+        with pytest.raises(Fenced):
+            store.append(tick(2))
+        assert other.execute(f"SELECT count(*) FROM {schema}.marks").fetchone() == (1,)
+    store.close()
+
+
+def test_the_next_owner_waits_for_a_commit_under_way(schema):
+    url = stores.cluster().url
+    store = FencedStore(url, schema)
+    with psycopg.connect(url) as other:
+        # As a writer that has looked at the epoch and not yet committed.
+        other.execute(f"SELECT epoch FROM {schema}.owner FOR SHARE")
+        taken = threading.Event()
+
+        def take():
+            with psycopg.connect(url, autocommit=True) as third:
+                third.execute(f"UPDATE {schema}.owner SET epoch = epoch + 1")
+            taken.set()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert not taken.wait(0.3)
+        other.commit()
+        assert taken.wait(10)
+        thread.join()
+    store.close()
+
+
+def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
+    url = stores.cluster().url
+    config = Config({"home": PlacementConfig(tacit.UCB1(ARMS), 7)})
+
+    async def session():
+        async with served(FencedStore(url, schema), config, Shard(0, 2)) as before:
+            await before.decide("home", "a")
+            async with served(FencedStore(url, schema), config, Shard(0, 2)) as after:
+                for _ in range(2):
+                    with pytest.raises(Unavailable):
+                        await before.decide("home", "a")
+                row = await after.decide("home", "a")
+                assert row.seq == 2
+                assert isinstance(before.failure, StoreError)
+
+    asyncio.run(session())
+
+
+# Dealing out anew ----------------------------------------------------------------------------
+
+
+def configured(schema):
+    placements = {
+        "home": PlacementConfig(tacit.Thompson(ARMS), 7),
+        "news": PlacementConfig(
+            tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8
+        ),
+        "hot": PlacementConfig(tacit.UCB1(ARMS), 9, spread=True),
+    }
+    return Config(placements, store=StoreConfig(url=stores.cluster().url, schema=schema))
+
+
+async def traffic(engines, clock, rng, rounds, told_later):
+    """Decide and learn, each key in the engine of its shard."""
+    for i in range(rounds):
+        for name in ("home", "news", "hot"):
+            key = f"key {rng.integers(6)}"
+            own = f"own {name} {clock.now}" if i % 5 == 0 else None
+            slot = slot_of(name, own or f"{i}") if name == "hot" else slot_of(name, key)
+            engine = engines[shard_of(slot, len(engines))]
+            context = [0.5 + 0.02 * float(rng.random())] if name == "news" else None
+            row = await engine.decide(name, key, context=context, id=own)
+            if i % 7 == 3:
+                told_later.append((name, key, row.id, row.arm))
+            else:
+                await engine.feedback(name, row.id, float(rng.random() < 0.5))
+
+
+def shard_stores(config):
+    return [FencedStore(part.url, part.schema) for part in partitions(config.store)]
+
+
+def by_key(engines, name):
+    return {
+        key: one_key(engine, key, name)
+        for engine in engines
+        for key in engine.placements[name].learner.keys
+    }
+
+
+def all_rows(stores_):
+    """Return what was decided and told, whatever the numbers that rows have."""
+    ids, decisions, feedback = {}, [], []
+    for number, store in enumerate(stores_):
+        names = {stored.id: name for name, stored in store.placements().items()}
+        for event in store.events(0):
+            if isinstance(event, DecisionRow):
+                ids[number, event.seq] = event.id
+                decisions.append(
+                    (names[event.placement], *event._replace(seq=0, placement=0, policy=0))
+                )
+            elif isinstance(event, FeedbackRow):
+                told = (event.time, event.kind, event.reward)
+                feedback.append((ids[number, event.decision], *told))
+    return sorted(decisions, key=str), sorted(feedback)
+
+
+def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
+    config = configured(schema)
+    clock, rng, later = Clock(), np.random.default_rng(3), []
+
+    async def alone():
+        store = open_store(config.store)
+        async with served(store, config, clock=clock) as engine:
+            await traffic([engine], clock, rng, 70, later)
+            learned = {name: by_key([engine], name) for name in ("home", "news")}
+            classifier = engine.placements["news"].learner.state.classifier
+            return learned, classifier.low.copy(), all_rows([store])
+
+    before, low, rows = asyncio.run(alone())
+    assert np.isfinite(low).all()
+
+    async def in_shards(number, *, more):
+        opened = shard_stores(config)
+        assert len(opened) == number
+        assert all_rows(opened) == rows
+        async with contextlib.AsyncExitStack() as stack:
+            engines = [
+                await stack.enter_async_context(
+                    served(store, config, Shard(i, number), clock=clock)
+                )
+                for i, store in enumerate(opened)
+            ]
+            learned = {name: by_key(engines, name) for name in ("home", "news")}
+            for i, store in enumerate(opened):
+                assert verify(config, store) == [], i
+            # What was decided before takes its feedback now, in the shard of its key.
+            for name, key, id, _ in later if more else ():
+                slot = slot_of(name, id if name == "hot" else key)
+                engine = engines[shard_of(slot, number)]
+                (outcome,) = await engine.tell_many(name, [Told(id, "reward", 1.0)])
+                assert outcome in ("learned", "late", "late-epoch")
+            if more:
+                await traffic(engines, clock, rng, 15, [])
+                learned = {name: by_key(engines, name) for name in ("home", "news")}
+            return learned, all_rows(opened)
+
+    assert sum(reshard(config, 3)) > 350
+    learned, _ = asyncio.run(in_shards(3, more=False))
+    assert learned == before
+    learned, rows = asyncio.run(in_shards(3, more=True))
+    reshard(config, 2, drop=True)
+    after, _ = asyncio.run(in_shards(2, more=False))
+    assert after["home"] == learned["home"]
+    assert set(after["news"]) == set(learned["news"])
+    with psycopg.connect(config.store.url) as connection:
+        found = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{schema}_g%",)
+        ).fetchall()
+    assert {name for (name,) in found} == {f"{schema}_g2s0", f"{schema}_g2s1"}
+
+
+def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
+    config = configured(schema)
+    store = LayoutStore(config.store.url, schema)
+    assert store.begun(None, default=2) == Layout(1, 2)
+    with pytest.raises(ConfigError, match=r"reshard --shards 3"):
+        store.begun(3, default=2)
+    store.close()
+    with pytest.raises(StoreError, match="is dealt out to 2 shards"):
+        open_store(config.store)
+    assert [part.schema for part in partitions(config.store)] == [
+        schema_of(schema, Layout(1, 2), shard) for shard in range(2)
+    ]
+
+
+def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
+    config = configured(schema)
+    store = LayoutStore(config.store.url, schema)
+    store.append(tick(1))
+    with pytest.raises(ConfigError, match="holds the log of a single server"):
+        store.begun(2, default=2)
+    store.close()
+
+
+def test_a_log_that_is_served_is_not_dealt_out(schema):
+    config = configured(schema)
+    store = LayoutStore(config.store.url, schema)
+    with pytest.raises(StoreError, match="is in use"):
+        reshard(config, 2)
+    store.close()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_ids_lead_to_the_shard_of_their_key_whatever_the_number_of_shards(before, after):
+    slot = slot_of("home", "independence day")
+    shard = Shard(shard_of(slot, before), before)
+    id = slot_id(START, slot, 1)
+    assert slot_in(id) in shard.slots
+    assert shard_of(slot_in(id), after) == shard_of(slot_of("home", "independence day"), after)

@@ -1,0 +1,135 @@
+"""OpenTelemetry traces: a span for each request and each commit, where they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tacit.errors import ConfigError, MissingExtra
+from tacit.service.config import load_config
+from tacit.service.engine import Engine
+from tacit.service.http import application
+from tacit.service.server import running
+from tacit.service.sqlite import SqliteStore
+from tacit.service.traces import Traced
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_service_http import Client
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def configured(path, **more):
+    return load_config(overrides={"store.path": str(path), "server.port": 0, **more})
+
+
+def test_requests_and_commits_are_spans(tmp_path):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def session():
+        engine = Engine(configured(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db"))
+        app = Traced(application(engine), engine, provider)
+        await engine.start()
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "mine"}
+            path = "/v1/placements/default/decide"
+            assert (await client.post(path, json={"key": "k"}, headers=headers)).status_code == 200
+            assert (await client.post(path, json={"key": 1})).status_code == 422
+            assert (await client.get("/some/where")).status_code == 404
+        await engine.stop()
+
+    asyncio.run(session())
+    commit, decide, wrong, other = exporter.get_finished_spans()
+    assert (commit.name, dict(commit.attributes)) == ("commit", {"tacit.rows": 1})
+    assert commit.parent is None
+    assert decide.name == "POST /v1/placements/{name}/decide"
+    assert dict(decide.attributes) == {
+        "http.request.method": "POST",
+        "http.route": "/v1/placements/{name}/decide",
+        "http.response.status_code": 200,
+        "tacit.placement": "default",
+        "tacit.request_id": "mine",
+    }
+    assert f"{decide.context.trace_id:032x}" == TRACE
+    assert f"{decide.parent.span_id:016x}" == PARENT
+    assert decide.start_time <= commit.start_time <= commit.end_time <= decide.end_time
+    assert wrong.attributes["http.response.status_code"] == 422
+    assert wrong.parent is None
+    assert (other.name, other.attributes["http.route"]) == ("GET other", "other")
+
+
+@pytest.fixture
+def collector():
+    """A collector that keeps what it is sent."""
+    sent = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            sent.append(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1/traces", sent
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def names(sent):
+    found = []
+    for body in sent:
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
+            assert attributes["service.name"] == "shop"
+            found += [span.name for scope in resource.scope_spans for span in scope.spans]
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(1.0, True), (0.0, False)])
+def test_they_are_sent_to_a_collector_before_the_service_ends(tmp_path, collector, share, expected):
+    endpoint, sent = collector
+    traces = {"endpoint": endpoint, "service": "shop", "sample": share}
+    with running(configured(tmp_path / "s.db", traces=traces)) as address:
+        assert Client(address).post("default/decide", {"key": "k"})[0] == 200
+    assert names(sent) == (["POST /v1/placements/{name}/decide", "commit"] if expected else [])
+
+
+def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path, monkeypatch):
+    code = f"""
+import sys
+from tacit.service.config import load_config
+from tacit.service.server import running
+with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
+    print(any(name.startswith("opentelemetry") for name in sys.modules))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "False\n", result.stderr
+    monkeypatch.setitem(sys.modules, "tacit.service.traces", None)
+    traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
+    with (
+        pytest.raises(MissingExtra, match=r"tacit\[otel\]"),
+        running(configured(tmp_path / "t.db", traces=traces)),
+    ):
+        pass
+    with pytest.raises(ConfigError, match=r"traces\.endpoint"):
+        configured(tmp_path / "t.db", traces={"endpoint": "localhost"})
