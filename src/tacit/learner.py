@@ -744,7 +744,7 @@ class Learner:
         2
         >>> learner.correct_many(decisions[:1], [0.0], [1.0])
         1
-        >>> learner.state.rewards.sum(), learner.state.plays.sum()
+        >>> float(learner.state.rewards.sum()), float(learner.state.plays.sum())
         (1.0, 2.0)
         """
         from tacit.compiled import compiled

@@ -296,8 +296,7 @@ class BWC(Restarting):
         "FP-complexity d (theorem 1)",
         assumes="contexts that announce events without error, within the classifier's concept "
         "class; events at least 2·L rounds apart that lower a best arm by min_shift",
-        fails="one false label can hide all later events; a false alarm in 10 000 rounds "
-        "is enough to lose what it gains over its policy",
+        fails="one false label can hide all later events; false alarms restart it for nothing",
         otherwise="a change detector (GLRKLUCB) where contexts say little or are often wrong",
     )
 

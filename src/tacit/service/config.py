@@ -301,8 +301,7 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Days after which rows are dropped, once a snapshot covers them; by default the store's,
         ``inf`` for never.
     spread : bool
-        In shards: whether impressions of each key go to all of them, instead of one, and what they
-        learn is added up.
+        In shards: whether impressions of a key go to all of them, and what they learn is added up.
     """
 
     kind: str = ARMS
