@@ -28,7 +28,7 @@ $(VENV)/bin/python:
 
 # A stamp per set of extras, renewed when the requirements change.
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt Makefile
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,client,plots]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
@@ -36,7 +36,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,plots,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[service,client,plots,docs]'
 	@touch $@
 
 # The page is tested in a real browser; Debian has one.

@@ -14,6 +14,7 @@ from conftest import ROOT
 
 import tacit
 from tacit.errors import ConfigError
+from tacit.service import doctor
 from tacit.service.config import VERSION, load_config
 
 
@@ -48,6 +49,11 @@ def test_the_source_distribution_holds_what_a_packager_needs(built):
     ):  # fmt: skip
         assert any(name == needed or name.startswith(f"{needed}/") for name in inside), needed
     assert not [name for name in inside if "__pycache__" in name or ".venv" in name]
+
+
+def test_the_doctor_looks_at_every_extra_of_users():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"all", "dev", "docs"}
 
 
 def test_every_extra_is_tried_and_every_user_extra_is_in_all(metadata):

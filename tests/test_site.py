@@ -107,6 +107,23 @@ def test_every_key_of_the_configuration_has_a_type_and_a_meaning(generate):
             assert f"`{name}`" in page
 
 
+def test_the_reference_of_the_configuration_speaks_of_toml_and_of_every_table(generate):
+    from tacit.service.config import _File
+
+    page = generate("configuration").part()
+    assert not re.search(r"\bnull\b|\bNone\b|\bTrue\b|e\+", page)
+    tables = set(re.findall(r"^## `\[(\w+)", page, re.MULTILINE))
+    assert tables == set(_File.__struct_fields__) - {"version"}
+
+
+def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):
+    page = generate("configuration").part()
+    for section in page.split("\n## ")[1:]:
+        own = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        shared = re.findall(r"`(\w+)`", section.partition("As for the kind `arms`: ")[2])
+        assert not set(own) & set(shared)
+
+
 def test_every_column_of_every_log_has_a_meaning(generate):
     from tacit.logs.schema import SCHEMA
     from tacit.service import log

@@ -17,6 +17,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "store": ("", config.StoreConfig),
     "keys.NAME": ("", KeyConfig),
     "traces": ("", config.TracesConfig),
+    "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
         for kind, structure in config._TABLES.items()
@@ -31,14 +32,13 @@ def part() -> str:
 
 def section(title: str, kind: str, structure: type) -> str:
     """Return one table of the file."""
-    shared = set(config._Placement.__struct_fields__) if kind and kind != config.ARMS else set()
-    rows = [
-        row
-        for name, row in keys(structure).items()
-        if name not in shared or differs(structure, name)
+    inherited = [
+        name
+        for name in config._Placement.__struct_fields__
+        if kind and kind != config.ARMS and not differs(structure, name)
     ]
-    common = "`, `".join(config._Placement.__struct_fields__)
-    after = f"\n\nAll else as for the kind `arms`: `{common}`." if shared else ""
+    rows = [row for name, row in keys(structure).items() if name not in inherited]
+    after = f"\n\nAs for the kind `arms`: {', '.join(map(code, inherited))}." if inherited else ""
     name = f"`[{title.partition(',')[0]}]`"
     which = f', `kind = "{kind}"`' if kind else ""
     return (
@@ -58,9 +58,20 @@ def keys(structure: type) -> dict[str, list[str]]:
     properties = schema_of(structure)
     meanings = attributes(structure)
     return {
-        name: [code(name), shape(what), default(what, structure, name), meanings.get(name, "")]
+        name: [code(name), kind(what), default(what, structure, name), meanings.get(name, "")]
         for name, what in properties.items()
     }
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """Return the type of a key, in which null has no part, because TOML has none.
+
+    Examples
+    --------
+    >>> kind({"anyOf": [{"type": "object"}, {"type": "null"}]})
+    'table'
+    """
+    return shape(schema).replace(" or null", "").replace("object", "table")
 
 
 def schema_of(structure: type) -> dict[str, Any]:

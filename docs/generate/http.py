@@ -110,14 +110,19 @@ def shape(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(shape(one) for one in schema["anyOf"]))
     if "enum" in schema:
-        return ", ".join(code(value) for value in schema["enum"])
+        return ", ".join(code(str(one).lower() if one is True else one) for one in schema["enum"])
     kind = str(schema.get("type", "anything"))
     if kind == "array":
         kind = f"list of {shape(schema.get('items', {}))}"
     elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         kind = f"object of {shape(schema['additionalProperties'])}"
-    limits = [f"{words} {schema[key]:.12g}" for key, words in LIMITS.items() if key in schema]
+    limits = [f"{words} {number(schema[key])}" for key, words in LIMITS.items() if key in schema]
     return ", ".join([kind, *limits])
+
+
+def number(limit: float) -> str:
+    """Return a limit as it would be typed, to the last digit."""
+    return str(limit) if isinstance(limit, int) else f"{limit:.12g}"
 
 
 LIMITS = {

@@ -94,16 +94,16 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     path : str
-        SQLite file. In a configuration file, relative to that file.
+        SQLite file, made if missing. In a configuration file, relative to that file.
     url : str or None
         PostgreSQL database in place of the file, as ``postgresql://user@host/database``; a
         password is better kept in ``~/.pgpass`` or ``PGPASSWORD``.
     schema : str
-        Schema of that database.
+        Schema of that database, made if missing.
     buffer : int
         Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
     retention : float or None
-        Days after which rows are dropped, once what they taught is in a snapshot; None for never.
+        Days after which rows are dropped, once what they taught is in a snapshot; by default never.
     archive : str or None
         Folder to which they are written as Parquet before. In a configuration file, relative to
         that file.
@@ -265,18 +265,20 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ----------
     kind : str
         What it decides for: one of the ``arms``, one of arms known by their ``features``, which
-        rankers' ``duels``, or which arms stand in ``slates``.
+        rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
+        terms of that API.
     policy : str or table
         As on the command line, or a table with the key ``name``.
     seed : int
         Where its random draws come from; by default drawn once, and kept in the store.
     snapshot_every : int
-        Events after which a snapshot is written, so that recovery replays no more than these.
+        Events after which a snapshot is written, so that recovery replays no more than these; if
+        the last one held more keys and open windows than that, after as many events as it held.
     attribution_window : float
         Seconds in which feedback counts.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those
-        that were ``examined``.
+        that were ``examined`` or clicked.
     activation_window : float
         Seconds in which a deferred decision must be activated; else it never counts.
     mode : str
@@ -293,10 +295,12 @@ class _Placement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     signals : list of str
         What the placement computes for its contexts: ``volume``, ``abandonment``,
         ``reformulation``, ``new-arms``, ``since-shift``.
-    signals_fast, signals_slow : float
-        Their time constants in seconds.
+    signals_fast : float
+        Time constant of the signals' fast averages, in seconds.
+    signals_slow : float
+        Time constant of the slow averages that they are held against, in seconds.
     client_signals : int
-        How many numbers the client adds to them.
+        How many numbers the client adds to the signals.
     retention : float
         Days after which rows are dropped, once a snapshot covers them; by default the store's,
         ``inf`` for never.
@@ -393,7 +397,7 @@ class _Duels(_Placement, forbid_unknown_fields=True, kw_only=True):
     rankers : list of str
         Their names.
     interleaving : str
-        How one list is made of two.
+        How one list is made of two; ``optimized`` needs scipy.
     length : int
         Results of the interleaved list.
     ties : str

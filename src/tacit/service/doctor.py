@@ -26,7 +26,9 @@ EXTRAS = {
     "postgres": ("psycopg",),
     "ray": ("ray",),
     "otel": ("opentelemetry",),
+    "client": ("httpx", "msgspec"),
     "plots": ("matplotlib",),
+    "interleaving": ("scipy",),
 }
 
 
@@ -143,5 +145,7 @@ def _port(port: int) -> Check:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        return Check(name, False, str(error.strerror), "stop what listens there, or use --port")
+        return Check(
+            name, False, str(error.strerror), "stop what listens there, or serve at another --port"
+        )
     return Check(name, True, "free")
