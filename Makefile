@@ -98,7 +98,7 @@ reproduce: $(VENV)/.run
 	else echo "left out: search-interest, for want of $(INTEREST)"; fi
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
 # PYTHONPATH=docs $(BIN)/python -m generate.gallery

@@ -280,7 +280,7 @@ def test_what_a_policy_lacks_is_said():
         (
             RandomDuel(arms=2),
             tacit.BernoulliArms([0.1, 0.2]),
-            "BernoulliArms takes: arm",
+            "BernoulliArms takes: arm; .* an environment that takes it: .*PreferenceMatrix",
         ),
         (LargestFeature(), tacit.BernoulliArms([0.1, 0.2]), "features"),
     ],

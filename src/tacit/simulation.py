@@ -22,7 +22,7 @@ from tacit.dispatch import (
     regret,
     update,
 )
-from tacit.environments.base import Environment
+from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy
 from tacit.spread import spread
@@ -633,11 +633,13 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
         raise InvalidValue("policies", policies, "give a policy or a list of them")
     for policy in chosen:
         if policy.shows != environment.takes:
+            fitting = {each.__name__ for each in registry.values() if each.takes == policy.shows}
             raise InvalidValue(
                 "policies",
                 policy,
                 f"{type(policy).__name__} shows: {policy.shows}; "
-                f"{type(environment).__name__} takes: {environment.takes}; give one that fits",
+                f"{type(environment).__name__} takes: {environment.takes}; give one that fits, "
+                f"or an environment that takes it: {', '.join(sorted(fitting))}",
             )
         if policy.shows == "slate" and policy.action_width != environment.action_width:
             raise InvalidValue(
