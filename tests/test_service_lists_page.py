@@ -133,11 +133,10 @@ def browsed(store, placement):
 @pytest.mark.parametrize("placement", ["lists", "places"])
 def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, placement):
     page = opened()
-    page.wait_for_function(
-        f"document.querySelector('#placement-{placement} [data-field=lists]').dataset.value"
-        f" == '{BROWSED}'",
-        timeout=60_000,
-    )
+    from playwright.sync_api import expect
+
+    shown_lists = page.locator(f"#placement-{placement} [data-field=lists]")
+    expect(shown_lists).to_have_attribute("data-value", str(BROWSED), timeout=60_000)
     lists = browsed(store, placement)
     assert len(lists) == BROWSED
     clicked = [sum(i in clicks for _, clicks in lists) for i in range(3)]
@@ -186,7 +185,10 @@ def standings(address, placement):
 def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
     answer = standings(address, "search")
     assert answer["key"] == "shop"
+    from playwright.sync_api import expect
+
     report, page = answer["report"], opened()
+    expect(page.locator("#live")).to_have_text("live", timeout=60_000)
     assert (
         page.locator('#placement-search [data-field="verdict"]').inner_text() == report["verdict"]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -52,6 +52,9 @@ class Rewards(PerArm):
     >>> Rewards({"film": 0.1, "holiday": 0.4}).per is None
     True
     """
+
+    def __init__(self, rewards: Mapping[Any, Any], per: str | None = None) -> None:
+        super().__init__(rewards, per)
 
 
 class RewardFunction(Probabilities):

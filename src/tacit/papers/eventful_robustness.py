@@ -107,6 +107,7 @@ class RatioRestart(Restarting):
         source="the test of Besson, Kaufmann, Maillard, Seznec (2022), around any policy",
         regret="none proved but around kl-UCB, where it is GLRKLUCB's",
         assumes="click probabilities that are constant between abrupt events",
+        fails="restarts on drift, again and again, or not at all where it is slow",
         otherwise="ProbationBandit where contexts announce events",
     )
 

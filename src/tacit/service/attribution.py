@@ -259,7 +259,11 @@ class Attribution:
         opens = list(map(Open, rows, decisions, shadows, repeat(deadline), repeat(True)))
         self._by_seq.update(zip([row.seq for row in rows], opens, strict=True))
         self._by_id.update(zip([row.id for row in rows], opens, strict=True))
-        self._windows.extend(opens)
+        if self._windows and self._windows[-1].deadline > deadline:
+            for open in opens:
+                _queue(self._windows, open)
+        else:
+            self._windows.extend(opens)
 
     def _keep(self, open: Open) -> None:
         self._by_seq[open.row.seq] = open
