@@ -1075,8 +1075,12 @@ class Engine:
     async def _save_base(self, placement: Placement) -> None:
         oldest, seq = placement.windows.oldest, self._seq
         before = seq if oldest is None else min(seq, oldest)
-        rest = self._retention.rest
-        await self._save(placement, self._now(), BASES, lambda: rest(placement, before))
+
+        def stands() -> None:
+            self._retention.rest(placement, before)
+            self._arrived.set()
+
+        await self._save(placement, self._now(), BASES, stands)
 
     async def _save(
         self, placement: Placement, time: int, what: str, stands: Callable[[], None]
@@ -1103,8 +1107,8 @@ class Engine:
         except Exception as error:
             logger.warning("no snapshot of placement %s: %s", name, error)
         finally:
+            # Nobody is woken: an empty group would close windows at a moment of its own.
             self._writing = None
-            self._arrived.set()
 
     async def _drop_old(self) -> None:
         """Drop some of the rows that are older than their placements keep them."""
