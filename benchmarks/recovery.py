@@ -3,7 +3,8 @@
     python benchmarks/recovery.py --keys 1000000 --tail 1000000
 
 Each step is a process of its own, so that its memory is its own. The first decides once for each
-key and stops, which writes a snapshot; the second starts from that, makes the tail, half decisions
+key, goes on with groups of 500 for known keys while the snapshot is written that is due then, and
+stops, which writes another one; the second starts from that, makes the tail, half decisions
 and half feedback, and dies without a snapshot; the third recovers. Processor time is that of all
 threads; memory is the resident set, at the end and at its highest.
 """
@@ -50,7 +51,7 @@ class Timed:
         self.clock = round(time.perf_counter() - self.clock, 2)
 
 
-def opened(path):
+def opened(path, snapshot_every=10**9):
     """Return the engine over a store, as the server makes it."""
     import tacit
     from tacit.service.attribution import Rule
@@ -63,7 +64,9 @@ def opened(path):
     # Compiled or loaded before anything is measured.
     tacit.Learner(tacit.Thompson(ARMS), seed=1).choose_many(["a"])
     # Windows of a second, so that memory is that of the keys.
-    placement = PlacementConfig(tacit.Thompson(ARMS), 1, 10**9, rule=Rule(window=1_000_000))
+    placement = PlacementConfig(
+        tacit.Thompson(ARMS), 1, snapshot_every, rule=Rule(window=1_000_000)
+    )
     before = memory()
     with Timed() as timed:
         engine = Engine(Config({"home": placement}), SqliteStore(path))
@@ -78,13 +81,31 @@ async def decided(engine, first, count):
     return await engine.decide_many("home", asked)
 
 
+async def waited(engine):
+    """Return the seconds until a group of known keys is answered."""
+    began = time.perf_counter()
+    await decided(engine, 0, BATCH)
+    return round(time.perf_counter() - began, 4)
+
+
 async def fill(path, keys):
-    engine = opened(path)
+    engine = opened(path, keys)
     await engine.start()
     with Timed() as timed:
         for first in range(0, keys, BATCH):
             await decided(engine, first, BATCH)
-    told("fill", cpu=timed.cpu, clock=timed.clock, memory=memory())
+            filled = memory()
+    told("fill", cpu=timed.cpu, clock=timed.clock, memory=filled)
+    with Timed() as timed:
+        waits = [await waited(engine)]
+        written = asyncio.create_task(engine.written())
+        while not written.done():
+            waits.append(await waited(engine))
+    usual = sorted([await waited(engine) for _ in range(100)])
+    told("while it is written", cpu=timed.cpu, clock=timed.clock, groups=len(waits),
+         copied=waits[0], median=sorted(waits)[len(waits) // 2], longest=max(waits[1:]),
+         usual=usual[50], usual_longest=usual[-1], memory=memory(),
+         store=round(os.path.getsize(path) / 1e6))  # fmt: skip
     with Timed() as timed:
         longest, stopped = 0.0, asyncio.create_task(engine.stop())
         while not stopped.done():

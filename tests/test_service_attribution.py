@@ -49,6 +49,7 @@ from tacit.service.store import (
     DecisionRow,
     FeedbackRow,
     MarkRow,
+    save,
 )
 from tacit.state import leaves
 
@@ -668,7 +669,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
         0, 1, 0, 0, 0, 1, None, 1, 0, None, 0, 1, None,
     ]  # fmt: skip
     snapshot = store.snapshot(1)
-    store.save_snapshot(snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
+    save(store, snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
         msgspec.json.decode(snapshot.windows) | {"feedback": 99}
     )))  # fmt: skip
     (wrong,) = verify(config, store)

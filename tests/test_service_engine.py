@@ -430,7 +430,7 @@ def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
             await traffic(engine, 10, seed=2)
         everything = learned(engine)
         connection = apsw.Connection(str(tmp_path / "s.db"))
-        connection.execute("UPDATE snapshots SET learner = x'504b030400'")
+        connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
         connection.close()
         again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
         again.store.close()

@@ -25,7 +25,7 @@ from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log import export, take_in, verify
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import DecisionRow, MarkRow, RecordRow
+from tacit.service.store import BASES, DecisionRow, MarkRow, RecordRow, save
 from tacit.service.ubi_export import export_ubi
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -87,7 +87,7 @@ async def traffic(engine, rounds, first=0):
 
 async def settled(engine):
     """Wait until nothing old is left."""
-    while engine._retention.busy:
+    while engine._saving or engine._writing or engine._retention.busy:
         await asyncio.sleep(0.01)
 
 
@@ -170,19 +170,19 @@ def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     snapshot, base = store.snapshot(1), store.base(1)
     assert 1 < base.seq <= snapshot.seq
     # A damaged snapshot costs time, a damaged base the past.
-    store.save_snapshot(snapshot._replace(learner=b"?"))
+    save(store, snapshot._replace(learner=b"?"))
     store.close()
     assert everything(path, config) == live
     store = store_at(path)
-    store.save_snapshot(snapshot._replace(seq=1, learner=b"older than the base"))
+    save(store, snapshot._replace(seq=1, learner=b"older than the base"))
     store.close()
     assert everything(path, config) == live
     store = store_at(path)
-    store.save_snapshot(snapshot)
-    store.save_base(base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')))
+    save(store, snapshot)
+    save(store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES)
     assert "home" in verify(config, store)[0]
-    store.save_base(base._replace(learner=b"?"))
-    store.save_snapshot(snapshot._replace(learner=b"?"))
+    save(store, base._replace(learner=b"?"), BASES)
+    save(store, snapshot._replace(learner=b"?"))
     with pytest.raises(StoreError, match=r"home: what it had .* restore a backup"):
         Engine(config, store, Clock())
     store.close()
@@ -395,7 +395,7 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
     assert not [row for row in store.events(0) if isinstance(row, MarkRow) and row.placement]
     assert verify(config, store) == []
     snapshot = store.snapshot(1)
-    store.save_snapshot(snapshot._replace(learner=b"?"))
+    save(store, snapshot._replace(learner=b"?"))
     placement = Engine(config, store, Clock()).placements["home"]
     assert placement.settings == settings
     assert learned(_Holds({"home": placement}), "home") == live

@@ -12,8 +12,9 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
 
 FORMAT = "tacit-snapshot"
 VERSION = 1
+PIECE = 2**20
+"""Bytes of a snapshot from which on they are given away."""
+KEYS_AT_ONCE = 10_000
+
+
+class Frozen(NamedTuple):
+    """What a snapshot holds of a learner, still to be encoded."""
+
+    header: dict[str, Any]
+    keys: list[str]
+    arrays: list[tuple[str, Any]]
 
 
 def write(learner: Learner, path: Path) -> None:
@@ -33,7 +45,8 @@ def write(learner: Learner, path: Path) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(to_bytes(learner))
+            for piece in pieces(_parts(learner)):
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -44,6 +57,17 @@ def write(learner: Learner, path: Path) -> None:
 
 def to_bytes(learner: Learner) -> bytes:
     """Return the snapshot of ``learner``."""
+    return b"".join(pieces(_parts(learner)))
+
+
+def frozen(learner: Learner) -> Frozen:
+    """Return what a snapshot of ``learner`` holds now, whatever it learns from here on."""
+    parts = _parts(learner)
+    copies = [(name, np.array(array, order="C")) for name, array in parts.arrays]
+    return parts._replace(arrays=copies)
+
+
+def _parts(learner: Learner) -> Frozen:
     keys = learner.keys
     state = trimmed(learner.state, learner.policy.init(len(keys)))
     header = {
@@ -56,14 +80,67 @@ def to_bytes(learner: Learner) -> bytes:
         "generator": learner.rng.bit_generator.state,
         "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(state)},
     }
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("header.json", json.dumps(header, indent=1))
-        archive.writestr("keys.json", json.dumps(keys))
-        for name, array in leaves(state):
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getvalue()
+    return Frozen(header, keys, list(leaves(state)))
+
+
+def pieces(parts: Frozen) -> Iterator[bytes]:
+    """Give a snapshot in pieces of about a megabyte, so that nobody need hold all of it."""
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
+        for name, blocks in _members(parts):
+            with archive.open(name, "w", force_zip64=True) as member:
+                for block in blocks:
+                    member.write(block)
+                    if sink.size >= PIECE:
+                        yield sink.taken()
+    yield sink.taken()
+
+
+def _members(parts: Frozen) -> Iterator[tuple[str, Iterator[Any]]]:
+    yield "header.json", iter([json.dumps(parts.header, indent=1).encode()])
+    yield "keys.json", _key_blocks(parts.keys)
+    for name, array in parts.arrays:
+        yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
+
+
+def _key_blocks(keys: list[str]) -> Iterator[bytes]:
+    """Give a JSON list block by block: no other thread runs while one is encoded."""
+    yield b"["
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        block = json.dumps(keys[first : first + KEYS_AT_ONCE])[1:-1]
+        yield f"{', ' if first else ''}{block}".encode()
+    yield b"]"
+
+
+def _array_blocks(array: Any) -> Iterator[Any]:
+    header = io.BytesIO()
+    described = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(header, described)
+    yield header.getvalue()
+    content = array.reshape(-1).view(np.uint8)
+    for first in range(0, len(content), PIECE):
+        yield memoryview(content[first : first + PIECE])
+
+
+class _Sink:
+    """Takes what is written until it is taken away; it cannot seek, so nothing is written twice."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._written: list[bytes] = []
+
+    def write(self, content: Any) -> int:
+        self._written.append(bytes(content))
+        size = len(self._written[-1])
+        self.size += size
+        return size
+
+    def flush(self) -> None:
+        pass
+
+    def taken(self) -> bytes:
+        taken, self._written, self.size = b"".join(self._written), [], 0
+        return taken
 
 
 def read(path: Path) -> Learner:

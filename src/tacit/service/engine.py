@@ -47,14 +47,17 @@ from tacit.service.sharing import Told as Learned
 from tacit.service.slots import Names, Shard
 from tacit.service.store import (
     ACTIVATE,
+    BASES,
     EXAMINED,
     MERGE,
     MODE,
     MODES,
     REWARD,
     SETTINGS,
+    SNAPSHOTS,
     TICK,
     DecisionRow,
+    Draft,
     Event,
     FeedbackRow,
     Found,
@@ -253,6 +256,7 @@ class Engine:
         self._broken: set[str] = set()
         self._stopping = False
         self._saving = False
+        self._writing: asyncio.Task[None] | None = None
         self._committed: int | None = None
         self._commit_seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
@@ -291,8 +295,12 @@ class Engine:
         self._stopping = True
         self._arrived.set()
         await self._task
+        await self.written()
         if self.failure is None:
-            await self._save_snapshots(1)
+            for placement in self.placements.values():
+                if placement.since_snapshot:
+                    await self._save_snapshot(placement)
+                    await self.written()
         elif self._tail.size:
             logger.error("%d rows could not be made durable before the end", self._tail.size)
         self._thread.shutdown()
@@ -672,7 +680,7 @@ class Engine:
                 default=None,
             )
             timeout = None if due is None else max((due - self._now()) / 1e6, TICK_SECONDS)
-            timeout = 0.0 if self._retention.busy else timeout
+            timeout = 0.0 if self._retention.busy and self._writing is None else timeout
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._arrived.wait()
@@ -763,8 +771,10 @@ class Engine:
         await self._commit()
         for (_, reply), result in answers:
             _answer(reply, result)
-        if not self._tail.size:
-            await self._save_snapshots(None)
+        # One at a time: memory holds one copy of what was learned at most.
+        if not self._tail.size and self._writing is None:
+            await self._save_due()
+        if not self._tail.size and self._writing is None:
             await self._drop_old()
 
     async def _commit(self) -> None:
@@ -1043,19 +1053,62 @@ class Engine:
 
     # Snapshots -------------------------------------------------------------------------------
 
-    async def _save_snapshots(self, due: int | None) -> None:
-        """Write the snapshots of placements with enough events since the one before."""
-        for placement in self.placements.values():
-            if placement.since_snapshot >= (due or placement.snapshot_after):
-                placement.since_snapshot = 0
-                self._saving = True
-                try:
-                    await self._in_thread(self._save_snapshot, placement)
-                except TacitError as error:
-                    # The log is the truth, so this costs time at the next start and nothing else.
-                    logger.warning("no snapshot of placement %s: %s", placement.name, error)
-                finally:
-                    self._saving = False
+    async def written(self) -> None:
+        """Wait until no snapshot is being written."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _save_due(self) -> None:
+        """Begin the snapshot of the placement that needs one most, if any does."""
+        due = [p for p in self.placements.values() if p.since_snapshot >= p.snapshot_after]
+        if due:
+            await self._save_snapshot(max(due, key=lambda p: p.since_snapshot / p.snapshot_after))
+
+    async def _save_snapshot(self, placement: Placement) -> None:
+        time, placement.since_snapshot = self.clock(), 0
+
+        def stands() -> None:
+            placement.snapshot_time = time
+
+        await self._save(placement, time, SNAPSHOTS, stands)
+
+    async def _save_base(self, placement: Placement) -> None:
+        oldest, seq = placement.windows.oldest, self._seq
+        before = seq if oldest is None else min(seq, oldest)
+
+        def stands() -> None:
+            self._retention.rest(placement, before)
+            self._arrived.set()
+
+        await self._save(placement, self._now(), BASES, stands)
+
+    async def _save(
+        self, placement: Placement, time: int, what: str, stands: Callable[[], None]
+    ) -> None:
+        """Copy what a placement has learned by now, and begin to write the copy.
+
+        No group is served while the copy is made. While it is written groups are: every step is
+        one of the store's thread, which commits them in between.
+        """
+        self._saving = True
+        try:
+            draft = await self._in_thread(placement.draft, self._seq, time)
+        finally:
+            self._saving = False
+        self._writing = asyncio.create_task(self._write(placement.name, draft, what, stands))
+
+    async def _write(self, name: str, draft: Draft, what: str, stands: Callable[[], None]) -> None:
+        try:
+            steps = self.store.saving(draft, what)
+            while await self._in_thread(next, steps, steps) is not steps:
+                pass
+            stands()
+        # The log is the truth, so this costs time at the next start and nothing else.
+        except Exception as error:
+            logger.warning("no snapshot of placement %s: %s", name, error)
+        finally:
+            # Nobody is woken: an empty group would close windows at a moment of its own.
+            self._writing = None
 
     async def _drop_old(self) -> None:
         """Drop some of the rows that are older than their placements keep them."""
@@ -1066,16 +1119,15 @@ class Engine:
         try:
             archive = self.config.store.archive
             placements = list(self.placements.values())
-            await self._in_thread(self._retention.step, placements, self._seq, now, archive)
+            step = self._retention.step
+            needy = await self._in_thread(step, placements, self._seq, now, archive)
         except TacitError as error:
             logger.warning("old rows could not be dropped: %s", error)
+            return
         finally:
             self._saving = False
-
-    def _save_snapshot(self, placement: Placement) -> None:
-        time = self.clock()
-        self.store.save_snapshot(placement.snapshot(self._seq, time))
-        placement.snapshot_time = time
+        if needy is not None:
+            await self._save_base(needy)
 
     async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
 from tacit.service.placement import Placement, fold, opened, placement_class
 from tacit.service.store import (
+    BASES,
     DecisionRow,
     Event,
     FeedbackRow,
@@ -29,6 +30,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     Store,
+    save,
 )
 from tacit.state import leaves
 
@@ -393,7 +395,7 @@ def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict
         for row, *_ in windows["open"]:
             row[PLACEMENT], row[POLICY] = ids[row[PLACEMENT]], policies[row[POLICY]]
         encoded = msgspec.json.encode(windows)
-        store.save_base(base._replace(placement=ids[base.placement], windows=encoded))
+        save(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
 
 
 def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:

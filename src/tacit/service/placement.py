@@ -51,6 +51,7 @@ from tacit.service.store import (
     REWARD,
     SHADOW,
     DecisionRow,
+    Draft,
     Event,
     FeedbackRow,
     MarkRow,
@@ -58,7 +59,7 @@ from tacit.service.store import (
     Store,
     StoredPlacement,
 )
-from tacit.snapshot import from_bytes, to_bytes
+from tacit.snapshot import Frozen, from_bytes, frozen, pieces
 from tacit.state import leaves
 
 FOLD_ROWS = 4096
@@ -693,8 +694,11 @@ class Placement:
 
     # Snapshots -------------------------------------------------------------------------------
 
-    def snapshot(self, seq: int, time: int) -> Snapshot:
-        """Return what was learned from the log up to ``seq``, which is all of it."""
+    def draft(self, seq: int, time: int) -> Draft:
+        """Return what was learned from the log up to ``seq``, which is all of it.
+
+        It is a copy, so that it can be encoded while more is learned.
+        """
         self._held = len(self.learner) + len(self.windows)
         saved = _Saved(
             self.windows.time,
@@ -708,16 +712,16 @@ class Placement:
             self.windows.saved_defaults(),
             self.shared and self.shared.saved(),
         )
-        return Snapshot(
-            self.id,
-            seq,
-            time,
-            self.plan,
-            _bytes(self.learner, self._draws),
-            None if self.shadow is None else _bytes(self.shadow, self._draws),
-            self.series.to_bytes(),
-            msgspec.json.encode(saved),
-        )
+        learners = {"learner": self._frozen(self.learner)}
+        if self.shadow is not None:
+            learners["shadow"] = self._frozen(self.shadow)
+        rest = {"series": self.series.to_bytes(), "windows": msgspec.json.encode(saved)}
+        return Draft(self.id, seq, time, self.plan, _pieces(learners, rest))
+
+    def _frozen(self, learner: Learner) -> Frozen:
+        # Where the generator stands is no part of what was learned.
+        self._draws.begin(learner.rng, "")
+        return frozen(learner)
 
     def _rest_on(self, base: Snapshot | None) -> None:
         """Begin where the log begins."""
@@ -843,10 +847,11 @@ def _read_by(learner: Learner, decision: Decision) -> Decision:
     return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
 
 
-def _bytes(learner: Learner, draws: Draws) -> bytes:
-    # Where the generator stands is no part of what was learned.
-    draws.begin(learner.rng, "")
-    return to_bytes(learner)
+def _pieces(learners: dict[str, Frozen], rest: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    for field, learner in learners.items():
+        for piece in pieces(learner):
+            yield field, piece
+    yield from rest.items()
 
 
 def _fits(context: Any, dim: int) -> bool:

@@ -20,7 +20,11 @@ from tacit import __version__
 from tacit.errors import MissingExtra
 from tacit.service.errors import StoreError
 from tacit.service.store import (
+    BASES,
+    SNAPSHOTS,
+    SWEPT,
     DecisionRow,
+    Draft,
     End,
     Event,
     FeedbackRow,
@@ -31,6 +35,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     StoredPlacement,
+    assembled,
     in_order,
 )
 
@@ -126,6 +131,27 @@ MIGRATIONS = (
     CREATE TABLE bases (LIKE snapshots INCLUDING ALL);
     ALTER TABLE bases ADD FOREIGN KEY (placement) REFERENCES placements;
     """,
+    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
+    """
+    CREATE TABLE pieces (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        snapshot bigint NOT NULL,
+        field text NOT NULL,
+        content bytea NOT NULL
+    );
+    CREATE INDEX pieces_of ON pieces (snapshot);
+    INSERT INTO pieces (snapshot, field, content)
+        SELECT placement, 'learner', learner FROM bases UNION ALL
+        SELECT placement, 'shadow', shadow FROM bases WHERE shadow IS NOT NULL UNION ALL
+        SELECT placement, 'series', series FROM bases UNION ALL
+        SELECT placement, 'windows', windows FROM bases;
+    ALTER TABLE bases DROP COLUMN learner, DROP COLUMN shadow, DROP COLUMN series,
+        DROP COLUMN windows, ADD COLUMN pieces bigint NOT NULL DEFAULT 0;
+    UPDATE bases SET pieces = placement;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (LIKE bases INCLUDING ALL);
+    ALTER TABLE snapshots ADD FOREIGN KEY (placement) REFERENCES placements;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -192,6 +218,18 @@ OLD_MARKS = (
 OLD_RECORDS = (
     f"SELECT {_columns(RecordRow)} FROM records WHERE placement = %s AND time < %s "
     "ORDER BY number LIMIT %s"
+)
+HEAD = "placement, seq, time, plan, pieces"
+STANDING = "SELECT pieces FROM snapshots UNION ALL SELECT pieces FROM bases"
+NEXT_PIECES = (
+    "SELECT coalesce(max(n), 0) + 1 FROM "
+    f"(SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
+)
+ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (%s, %s, %b)"
+PIECES = "SELECT field, content FROM pieces WHERE snapshot = %s ORDER BY number"
+SWEEP = (
+    "DELETE FROM pieces WHERE number IN "
+    f"(SELECT number FROM pieces WHERE snapshot NOT IN ({STANDING}) LIMIT {SWEPT})"
 )
 DROP_RECORD = "DELETE FROM records WHERE placement = %s AND kind = %s AND id = %s"
 PLACEMENT = (
@@ -383,23 +421,28 @@ class PostgresStore:
                 before.append(None if new else _one(writer, KEPT, row.id, row.placement, row.kind))
         return before
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the one before."""
-        self._save("snapshots", snapshot)
-
-    def save_base(self, base: Snapshot) -> None:
-        """Let a placement's log begin at a snapshot, in place of where it began before."""
-        self._save("bases", base)
-
-    def _save(self, table: str, snapshot: Snapshot) -> None:
-        fields = Snapshot._fields
+    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot, or a base, step by step; then it is in place of the one before."""
+        with self._transaction() as writer:
+            number = _one(writer, NEXT_PIECES)
+        for batch in draft.batches():
+            with self._transaction() as writer, writer.cursor() as cursor:
+                cursor.executemany(ADD_PIECE, [(number, *piece) for piece in batch])
+            yield
         with self._transaction() as writer:
             writer.execute(
-                f"INSERT INTO {table} ({', '.join(fields)}) "
-                f"VALUES ({', '.join(['%s'] * len(fields))}) ON CONFLICT (placement) DO UPDATE "
-                f"SET {', '.join(f'{c} = EXCLUDED.{c}' for c in fields[1:])}",
-                snapshot,
+                f"INSERT INTO {what} ({HEAD}) VALUES (%s, %s, %s, %s, %s) "
+                "ON CONFLICT (placement) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
+                "plan = EXCLUDED.plan, pieces = EXCLUDED.pieces",
+                (*draft[:4], number),
             )
+        while self._swept():
+            yield
+
+    def _swept(self) -> int:
+        """Remove some pieces that belong to no snapshot any more; return how many."""
+        with self._transaction() as writer:
+            return writer.execute(SWEEP).rowcount
 
     def drop(self, old: Old) -> None:
         """Remove rows for good: all of them, or none."""
@@ -471,17 +514,30 @@ class PostgresStore:
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
-        return self._snapshot("snapshots", placement)
+        return self._assembled(SNAPSHOTS, placement)
 
     def base(self, placement: int) -> Snapshot | None:
         """Return where a placement's log begins, if what was before has been dropped."""
-        return self._snapshot("bases", placement)
+        return self._assembled(BASES, placement)
 
-    def _snapshot(self, table: str, placement: int) -> Snapshot | None:
-        query = f"SELECT {_columns(Snapshot)} FROM {table} WHERE placement = %s"
+    def _assembled(self, what: str, placement: int) -> Snapshot | None:
+        query = f"SELECT {HEAD} FROM {what} WHERE placement = %s"
+        with self._reading() as reader, reader.transaction():
+            row = reader.execute(query, (placement,)).fetchone()
+            if row is None:
+                return None
+            *head, number = row
+            with reader.cursor(name="assembled", binary=True) as cursor:
+                cursor.itersize = 1
+                cursor.execute(PIECES, (number,))
+                return assembled(head, cursor)
+
+    def begins(self, placement: int) -> End | None:
+        """Return the row and the time of a placement's base."""
+        query = "SELECT seq, time FROM bases WHERE placement = %s"
         with self._reading() as reader:
             row = reader.execute(query, (placement,)).fetchone()
-        return None if row is None else Snapshot(*row)
+        return None if row is None else End(*row)
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
         """Return the first rows of a placement, or of none, that are older than ``time``."""

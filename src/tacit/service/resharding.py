@@ -203,7 +203,7 @@ def _deal(
                 raise ConfigError(
                     f"placements.{name}: the log holds it; configure it as it was when it learned"
                 )
-            if store.base(stored.id) is not None:
+            if store.begins(stored.id) is not None:
                 raise ConfigError(
                     f"placements.{name}: its oldest rows were dropped, and what they taught cannot "
                     "be dealt out; begin with a new schema"

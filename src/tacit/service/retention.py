@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tacit.service.errors import StoreError
 from tacit.service.placement import Placement
-from tacit.service.store import Old, Rows, Store
+from tacit.service.store import Old, Store
 
 DAY = 86_400_000_000
 EVERY = 3_600_000_000
@@ -46,8 +46,8 @@ class Retention:
 
     def step(
         self, placements: Sequence[Placement], seq: int, now: int, archive: str | None
-    ) -> None:
-        """Drop some rows.
+    ) -> Placement | None:
+        """Drop some rows, or return a placement that needs a base before any of its rows may go.
 
         Parameters
         ----------
@@ -60,6 +60,11 @@ class Retention:
         archive : str or None
             Folder to which the rows are written before.
 
+        Returns
+        -------
+        Placement or None
+            To :meth:`rest` as soon as there is a base of what it has learned by now.
+
         Raises
         ------
         StoreError
@@ -71,24 +76,24 @@ class Retention:
             if placement.config.retention is None:
                 continue
             time = int(max(now - placement.config.retention * DAY, 0))
-            old = self._old(placement, seq, now, time)
+            before = self._before.get(placement.id)
+            if before is None:
+                if self._store.old(placement.id, seq, time, 1).size:
+                    return placement
+                continue
+            old = self._store.old(placement.id, before, time, ROWS)
             if old.size:
                 self._drop(old, archive, placement.name)
                 self._next, self.busy = now, True
-                return
-            self._before.pop(placement.id, None)
+                return None
+            del self._before[placement.id]
         self._drop_ticks()
+        return None
 
-    def _old(self, placement: Placement, seq: int, now: int, time: int) -> Old:
-        """Return rows that may go, covered by the placement's base."""
-        id = placement.id
-        if id not in self._before:
-            if not self._store.old(id, seq, time, 1).size:
-                return Old(Rows.none(), [])
-            oldest = placement.windows.oldest
-            self._store.save_base(placement.snapshot(seq, now))
-            self._before[id] = seq if oldest is None else min(seq, oldest)
-        return self._store.old(id, self._before[id], time, ROWS)
+    def rest(self, placement: Placement, before: int) -> None:
+        """Let the rows of a placement before ``before`` go, which its base now covers."""
+        self._before[placement.id] = before
+        self._next, self.busy = 0, True
 
     def _drop(self, old: Old, archive: str | None, name: str) -> None:
         if archive is not None:
@@ -102,7 +107,7 @@ class Retention:
 
     def _drop_ticks(self) -> None:
         """Drop the marks of all placements that the bases of all of them cover."""
-        bases = [self._store.base(stored.id) for stored in self._store.placements().values()]
+        bases = [self._store.begins(stored.id) for stored in self._store.placements().values()]
         known = [base for base in bases if base is not None]
         if known and len(known) == len(bases):
             before, time = min(base.seq for base in known), min(base.time for base in known)

@@ -18,7 +18,11 @@ import filelock
 from tacit import __version__
 from tacit.service.errors import StoreError
 from tacit.service.store import (
+    BASES,
+    SNAPSHOTS,
+    SWEPT,
     DecisionRow,
+    Draft,
     End,
     Event,
     FeedbackRow,
@@ -29,6 +33,7 @@ from tacit.service.store import (
     Rows,
     Snapshot,
     StoredPlacement,
+    assembled,
     in_order,
 )
 
@@ -180,6 +185,35 @@ MIGRATIONS = (
         windows BLOB NOT NULL
     ) STRICT;
     """,
+    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
+    """
+    CREATE TABLE pieces (
+        number INTEGER PRIMARY KEY,
+        snapshot INTEGER NOT NULL,
+        field TEXT NOT NULL,
+        content BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX pieces_of ON pieces (snapshot);
+    INSERT INTO pieces (snapshot, field, content)
+        SELECT placement, 'learner', learner FROM bases UNION ALL
+        SELECT placement, 'shadow', shadow FROM bases WHERE shadow IS NOT NULL UNION ALL
+        SELECT placement, 'series', series FROM bases UNION ALL
+        SELECT placement, 'windows', windows FROM bases;
+    ALTER TABLE bases DROP COLUMN learner;
+    ALTER TABLE bases DROP COLUMN shadow;
+    ALTER TABLE bases DROP COLUMN series;
+    ALTER TABLE bases DROP COLUMN windows;
+    ALTER TABLE bases ADD COLUMN pieces INTEGER NOT NULL DEFAULT 0;
+    UPDATE bases SET pieces = placement;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        pieces INTEGER NOT NULL
+    ) STRICT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -223,6 +257,17 @@ OLD_MARKS = (
 OLD_RECORDS = (
     f"SELECT {_columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
     "ORDER BY number LIMIT ?"
+)
+HEAD = "placement, seq, time, plan, pieces"
+STANDING = "SELECT pieces FROM snapshots UNION ALL SELECT pieces FROM bases"
+NEXT_PIECES = (
+    f"SELECT coalesce(max(n), 0) + 1 FROM (SELECT max(snapshot) n FROM pieces UNION ALL {STANDING})"
+)
+ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)"
+PIECES = "SELECT field, content FROM pieces WHERE snapshot = ? ORDER BY number"
+SWEEP = (
+    "DELETE FROM pieces WHERE number IN "
+    f"(SELECT number FROM pieces WHERE snapshot NOT IN ({STANDING}) LIMIT {SWEPT})"
 )
 DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
 PLACEMENT = (
@@ -349,15 +394,25 @@ class SqliteStore:
                 before.append(None if new else self._writer.execute(KEPT, key).get)
         return before
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the one before."""
+    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot, or a base, step by step; then it is in place of the one before."""
+        with self._named_errors():
+            number = self._writer.execute(NEXT_PIECES).get
+        for batch in draft.batches():
+            with self._transaction():
+                self._writer.executemany(ADD_PIECE, [(number, *piece) for piece in batch])
+            yield
         with self._transaction():
-            self._writer.execute(f"REPLACE INTO snapshots VALUES ({_marks(Snapshot)})", snapshot)
+            stands = f"REPLACE INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?)"
+            self._writer.execute(stands, (*draft[:4], number))
+        while self._swept():
+            yield
 
-    def save_base(self, base: Snapshot) -> None:
-        """Let a placement's log begin at a snapshot, in place of where it began before."""
+    def _swept(self) -> int:
+        """Remove some pieces that belong to no snapshot any more; return how many."""
         with self._transaction():
-            self._writer.execute(f"REPLACE INTO bases VALUES ({_marks(Snapshot)})", base)
+            self._writer.execute(SWEEP)
+            return self._writer.changes()
 
     def drop(self, old: Old) -> None:
         """Remove rows for good: all of them, or none."""
@@ -415,18 +470,27 @@ class SqliteStore:
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
-        with self._named_errors():
-            row = self._reader.execute(
-                "SELECT * FROM snapshots WHERE placement = ?", (placement,)
-            ).fetchone()
-        return None if row is None else Snapshot(*row)
+        return self._assembled(SNAPSHOTS, placement)
 
     def base(self, placement: int) -> Snapshot | None:
         """Return where a placement's log begins, if what was before has been dropped."""
+        return self._assembled(BASES, placement)
+
+    def _assembled(self, what: str, placement: int) -> Snapshot | None:
         with self._named_errors():
-            query = "SELECT * FROM bases WHERE placement = ?"
+            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?"
             row = self._reader.execute(query, (placement,)).fetchone()
-        return None if row is None else Snapshot(*row)
+            if row is None:
+                return None
+            *head, number = row
+            return assembled(head, self._reader.execute(PIECES, (number,)))
+
+    def begins(self, placement: int) -> End | None:
+        """Return the row and the time of a placement's base."""
+        with self._named_errors():
+            query = "SELECT seq, time FROM bases WHERE placement = ?"
+            row = self._reader.execute(query, (placement,)).fetchone()
+        return None if row is None else End(*row)
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
         """Return the first rows of a placement, or of none, that are older than ``time``."""

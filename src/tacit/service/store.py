@@ -7,8 +7,9 @@ kept as they came: what they teach is worked out from them, by :mod:`tacit.servi
 
 from __future__ import annotations
 
+import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,6 +27,11 @@ TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
 QUERY, EVENT = "query", "event"
 
 READ_ROWS = 4096
+BATCH = 2**20
+"""Bytes of a snapshot that are written at once, so that no commit waits long."""
+SWEPT = 4
+"""Pieces of a snapshot that are removed at once, for the same reason."""
+SNAPSHOTS, BASES = "snapshots", "bases"
 _seq = attrgetter("seq")
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
@@ -280,6 +286,53 @@ class Snapshot(NamedTuple):
     series: bytes
     windows: bytes
 
+    def draft(self) -> Draft:
+        """Return it as it is written."""
+        whole = zip(self._fields[4:], self[4:], strict=True)
+        pieces = ((field, content) for field, content in whole if content is not None)
+        return Draft(*self[:4], pieces)
+
+
+class Draft(NamedTuple):
+    """A snapshot that is still to be encoded, of what stood when it was made.
+
+    Attributes
+    ----------
+    placement, seq, time, plan
+        As those of the :class:`Snapshot`.
+    pieces : iterator
+        Pairs of a field of the snapshot, from ``learner`` on, and the next bytes of it.
+    """
+
+    placement: int
+    seq: int
+    time: int
+    plan: str
+    pieces: Iterator[tuple[str, bytes]]
+
+    def batches(self) -> Iterator[list[tuple[str, bytes]]]:
+        """Give the pieces, small ones together."""
+        batch: list[tuple[str, bytes]] = []
+        size = 0
+        for field, content in self.pieces:
+            batch.append((field, content))
+            size += len(content)
+            if size >= BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+def assembled(head: Sequence[Any], pieces: Iterable[tuple[str, bytes]]) -> Snapshot:
+    """Return a snapshot from its first four fields and its pieces, in order."""
+    written: dict[str, io.BytesIO] = {}
+    for field, content in pieces:
+        written.setdefault(field, io.BytesIO()).write(content)
+    whole = {field: buffer.getvalue() for field, buffer in written.items()}
+    fields = (whole.get("learner", b""), whole.get("shadow"))
+    return Snapshot._make([*head, *fields, whole.get("series", b""), whole.get("windows", b"")])
+
 
 class Old(NamedTuple):
     """What is older than a placement keeps: decisions with all that came back for them, marks,
@@ -328,14 +381,18 @@ class Store(Protocol):
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the one before."""
+    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot, or a base, step by step; then it is in place of the one before.
+
+        Each step is a transaction of its own, so that others may be committed in between. If the
+        steps come to no end, the one before stands.
+        """
 
     def base(self, placement: int) -> Snapshot | None:
         """Return where a placement's log begins, if what was before has been dropped."""
 
-    def save_base(self, base: Snapshot) -> None:
-        """Let a placement's log begin at a snapshot, in place of where it began before."""
+    def begins(self, placement: int) -> End | None:
+        """Return the row and the time of a placement's base."""
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
         """Return the first rows of a placement, or of none, that are older than ``time``.
@@ -355,6 +412,12 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""
+
+
+def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
+    """Keep a snapshot, or a base, in place of the one before."""
+    for _ in store.saving(snapshot.draft(), what):
+        pass
 
 
 def open_store(config: StoreConfig) -> Store:

@@ -1,0 +1,259 @@
+"""Snapshots are written while groups are served, and are what the log says, wherever they end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+import tacit
+from tacit.learner import Learner
+from tacit.service.config import Config, PlacementConfig
+from tacit.service.engine import Engine
+from tacit.service.errors import StoreError
+from tacit.service.log import verify
+from tacit.service.placement import opened, take_in
+from tacit.service.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.store import Draft, Snapshot, save
+from tacit.snapshot import PIECE, from_bytes, frozen, pieces, to_bytes
+from tacit.state import leaves
+
+sys.path.insert(0, str(Path(__file__).parent))
+import stores
+from stores import KINDS, store_at
+
+START = 1_700_000_000_000_000
+SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """Run a test once on each kind of store."""
+    monkeypatch.setattr(stores, "chosen", request.param)
+    return request.param
+
+
+class SlowStore:
+    """A store that takes any number of steps more for a snapshot, until it is let go on."""
+
+    def __init__(self, store):
+        self._store = store
+        self.goes_on = threading.Event()
+        self.fails = False
+        self.begun = 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def saving(self, *told):
+        self.begun += 1
+        steps = self._store.saving(*told)
+        yield next(steps)
+        while not self.goes_on.is_set():
+            yield
+        if self.fails:
+            raise StoreError("store: the disk is full")
+        yield from steps
+
+
+def configured(snapshot_every=20):
+    placement = PlacementConfig(tacit.Thompson(("film", "recipe")), 7, snapshot_every)
+    return Config({"home": placement})
+
+
+async def decided(engine, count):
+    for _ in range(count):
+        row = await engine.decide("home", f"key {engine.health().events % 7}")
+        if engine.health().events % 3:
+            await engine.feedback("home", row.id, float(row.seq % 2))
+
+
+async def begun(store, times):
+    while store.begun < times:
+        await asyncio.sleep(0.001)
+
+
+def arrays(learner):
+    used = len(learner.keys)
+    return learner.keys, [array[:used].tobytes() for _, array in leaves(learner.state)]
+
+
+def everything(placement):
+    counted = placement.decisions, placement.feedback, placement.series.to_bytes()
+    return arrays(placement.learner), placement.windows.saved(), counted
+
+
+@pytest.mark.usefixtures("kind")
+def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        store = SlowStore(store_at(path))
+        engine = Engine(config, store)
+        await engine.start()
+        await decided(engine, 25)
+        await begun(store, 1)
+        at_copy = engine.health().events
+        async with asyncio.timeout(30):
+            await decided(engine, 60)
+        # Only one is under way, however much would be due.
+        assert store.begun == 1
+        assert store.snapshot(1) is None
+        assert engine.placements["home"].snapshot_time is None
+        store.goes_on.set()
+        await engine.written()
+        snapshot = store.snapshot(1)
+        assert 20 <= snapshot.seq <= at_copy < engine.health().events
+        assert engine.placements["home"].snapshot_time == snapshot.time
+        await engine.stop()
+        return engine.placements["home"], snapshot
+
+    live, snapshot = asyncio.run(session())
+    store = store_at(path)
+    kept = opened("home", config.placements["home"], store, 0, snapshot=False)
+    rows = list(store.events(0))
+    take_in({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
+    kept.settle()
+    assert arrays(from_bytes(snapshot.learner, "snapshot")) == arrays(kept.learner)
+    # The snapshot of the middle and the rest of the log lead to what was live.
+    save(store, snapshot)
+    assert verify(config, store) == []
+    again = Engine(config, store)
+    assert everything(again.placements["home"]) == everything(live)
+    store.close()
+
+
+@pytest.mark.usefixtures("kind")
+def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        store = SlowStore(store_at(path))
+        engine = Engine(configured(), store)
+        await engine.start()
+        await decided(engine, 25)
+        await begun(store, 1)
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        store.goes_on.set()
+        await stopping
+        return engine.health().events
+
+    events = asyncio.run(session())
+    store = store_at(path)
+    assert store.snapshot(1).seq == events
+    store.close()
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        store = SlowStore(store_at(path))
+        store.fails = True
+        store.goes_on.set()
+        engine = Engine(config, store)
+        await engine.start()
+        await decided(engine, 40)
+        await engine.stop()
+        assert engine.failure is None
+        return engine.placements["home"]
+
+    with caplog.at_level(logging.WARNING):
+        live = asyncio.run(session())
+    assert "no snapshot of placement home: store: the disk is full" in caplog.text
+    store = store_at(path)
+    assert store.snapshot(1) is None
+    again = Engine(config, store)
+    assert everything(again.placements["home"]) == everything(live)
+    store.close()
+
+
+def numbers(store, path, kind):
+    """Return which snapshots there are pieces of."""
+    if kind == "sqlite":
+        connection = apsw.Connection(str(path))
+        found = connection.execute("SELECT DISTINCT snapshot FROM pieces").fetchall()
+        connection.close()
+        return len(found)
+    with store._reading() as reader:
+        return len(reader.execute("SELECT DISTINCT snapshot FROM pieces").fetchall())
+
+
+def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kind):
+    path = tmp_path / "s.db"
+    store = store_at(path)
+    store.placement("home", '{"name": "UCB1", "arms": 3}', 7)
+    save(store, SNAPSHOT)
+    large = [("learner", bytes([i]) * PIECE) for i in range(6)]
+    steps = store.saving(Draft(1, 9, START, "{}", iter(large)))
+    for _ in range(4):
+        next(steps)
+    # Nothing more comes: the process is gone.
+    store.close()
+    store = store_at(path)
+    assert store.snapshot(1) == SNAPSHOT
+    assert numbers(store, path, kind) == 2
+    rest = [("series", b""), ("shadow", b"second"), ("windows", b"w")]
+    draft = Draft(1, 9, START, "{}", iter(large + rest))
+    stood = [store.snapshot(1).seq for _ in store.saving(draft)]
+    assert stood == sorted(stood)
+    assert set(stood) == {5, 9}
+    found = store.snapshot(1)
+    assert found.learner == b"".join(content for _, content in large)
+    assert (found.seq, found.shadow, found.series, found.windows) == (9, b"second", b"", b"w")
+    # What no snapshot needs any more is gone, whoever began it.
+    assert numbers(store, path, kind) == 1
+    assert store.base(1) is None
+    assert store.begins(1) is None
+    store.close()
+
+
+def test_a_base_of_the_version_before_is_brought_forward(tmp_path):
+    path = tmp_path / "s.db"
+    connection = apsw.Connection(str(path))
+    for script in MIGRATIONS[:5]:
+        connection.execute(script)
+    connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
+    for id, name in (1, "home"), (2, "other"):
+        connection.execute("INSERT INTO placements VALUES (?, ?, 1, 7)", (id, name))
+    bases = [
+        SNAPSHOT._replace(seq=3),
+        SNAPSHOT._replace(placement=2, seq=4, learner=b"second", shadow=b"shadow"),
+    ]
+    for base in bases:
+        connection.execute("INSERT INTO bases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", base)
+    connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?)", SNAPSHOT)
+    connection.execute("UPDATE store SET version = 5")
+    connection.pragma("application_id", 0x7AC17)
+    connection.close()
+    store = SqliteStore(path)
+    assert [store.base(1), store.base(2)] == bases
+    assert store.begins(2) == (4, START)
+    # It is folded anew, once.
+    assert store.snapshot(1) is None
+    save(store, SNAPSHOT)
+    assert [store.base(1), store.base(2), store.snapshot(1)] == [*bases, SNAPSHOT]
+    store.close()
+
+
+def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
+    learner = Learner(tacit.Thompson(10), seed=3)
+    keys = [f"clé “{i}”" for i in range(50_000)]
+    learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
+    then, parts = to_bytes(learner), frozen(learner)
+    learner.learn_many(learner.choose_many([*keys, "new"]), np.zeros(len(keys) + 1))
+    written = list(pieces(parts))
+    assert b"".join(written) == then
+    assert len(written) > 3
+    assert max(map(len, written)) <= 2.1 * PIECE
+    assert arrays(from_bytes(then, "then"))[0] == keys
+    assert arrays(from_bytes(then, "then")) != arrays(learner)
