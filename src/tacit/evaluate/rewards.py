@@ -41,7 +41,7 @@ class Rewards(PerArm):
 
     Parameters
     ----------
-    numbers : dict
+    rewards : dict
         From arms to expected rewards; with ``per``, from the values of that column to such
         dicts.
     per : {None, "key", "placement", "position", "policy"}
