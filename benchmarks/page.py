@@ -210,7 +210,7 @@ def draw(results: Results) -> None:
         axis.tick_params(axis="x", labelsize=7)
         axis.grid(axis="x", alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-    sheet.savefig(FIGURE, dpi=130)
+    sheet.savefig(FIGURE, dpi=130, bbox_inches="tight")
 
 
 if __name__ == "__main__":
