@@ -47,6 +47,15 @@ class Nowhere:
     def snapshot(self, placement):
         return None
 
+    def placements(self):
+        return {"home": StoredPlacement(1, 1, "", 0)}
+
+    def base(self, placement):
+        return None
+
+    def begins(self, placement):
+        return None
+
     def append(self, rows):
         pass
 
