@@ -32,7 +32,8 @@ from tacit.classifiers import Rectangle
 from tacit.learner import Learner
 from tacit.merging import added, delta
 from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
+from tacit.service.requests import Told
 from tacit.service.sqlite import SqliteStore
 from tacit.state import byte_count
 

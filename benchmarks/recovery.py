@@ -117,7 +117,7 @@ async def fill(path, keys):
 
 
 async def tail(path, keys, events):
-    from tacit.service.engine import Told
+    from tacit.service.requests import Told
 
     engine = opened(path)
     await engine.start()

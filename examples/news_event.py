@@ -26,7 +26,8 @@ import numpy as np
 import tacit
 from tacit.service.attribution import Rule
 from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
+from tacit.service.requests import Told
 from tacit.service.signals import SignalConfig
 from tacit.service.sqlite import SqliteStore
 from tacit.text import aligned

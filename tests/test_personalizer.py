@@ -35,7 +35,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.learner import Learner
 from tacit.service import sqlite
 from tacit.service.config import load_config
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, StoreError
 from tacit.service.keys import new_key
 from tacit.service.log import verify
@@ -44,6 +44,7 @@ from tacit.service.personalizer.hashing import MOST_FEATURES, features_of, vecto
 from tacit.service.personalizer.placement import Shown
 from tacit.service.personalizer.requests import impression_of, impressions_of, slot_id
 from tacit.service.personalizer.settings import Settings
+from tacit.service.requests import Told
 from tacit.service.server import running
 from tacit.service.store import ACTIVATE, DecisionRow, FeedbackRow, Rows
 

@@ -33,13 +33,15 @@ from tacit.service.attribution import (
     Attribution,
     Rule,
 )
+from tacit.service.blocks import Block
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config, PlacementConfig, StoreConfig
 from tacit.service.draws import Draws
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
+from tacit.service.folding import fold, opened
 from tacit.service.log import export, take_in, verify
-from tacit.service.placement import fold, opened
+from tacit.service.requests import Told
 from tacit.service.sqlite import MIGRATIONS
 from tacit.service.store import (
     ACTIVATE,
@@ -66,16 +68,17 @@ def rewarded(rule, *story):
     attribution, taught, outcomes = Attribution(rule), [], []
 
     def advance(time):
-        taught.extend((time, lesson.reward) for lesson in attribution.advance(time))
+        taught.extend((time, reward) for reward in attribution.advance(time).rewards)
 
     deferred = int(any(what == ACTIVATE for _, what, _ in story))
     row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
-    attribution.decided(row, SimpleNamespace(epoch=0))
+    attribution.decided(Block.of(DecisionRow, [row]))
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
-        outcome, lesson = attribution.told(FeedbackRow(seq, 1, 1, None, time, what, reward))
-        outcomes.append(outcome)
-        taught.extend([] if lesson is None else [(time, lesson.reward)])
+        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
+        became, parts = attribution.told(Block.of(FeedbackRow, [row]))
+        outcomes += became
+        taught.extend((time, reward) for lessons in parts for reward in lessons.rewards)
     for time in (29, 30, 31, 60, 90):
         advance(max(time, attribution.time))
     assert len(attribution) == 0
@@ -153,10 +156,11 @@ def test_windows_close_in_the_order_in_which_they_opened():
     attribution = Attribution(Rule(window=30, activation=60))
     for seq, deferred in ((1, 1), (2, 0), (3, 0)):
         row = DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred)
-        attribution.decided(row, None)
+        attribution.decided(Block.of(DecisionRow, [row]))
         attribution.advance(seq)
-    attribution.told(FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None))
-    assert [lesson.open.row.seq for lesson in attribution.advance(33)] == [2, 3, 1]
+    row = FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None)
+    attribution.told(Block.of(FeedbackRow, [row]))
+    assert [seq for seq, _ in attribution.earned(attribution.advance(33))] == [2, 3, 1]
 
 
 def test_the_log_s_clock_does_not_jump():
@@ -211,7 +215,7 @@ def everything(placement):
     ]
     counts = placement.mode, placement.decisions, placement.feedback, dict(placement.outcomes)
     keys = [learner.keys for learner in learners]
-    windows = msgspec.json.encode(placement.windows.saved())
+    windows = msgspec.json.encode(placement.open_windows())
     return keys, arrays, counts, windows, placement.series.to_bytes()
 
 

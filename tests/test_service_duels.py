@@ -24,10 +24,11 @@ from tacit.service.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.config import load_config
 from tacit.service.draws import Draws
 from tacit.service.duels import Tally, shown_list
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict
+from tacit.service.impressions import Clicks
 from tacit.service.log import export, take_in, verify
-from tacit.service.placement import Clicks
+from tacit.service.requests import Told
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
 from tacit.service.store import CLICKS, DecisionRow, FeedbackRow

@@ -104,7 +104,7 @@ def learned(engine, name="home"):
     used = len(learner.keys)
     arrays = {field: array[:used].tobytes() for field, array in leaves(learner.state)}
     counted = (placement.decisions, placement.feedback, placement.series.to_bytes())
-    return learner.keys, arrays, placement.windows.saved(), counted
+    return learner.keys, arrays, placement.open_windows(), counted
 
 
 def as_after_a_crash(path):

@@ -44,7 +44,7 @@ def learned(placement):
     used = len(placement.learner.keys)
     arrays = {name: array[:used].tobytes() for name, array in leaves(placement.learner.state)}
     counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    return arrays, counted, placement.windows.saved()
+    return arrays, counted, placement.open_windows()
 
 
 async def traffic(engine, rounds):

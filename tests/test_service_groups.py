@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import tacit
 from tacit.service.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.ids import decision_id, decision_ids
+from tacit.service.requests import Told
 from tacit.service.sqlite import SqliteStore
 from tacit.service.store import FeedbackRow, MarkRow, in_order
 

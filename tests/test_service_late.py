@@ -36,9 +36,10 @@ from tacit.service.attribution import (
     Attribution,
     Rule,
 )
+from tacit.service.blocks import Block
 from tacit.service.config import load_config
-from tacit.service.engine import Told
 from tacit.service.log import export, verify
+from tacit.service.requests import Told
 from tacit.service.store import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import leaves
 
@@ -122,19 +123,21 @@ def test_what_cannot_be_corrected_is_refused():
 )
 def test_the_first_late_reward_corrects_the_default(story, outcomes):
     attribution = Attribution(Rule(window=30, late="correct", correction=100, default=0.25))
-    attribution.decided(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None), None)
+    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None)
+    attribution.decided(Block.of(DecisionRow, [row]))
     told, corrections = [], []
     for seq, (time, what, reward) in enumerate(story, 2):
         attribution.advance(time)
-        outcome, lesson = attribution.told(FeedbackRow(seq, 1, 1, None, time, what, reward))
+        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
+        (outcome,), parts = attribution.told(Block.of(FeedbackRow, [row]))
         told.append(outcome)
         if outcome == CORRECTED:
-            corrections.append((lesson.before, lesson.reward))
+            corrections += [(one.before, *one.rewards) for one in parts]
     assert told == outcomes
     assert len(corrections) == (CORRECTED in outcomes)
     assert all(before == 0.25 for before, _ in corrections)
     attribution.advance(1000)
-    assert attribution.saved_defaults() == []
+    assert attribution.saved_defaults(lambda slot: ()) == []
 
 
 def sums(engine):

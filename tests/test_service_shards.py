@@ -18,11 +18,12 @@ from tacit.classifiers import Rectangle
 from tacit.errors import ConfigError
 from tacit.merging import natural
 from tacit.service.config import Config, PlacementConfig, StoreConfig, load_config
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.fencing import Fenced, FencedStore
 from tacit.service.layout import Layout, LayoutStore, partitions, schema_of
 from tacit.service.log import verify
+from tacit.service.requests import Told
 from tacit.service.resharding import reshard
 from tacit.service.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
 from tacit.service.sqlite import SqliteStore

@@ -17,11 +17,12 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
 from tacit.service.attribution import Rule
 from tacit.service.config import Config, PlacementConfig, load_config
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict
+from tacit.service.folding import fold, opened
 from tacit.service.log import export, verify
 from tacit.service.page import Page
-from tacit.service.placement import fold, opened
+from tacit.service.requests import Told
 from tacit.service.server import running
 from tacit.service.signals import PlacementSignals, SignalConfig
 from tacit.service.sqlite import SqliteStore

@@ -14,9 +14,10 @@ from tacit.errors import ConfigError
 from tacit.learner import Learner
 from tacit.service.attribution import PENDING
 from tacit.service.config import load_config
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
+from tacit.service.impressions import Clicks
 from tacit.service.log import verify
-from tacit.service.placement import Clicks
+from tacit.service.requests import Told
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
 from tacit.service.store import CLICKS
@@ -41,7 +42,7 @@ def learned(placement):
     used = len(placement.learner.keys)
     arrays = {name: a[:used].tobytes() for name, a in leaves(placement.learner.state)}
     counted = placement.decisions, dict(placement.outcomes), placement.series.to_bytes()
-    return arrays, counted, placement.windows.saved()
+    return arrays, counted, placement.open_windows()
 
 
 async def traffic(engine, rounds):

@@ -17,8 +17,8 @@ from tacit.learner import Learner
 from tacit.service.config import Config, PlacementConfig
 from tacit.service.engine import Engine
 from tacit.service.errors import StoreError
+from tacit.service.folding import opened, take_in
 from tacit.service.log import verify
-from tacit.service.placement import opened, take_in
 from tacit.service.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.store import Draft, Snapshot, save
 from tacit.snapshot import PIECE, from_bytes, frozen, pieces, to_bytes
@@ -86,7 +86,7 @@ def arrays(learner):
 
 def everything(placement):
     counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    return arrays(placement.learner), placement.windows.saved(), counted
+    return arrays(placement.learner), placement.open_windows(), counted
 
 
 @pytest.mark.usefixtures("kind")
@@ -119,7 +119,6 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     kept = opened("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
     take_in({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    kept.settle()
     assert arrays(from_bytes(snapshot.learner, "snapshot")) == arrays(kept.learner)
     # The snapshot of the middle and the rest of the log lead to what was live.
     save(store, snapshot)

@@ -15,9 +15,10 @@ import pytest
 from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
 from tacit.service.config import load_config
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
+from tacit.service.impressions import Clicks
 from tacit.service.log import export, take_in, verify
-from tacit.service.placement import Clicks
+from tacit.service.requests import Told
 from tacit.service.server import running
 from tacit.service.store import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.ubi import listed, told_of
@@ -135,8 +136,8 @@ def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
                 ["noted", "duplicate", "pending", "kept", "kept"],
             )
             assert await sent(engine, "shelf", queries, events) == expected
-            (open,) = engine.placements["shelf"].windows._by_seq.values()
-            assert (open.reward, open.examined) == ([2], True)
+            ((_, _, _, came, examined, *_),) = engine.placements["shelf"].open_windows()
+            assert (came, examined) == ([2], True)
             live = learned(engine)
             again = ["known", "duplicate"], ["duplicate"] * 5
             assert await sent(engine, "shelf", queries, events) == again

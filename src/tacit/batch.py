@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tacit.arrays import Floats, Generator, Ints
+from tacit.arrays import Booleans, Floats, Generator, Ints
 from tacit.dispatch import chance, decide, epoch, kernel, observe, propensity, unlearn, update
 from tacit.policies.base import Impression
 
@@ -94,12 +94,15 @@ def learn_rows(
     feedback: Floats,
     propensities: Floats,
     epochs: Ints,
+    fresh: Booleans,
 ) -> int:
-    """Learn row by row; return how many rows were of their lane's present epoch."""
+    """Learn row by row; say of each row whether it was of its lane's present epoch, and so taught
+    something, and return how many were."""
     learned = 0
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        if epochs[i] == epoch(params, state, lane):
+        fresh[i] = epochs[i] == epoch(params, state, lane)
+        if fresh[i]:
             impression = impression_of(batch, i)
             update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
             learned += 1

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import checks
-from tacit.arrays import Floats, Ints
+from tacit.arrays import Booleans, Floats, Ints
 from tacit.assumptions import ContextWatch
 from tacit.batch import Batch, choose_rows, correct_rows, learn_rows, observe_rows, weigh_rows
 from tacit.decisions import Arm, Decision, Decisions
@@ -308,15 +308,15 @@ class Learner:
         self._action = np.empty((1, self.policy.action_width), np.int64)
         self._feedback = np.empty((1, self.policy.feedback_width))
         self._epochs, self._propensity = np.empty(1, np.int64), np.full(1, np.nan)
+        self._fresh = np.zeros(1, np.bool_)
         asked = self._propensity if self._asks else None
         one, action, epochs = self._one, self._action, self._epochs
         self._choose = compiled(choose_rows, params).entry(
             (params, self._state, one, self.rng, action, epochs, asked)
         )
         self._observe = compiled(observe_rows, params).entry((params, self._state, one))
-        self._learn = compiled(learn_rows, params).entry(
-            (params, self._state, one, action, self._feedback, self._propensity, epochs)
-        )
+        told = self._feedback, self._propensity, epochs, self._fresh
+        self._learn = compiled(learn_rows, params).entry((params, self._state, one, action, *told))
 
     @property
     def _asks(self) -> bool:
@@ -681,6 +681,7 @@ class Learner:
             self._feedback,
             self._propensity,
             self._epochs,
+            self._fresh,
         )
         return bool(learned)
 
@@ -706,13 +707,35 @@ class Learner:
         UnknownName
             If nothing was ever chosen for a decision's key.
         """
+        return int(np.count_nonzero(self.learn_each(decisions, rewards)))
+
+    def learn_each(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> Booleans:
+        """Learn as :meth:`learn_many`; say of each decision whether it taught something.
+
+        Returns
+        -------
+        array of bool, shape (decisions,)
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As :meth:`learn_many`; then nothing was learned.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_each(decisions, [0.0, 1.0]).tolist()
+        [True, True]
+        """
         values = self._checked_feedback("rewards", rewards, len(decisions))
-        if not len(decisions):
-            return 0
-        batch, actions, propensities, epochs = self._columns(decisions)
-        return int(
-            self._learn(self._params, self._state, batch, actions, values, propensities, epochs)
-        )
+        fresh = np.zeros(len(decisions), np.bool_)
+        if len(decisions):
+            batch, actions, propensities, epochs = self._columns(decisions)
+            given = batch, actions, values, propensities, epochs, fresh
+            self._learn(self._params, self._state, *given)
+        return fresh
 
     def correct_many(
         self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
@@ -859,9 +882,54 @@ class Learner:
         Their keys get lanes and their impressions are observed; learning what came back for
         them then gives the very state that the learner had.
         """
-        self._lanes_of([d.key for d in decisions])
-        self._observe(self._params, self._state, self._batch_of(decisions))
+        if isinstance(decisions, Decisions) and decisions.lanes is self._lanes:
+            batch = decisions.batch
+        else:
+            self._lanes_of([d.key for d in decisions])
+            batch = self._batch_of(decisions)
+        self._observe(self._params, self._state, batch)
         self.decisions += len(decisions)
+
+    def impressions(self, lanes: Ints, contexts: Floats) -> Batch:
+        """Return impressions with all arms on offer, as columns.
+
+        Parameters
+        ----------
+        lanes : array of int64, shape (rows,)
+            As :meth:`lanes` gave them.
+        contexts : array of float64, shape (rows, context_dim)
+        """
+        return self._shared_batch(len(lanes))._replace(lanes=lanes, contexts=contexts)
+
+    def columns(self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats) -> Decisions:
+        """Return decisions that were made here before as columns, without their keys.
+
+        Parameters
+        ----------
+        batch : Batch
+            The impressions, in lanes of this learner.
+        actions : array of int64, shape (rows, action_width)
+            Slots of what was shown.
+        epochs : array of int64, shape (rows,)
+        propensities : array of float64, shape (rows,)
+            NaN where the policy is deterministic.
+
+        Returns
+        -------
+        Decisions
+            For :meth:`learn_each`, :meth:`correct_many` and :meth:`recall`.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> made = learner.choose_many(["tomato", "tomato"])
+        >>> again = learner.columns(made.batch, made.actions, made.epochs, made.propensities)
+        >>> learner.learn_many(again, [0.0, 1.0])
+        2
+        """
+        made = self.decisions, (), self._names, None, actions, epochs, propensities
+        return Decisions(*made, batch, self._lanes)
 
     # Snapshots -------------------------------------------------------------------------------
 

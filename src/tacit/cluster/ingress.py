@@ -19,10 +19,12 @@ from tacit.cluster.spares import Spares
 from tacit.errors import TacitError
 from tacit.service.clock import LogClock
 from tacit.service.config import Config
-from tacit.service.engine import Engine, Health, ShardHealth, Told, checked_told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
+from tacit.service.health import Health, ShardHealth
+from tacit.service.impressions import Impression
 from tacit.service.layout import check_kinds
-from tacit.service.placement import Impression
+from tacit.service.requests import Told, checked_told
 from tacit.service.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.store import DecisionRow, RecordRow
 
@@ -138,7 +140,7 @@ class Ingress(Engine):
 
     async def decide_many(
         self, placement: str, impressions: Sequence[Impression]
-    ) -> list[DecisionRow]:
+    ) -> Sequence[DecisionRow]:
         """Choose for many impressions; of those of one shard, all or none.
 
         Raises
@@ -167,7 +169,7 @@ class Ingress(Engine):
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
         lowest = self.placement(placement).config.rule.lowest
-        told = [checked_told(one, lowest) for one in told]
+        told = checked_told(told, lowest)
         homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in told))
         outcomes: list[Any] = [homes[one.decision] for one in told]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]

@@ -20,8 +20,8 @@ from tacit.cluster.shard import Lost, Request
 from tacit.cluster.spares import Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
-from tacit.service.engine import Health
 from tacit.service.errors import Unavailable
+from tacit.service.health import Health
 from tacit.service.slots import Shard
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.arrays import Floats
 from tacit.service.features import FeaturePlacement
-from tacit.service.placement import Placement, placement_class
+from tacit.service.folding import placement_class
+from tacit.service.placement import Placement
 from tacit.service.series import ARMS, SHIFTS_KEPT, Series, Shift
 from tacit.service.store import StoredPlacement
 from tacit.state import leaves

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import Picture, picture_of, whole_of
 from tacit.cluster.sweeps import imported
-from tacit.service.engine import Engine, Health
+from tacit.service.engine import Engine
 from tacit.service.errors import Unavailable
+from tacit.service.health import Health
 from tacit.service.sharing import Told
 from tacit.service.slots import Shard
 

@@ -3,20 +3,28 @@
 The log holds what happened: decisions, rewards, examinations, activations, each with its time. A
 rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
 or after its end, so folding the same rows gives the same state, whatever the clock said.
+
+Open decisions are columns, each in a slot of its own (:mod:`tacit.windows`): nothing is made for
+one of them alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from tacit.decisions import Decision
-from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit import windows as compiled_windows
+from tacit.arrays import Ints
+from tacit.service.blocks import Block
+from tacit.service.store import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.state import copied_into
+from tacit.windows import LISTED, OPEN, Feedback, Terms, Windows, close_rows, tell_rows
 
 Aggregation = Literal["first", "last", "sum", "max"]
 ClickAggregation = Literal["union", "first", "last"]
@@ -92,47 +100,51 @@ class Rule(msgspec.Struct, frozen=True):
     lowest: float = 0.0
 
 
-class Open(msgspec.Struct, eq=False):
-    """A decision whose window is open.
+Content = tuple[str, float | None, str | None]
+"""What feedback says: its kind, its reward, its clicks."""
+
+KINDS = {REWARD: 0, CLICKS: 1, EXAMINED: 2, ACTIVATE: 3}
+AGGREGATIONS = {"first": 0, "last": 1, "sum": 2, "max": 3}
+_BECAME = (LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED)
+SPARE_SLOTS = 256
+
+
+class Lessons(NamedTuple):
+    """Decisions and the rewards that they earned.
 
     Attributes
     ----------
-    row : DecisionRow
-    decision : Decision
-        The same for the learner.
-    shadow : Decision or None
-        The same for the second policy's learner.
-    deadline : int
-    active : bool
-    reward : float, list of int or None
-        Where clicks are told by their positions, these positions.
-    examined : bool
-    settled : bool
-        It was learned, and nothing can change that.
-    told : int
-        How much feedback came.
-    ids : dict of str to (kind, reward, clicks)
-        What came with an id.
+    slots : array of int64
+        Of the decisions; theirs until the next ones are decided.
+    rewards : list
+        A number for each, or the clicked positions.
+    before : float or None
+        What was learned for them before, and is to be taken out.
+    places : list of int
+        Which rows of the feedback taught this; empty where windows have closed.
     """
 
-    row: DecisionRow
-    decision: Any
-    shadow: Any
-    deadline: int
-    active: bool
-    reward: Any = None
-    examined: bool = False
-    settled: bool = False
-    told: int = 0
-    ids: dict[str, tuple[str, float | None, str | None]] | None = None
-
-
-class Lesson(NamedTuple):
-    """A decision and the reward that it earned, in place of the one that was learned before."""
-
-    open: Open
-    reward: Any
+    slots: Ints
+    rewards: list[Any]
     before: float | None = None
+    places: Sequence[int] = ()
+
+    def those(self, places: Sequence[int]) -> Lessons:
+        """Return some of them."""
+        return Lessons(
+            self.slots[places],
+            [self.rewards[i] for i in places],
+            self.before,
+            [self.places[i] for i in places] if self.places else (),
+        )
+
+
+class _Queued(NamedTuple):
+    """Windows that end at the same time; numbers tell slots that were given to others since."""
+
+    deadline: int
+    slots: Ints
+    seqs: Ints
 
 
 class Attribution:
@@ -146,209 +158,426 @@ class Attribution:
     --------
     >>> attribution = Attribution(Rule(window=30))
     >>> row = DecisionRow(1, "a", 1, 1, 100, "tomato", None, 0, 0.5, 0, None)
-    >>> attribution.advance(row.time)
+    >>> attribution.advance(row.time).rewards
     []
-    >>> _ = attribution.decided(row, decision=None)
-    >>> attribution.advance(129), attribution.advance(130)[0].reward
-    ([], 0.0)
+    >>> _ = attribution.decided(Block.of(DecisionRow, [row]))
+    >>> attribution.advance(129).rewards, attribution.advance(130).rewards
+    ([], [0.0])
     """
 
+    aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
+
     def __init__(self, rule: Rule) -> None:
-        self.rule = rule
         self.time = 0
-        self._by_seq: dict[int, Open] = {}
-        self._by_id: dict[str, Open] = {}
-        self.find = self._by_id.get
-        """Return an open decision by its id, or None."""
-        self._windows: deque[Open] = deque()
-        self._deferred: deque[Open] = deque()
-        self._defaulted: dict[int, Open] = {}
+        self._slots: dict[int, int] = {}
+        self._open: dict[str, int] = {}
+        self.find = self._open.get
+        """Return the slot of an open decision by its id, or None."""
+        self._windows = Windows.zeros(0)
+        self._free: list[int] = []
+        self._spent: list[Ints] = []
+        self._blocks: dict[int, Block[DecisionRow]] = {}
+        self._held: dict[int, int] = {}
+        self._numbers = 0
+        self._ids: dict[int, dict[str, Content]] = {}
+        self._queue: deque[_Queued] = deque()
+        self._deferred: deque[_Queued] = deque()
+        self._defaulted: deque[_Queued] = deque()
+        self.rule = rule
+        self._prepare()
+
+    def _prepare(self) -> None:
+        from tacit.compiled import compiled
+
+        none = np.empty(0, np.int64)
+        feedback = Feedback.of(none, none, np.empty(0))
+        arguments = self._windows, self._terms
+        self._tell = compiled(tell_rows).entry((*arguments, 0, feedback))
+        self._close = compiled(close_rows).entry((*arguments, none, np.empty(0)))
+
+    @property
+    def rule(self) -> Rule:
+        """What the log means; another one holds from now on."""
+        return self._rule
+
+    @rule.setter
+    def rule(self, rule: Rule) -> None:
+        self._rule = rule
+        self._terms = Terms(
+            int(rule.window),
+            float(rule.default),
+            float(rule.lowest),
+            self.aggregations.get(rule.aggregation, LISTED),
+            rule.seen == "examined",
+            rule.late == "correct",
+        )
 
     def __len__(self) -> int:
-        return len(self._by_seq)
+        return len(self._open)
+
+    @property
+    def capacity(self) -> int:
+        """How many slots there are."""
+        return len(self._windows.seq)
 
     @property
     def due(self) -> int | None:
         """When the next window closes, or the next deferred decision is given up."""
-        firsts = [opens[0].deadline for opens in (self._windows, self._deferred) if opens]
+        firsts = [queue[0].deadline for queue in (self._queue, self._deferred) if queue]
         return min(firsts, default=None)
 
     @property
     def oldest(self) -> int | None:
         """The place in the log of the first decision from which something may still be learned."""
-        return min((*self._by_seq, *self._defaulted), default=None)
+        return min(self._slots, default=None)
 
-    def forget_shadow(self) -> None:
-        """Let no open decision teach the second policy."""
-        for open in (*self._by_seq.values(), *self._defaulted.values()):
-            open.shadow = None
+    # One decision ----------------------------------------------------------------------------
 
-    def of(self, seq: int) -> Open | None:
-        """Return an open decision by its place in the log."""
-        return self._by_seq.get(seq)
+    def row(self, slot: int) -> DecisionRow:
+        """Return the row of a decision."""
+        block = self._blocks[int(self._windows.block[slot])]
+        return block[int(self._windows.place[slot])]
 
-    def advance(self, time: int) -> list[Lesson]:
+    def of(self, seq: int) -> DecisionRow:
+        """Return the row of an open decision by its place in the log."""
+        return self.row(self._slots[seq])
+
+    def rows(self, slots: Ints) -> list[DecisionRow]:
+        """Return the rows of decisions."""
+        blocks = map(self._blocks.__getitem__, self._windows.block[slots].tolist())
+        places = self._windows.place[slots].tolist()
+        return [block[place] for block, place in zip(blocks, places, strict=True)]
+
+    def values(self, slots: Ints, field: str) -> list[Any]:
+        """Return one field of the rows of decisions."""
+        numbers = self._windows.block[slots].tolist()
+        columns = {number: self._blocks[number].column(field) for number in set(numbers)}
+        places = self._windows.place[slots].tolist()
+        return [columns[n][place] for n, place in zip(numbers, places, strict=True)]
+
+    def seqs(self, slots: Ints) -> list[int]:
+        """Return the numbers of decisions in the log."""
+        numbers: list[int] = self._windows.seq[slots].tolist()
+        return numbers
+
+    def earned(self, lessons: Lessons) -> Iterator[tuple[int, Any]]:
+        """Give the numbers of decisions in the log, and what each has earned."""
+        return zip(self.seqs(lessons.slots), lessons.rewards, strict=True)
+
+    def deadline(self, slot: int) -> int:
+        """Return when a decision's window closes."""
+        return int(self._windows.deadline[slot])
+
+    def clicked(self, slots: Ints) -> list[bool]:
+        """Say for each decision whether something came back for it that is not 0."""
+        answers: list[bool] = (np.nan_to_num(self._windows.reward[slots]) != 0.0).tolist()
+        return answers
+
+    def times_told(self, slot: int) -> int:
+        """Return how much feedback came for a decision."""
+        return int(self._windows.told[slot])
+
+    def seqs_told_less(self, slots: list[int], most: int) -> list[int] | None:
+        """Return the numbers of decisions; None if one of them had feedback ``most`` times."""
+        chosen = np.array(slots, np.int64)
+        fit = (self._windows.told[chosen] < most).all()
+        return self.seqs(chosen) if fit else None
+
+    def contents(self, slot: int) -> dict[str, Content]:
+        """Return what came with an id, by that id."""
+        return self._ids.get(slot, {})
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def decided(self, block: Block[DecisionRow]) -> Ints:
+        """Open the windows of decisions made at the same time; return their slots."""
+        slots = self._given(block)
+        windows, deferred = self._windows, block.column("deferred")
+        windows.active[slots] = True
+        if not any(deferred):
+            deadline = self.time + self.rule.window
+            windows.deadline[slots] = deadline
+            self._enqueue(self._queue, deadline, slots)
+            return slots
+        for waits, queue, length in (
+            (0, self._queue, self.rule.window),
+            (1, self._deferred, self.rule.activation),
+        ):
+            those = slots[np.array(deferred) == waits]
+            windows.active[those] = not waits
+            windows.deadline[those] = self.time + length
+            if len(those):
+                self._enqueue(queue, self.time + length, those)
+        return slots
+
+    def _given(self, block: Block[DecisionRow]) -> Ints:
+        """Give decisions slots, in which nothing is known but where their rows are."""
+        self._release()
+        count = len(block)
+        if len(self._free) < count:
+            self._grow(count)
+        given = self._free[-count:]
+        del self._free[-count:]
+        slots, windows = np.array(given, np.int64), self._windows
+        seqs = block.column("seq")
+        windows.seq[slots], windows.told[slots], windows.reward[slots] = seqs, 0, np.nan
+        windows.open[slots] = True
+        for flags in (windows.examined, windows.settled, windows.defaulted):
+            flags[slots] = False
+        self._numbers += 1
+        self._blocks[self._numbers], self._held[self._numbers] = block, count
+        windows.block[slots], windows.place[slots] = self._numbers, np.arange(count)
+        self._slots.update(zip(seqs, given, strict=True))
+        self._open.update(zip(block.column("id"), given, strict=True))
+        return slots
+
+    def _grow(self, count: int) -> None:
+        old = self.capacity
+        new = max(SPARE_SLOTS, 2 * old, old + count)
+        self._windows = copied_into(self._windows, Windows.zeros(new))
+        self._free = [*range(new - 1, old - 1, -1), *self._free]
+
+    def _release(self) -> None:
+        """Let slots be given to others."""
+        for slots in self._spent:
+            self._free.extend(slots.tolist())
+            numbers, counts = np.unique(self._windows.block[slots], return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                self._held[number] -= count
+                if not self._held[number]:
+                    del self._blocks[number], self._held[number]
+        self._spent.clear()
+
+    def _enqueue(self, queue: deque[_Queued], deadline: int, slots: Ints) -> None:
+        """Put windows behind all that end no later: last, unless windows got shorter."""
+        place = len(queue)
+        while place and queue[place - 1].deadline > deadline:
+            place -= 1
+        queue.insert(place, _Queued(deadline, slots, self._windows.seq[slots]))
+
+    # Time ------------------------------------------------------------------------------------
+
+    def advance(self, time: int) -> Lessons:
         """Close the windows that end at or before ``time``; return what they teach."""
         self.time = time = max(self.time, time)
-        lessons = []
         self._give_up(time)
-        windows, deferred = self._windows, self._deferred
-        while windows and windows[0].deadline <= time:
-            open = windows.popleft()
-            self._forget(open)
-            if not open.settled and (reward := self._earned(open)) is not None:
-                lessons.append(Lesson(open, reward))
-                if self.rule.late == "correct" and open.reward is None:
-                    self.keep_default(open)
-        while deferred and (deferred[0].active or deferred[0].deadline <= time):
-            open = deferred.popleft()
-            if not open.active:
-                self._forget(open)
-        return lessons
+        closed = []
+        while self._queue and self._queue[0].deadline <= time:
+            closed.append(self._queue.popleft())
+        while self._deferred and self._deferred[0].deadline <= time:
+            self._abandon(self._deferred.popleft())
+        if not closed:
+            return Lessons(np.empty(0, np.int64), [])
+        return self._closed(closed)
 
-    def keep_default(self, open: Open) -> None:
-        """Remember a decision that earned the default, in the order in which windows close."""
-        if open.deadline + self.rule.correction > self.time:
-            self._defaulted[open.row.seq] = open
+    def _closed(self, closed: Sequence[_Queued]) -> Lessons:
+        slots = np.concatenate([queued.slots for queued in closed])
+        earned = np.empty(len(slots))
+        self._close(self._windows, self._terms, slots, earned)
+        for queued in closed:
+            self._forget(queued)
+        taught = np.flatnonzero(earned == earned)
+        return Lessons(slots[taught], self._earned(slots[taught], earned[taught].tolist()))
 
-    def not_learned(self, open: Open) -> None:
-        """Let a default stand that was not learned: there is nothing to correct."""
-        self._defaulted.pop(open.row.seq, None)
+    def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        """Return what decisions have earned whose windows closed."""
+        return rewards
+
+    def _forget(self, queued: _Queued) -> None:
+        """Forget closed decisions, but for defaults that may be corrected."""
+        slots, windows = queued.slots, self._windows
+        for number in np.unique(windows.block[slots]).tolist():
+            ids = self._blocks[number].column("id")
+            places = windows.place[slots[windows.block[slots] == number]].tolist()
+            # An id is unique in a placement, so whatever it names is this decision.
+            for place in places:
+                del self._open[ids[place]]
+        for slot in slots.tolist() if self._ids else ():
+            self._ids.pop(slot, None)
+        kept = windows.defaulted[slots]
+        if kept.any():
+            self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
+            slots, queued = slots[~kept], queued._replace(seqs=queued.seqs[~kept])
+        self._spend(slots, queued.seqs)
+
+    def _spend(self, slots: Ints, seqs: Ints) -> None:
+        for seq in seqs.tolist():
+            del self._slots[seq]
+        self._spent.append(slots)
+
+    def _abandon(self, queued: _Queued) -> None:
+        """Give up deferred decisions that nobody has activated."""
+        windows, slots = self._windows, queued.slots
+        waits = windows.open[slots] & ~windows.active[slots] & (windows.seq[slots] == queued.seqs)
+        windows.open[slots[waits]] = False
+        if waits.any():
+            self._forget(queued._replace(slots=slots[waits], seqs=queued.seqs[waits]))
+
+    def _keep_defaults(self, queued: _Queued) -> None:
+        """Remember decisions that earned the default, in the order in which windows close."""
+        if queued.deadline + self.rule.correction > self.time:
+            self._defaulted.append(queued)
+        else:
+            self._windows.defaulted[queued.slots] = False
+            self._spend(queued.slots, queued.seqs)
+
+    def not_learned(self, slots: Ints) -> None:
+        """Let defaults stand that were not learned: there is nothing to correct."""
+        self._windows.defaulted[slots] = False
 
     def _give_up(self, time: int) -> None:
         """Forget the defaults that can no longer be corrected."""
-        while self._defaulted:
-            seq, open = next(iter(self._defaulted.items()))
-            if open.deadline + self.rule.correction > time:
-                return
-            del self._defaulted[seq]
+        while self._defaulted and self._defaulted[0].deadline + self.rule.correction <= time:
+            queued = self._defaulted.popleft()
+            self._windows.defaulted[queued.slots] = False
+            self._spend(queued.slots, queued.seqs)
 
-    def _forget(self, open: Open) -> None:
-        del self._by_seq[open.row.seq]
-        # An id is unique in a placement, so whatever it names is this decision.
-        del self._by_id[open.row.id]
+    # Feedback --------------------------------------------------------------------------------
 
-    def _earned(self, open: Open) -> Any:
-        if open.reward is not None:
-            return self._bounded(open.reward)
-        if self.rule.seen == "decided" or open.examined:
-            return self.rule.default
-        return None
+    def told(self, feedback: Block[FeedbackRow]) -> tuple[list[str], list[Lessons]]:
+        """Take in feedback of one moment; return what became of each, and what is to be learned.
 
-    def decided(
-        self, row: DecisionRow, decision: Decision | None, shadow: Decision | None = None
-    ) -> Open:
-        """Open the window of a decision."""
-        length = self.rule.activation if row.deferred else self.rule.window
-        open = Open(row, decision, shadow, self.time + length, not row.deferred)
-        self._keep(open)
-        return open
-
-    def decided_many(
-        self,
-        rows: Sequence[DecisionRow],
-        decisions: Iterable[Decision],
-        shadows: Iterable[Decision | None],
-    ) -> None:
-        """Open the windows of decisions made at the same time."""
-        if any(row.deferred for row in rows):
-            for row, decision, shadow in zip(rows, decisions, shadows, strict=False):
-                self.decided(row, decision, shadow)
-            return
-        deadline = self.time + self.rule.window
-        opens = list(map(Open, rows, decisions, shadows, repeat(deadline), repeat(True)))
-        self._by_seq.update(zip([row.seq for row in rows], opens, strict=True))
-        self._by_id.update(zip([row.id for row in rows], opens, strict=True))
-        if self._windows and self._windows[-1].deadline > deadline:
-            for open in opens:
-                _queue(self._windows, open)
-        else:
-            self._windows.extend(opens)
-
-    def _keep(self, open: Open) -> None:
-        self._by_seq[open.row.seq] = open
-        self._by_id[open.row.id] = open
-        _queue(self._windows if open.active else self._deferred, open)
-
-    def told(self, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
-        """Take in feedback; return what became of it, and what is to be learned at once.
-
-        A lesson is given as soon as no later feedback could change it.
+        No decision may come twice. A lesson is given as soon as no later feedback could change
+        it; those that follow each other are together.
         """
-        open = self._by_seq.get(feedback.decision)
-        if open is None:
-            return self._corrected(feedback)
-        open.told += 1
-        if feedback.id is not None:
-            open.ids = open.ids or {}
-            open.ids[feedback.id] = feedback.content
-        if feedback.kind == ACTIVATE:
-            return self._activated(open), None
-        if not open.active:
-            return INACTIVE, None
-        open.examined = True
-        if feedback.kind == EXAMINED:
-            return NOTED, None
-        return self._rewarded(open, feedback)
+        came = self._came(feedback)
+        self._tell(self._windows, self._terms, self.time, came)
+        self._note_ids(feedback, came)
+        self._aggregate(feedback, came)
+        self._start_windows(came)
+        outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
+        return outcomes, list(self._lessons(came))
 
-    def _corrected(self, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
-        if feedback.kind != REWARD or feedback.decision not in self._defaulted:
-            return LATE, None
-        open = self._defaulted.pop(feedback.decision)
-        return CORRECTED, Lesson(open, feedback.reward or 0.0, before=self.rule.default)
+    def _came(self, feedback: Block[FeedbackRow]) -> Feedback:
+        find = self._slots.get
+        slots = [find(seq, -1) for seq in feedback.column("decision")]
+        kinds = list(map(KINDS.__getitem__, feedback.column("kind")))
+        # NumPy takes None for NaN.
+        rewards = np.array(feedback.column("reward"), np.float64)
+        return Feedback.of(np.array(slots, np.int64), np.array(kinds, np.int64), rewards)
 
-    def _activated(self, open: Open) -> str:
-        if open.active:
-            return REPEATED
-        open.active = True
-        open.deadline = self.time + self.rule.window
-        _queue(self._windows, open)
-        return NOTED
+    def _note_ids(self, feedback: Block[FeedbackRow], came: Feedback) -> None:
+        ids = feedback.column("id")
+        if not any(ids):
+            return
+        for i, (id, slot) in enumerate(zip(ids, came.slots.tolist(), strict=True)):
+            if id is not None and slot >= 0 and self._windows.open[slot]:
+                self._ids.setdefault(slot, {})[id] = feedback[i].content
 
-    def _rewarded(self, open: Open, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
-        if open.settled:
-            return REPEATED, None
-        reward, before, aggregation = feedback.reward or 0.0, open.reward, self.rule.aggregation
-        if before is not None and aggregation in ("sum", "max"):
-            reward = before + reward if aggregation == "sum" else max(before, reward)
-        open.reward = reward
-        # A reward below 0 may still lower a sum.
-        tops = aggregation == "max" or (aggregation == "sum" and self.rule.lowest >= 0.0)
-        open.settled = aggregation == "first" or (tops and reward >= 1.0)
-        return (LEARNED, Lesson(open, self._bounded(reward))) if open.settled else (PENDING, None)
+    def _aggregate(self, feedback: Block[FeedbackRow], came: Feedback) -> None:
+        """Work out what the compiled loop leaves to the kind of placement."""
 
-    def _bounded(self, reward: float) -> float:
-        return min(max(reward, self.rule.lowest), 1.0)
+    def _start_windows(self, came: Feedback) -> None:
+        """Let the windows begin of decisions that were activated."""
+        started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == compiled_windows.NOTED)
+        for i in np.flatnonzero(started).tolist():
+            slot = came.slots[i : i + 1]
+            self._enqueue(self._queue, int(self._windows.deadline[slot[0]]), slot)
+
+    def _lessons(self, came: Feedback) -> Iterator[Lessons]:
+        taught = np.flatnonzero(came.teaches)
+        corrects = (came.outcomes[taught] == compiled_windows.CORRECTED).tolist()
+        start = 0
+        for corrected, run in groupby(corrects):
+            stop = start + len(list(run))
+            places = taught[start:stop]
+            slots, rewards = came.slots[places], came.rewards[places].tolist()
+            before = self.rule.default if corrected else None
+            yield Lessons(slots, self._learned(slots, rewards), before, places.tolist())
+            start = stop
+
+    def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        """Return what decisions have earned that are to be learned at once."""
+        return rewards
 
     # Snapshots -------------------------------------------------------------------------------
 
-    def saved(self) -> list[Any]:
-        """Return the open decisions as what JSON can hold, in the order of their windows."""
-        return self._packed([*self._windows, *(o for o in self._deferred if not o.active)])
+    def saved(self, epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        """Return the open decisions as what JSON can hold, in the order of their windows.
 
-    def saved_defaults(self) -> list[Any]:
+        Parameters
+        ----------
+        epochs : function
+            Gives what is to be saved beside a slot.
+        """
+        waiting = [
+            slot
+            for queued in self._deferred
+            for slot, seq in zip(queued.slots.tolist(), queued.seqs.tolist(), strict=True)
+            if self._windows.open[slot] and not self._windows.active[slot]
+            if self._windows.seq[slot] == seq
+        ]
+        open = [slot for queued in self._queue for slot in queued.slots.tolist()]
+        return self._packed([*open, *waiting], epochs)
+
+    def saved_defaults(self, epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
         """Return the decisions whose defaults may still be corrected, as :meth:`saved` does."""
-        return self._packed(self._defaulted.values())
+        slots = [slot for queued in self._defaulted for slot in queued.slots.tolist()]
+        return self._packed([slot for slot in slots if self._windows.defaulted[slot]], epochs)
 
-    @staticmethod
-    def _packed(kept: Iterable[Open]) -> list[Any]:
-        return [
-            (o.row, o.deadline, o.active, o.reward, o.examined, o.settled, o.told, o.ids,
-             o.decision.epoch, o.shadow and o.shadow.epoch)
-            for o in kept
-        ]  # fmt: skip
+    def _packed(self, slots: list[int], epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        chosen, windows = np.array(slots, np.int64), self._windows
+        columns = (
+            self.rows(chosen),
+            windows.deadline[chosen].tolist(),
+            windows.active[chosen].tolist(),
+            [self._so_far(slot) for slot in slots],
+            windows.examined[chosen].tolist(),
+            windows.settled[chosen].tolist(),
+            windows.told[chosen].tolist(),
+            map(self._ids.get, slots),
+            map(epochs, slots),
+        )
+        return [(*rest, *beside) for *rest, beside in zip(*columns, strict=True)]
 
-    def restore(self, open: Open) -> None:
-        """Take over an open decision of a snapshot, in the order of :meth:`saved`."""
-        self._keep(open)
+    def _so_far(self, slot: int) -> Any:
+        reward = float(self._windows.reward[slot])
+        return None if reward != reward else reward
 
+    def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
+        """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their slots.
 
-def _queue(opens: deque[Open], open: Open) -> None:
-    """Put a decision behind all whose deadlines are no later: last, unless windows got shorter."""
-    place = len(opens)
-    while place and opens[place - 1].deadline > open.deadline:
-        place -= 1
-    opens.insert(place, open)
+        Parameters
+        ----------
+        saved : iterable of sequence
+            Of each, what comes first is read.
+        defaulted : bool
+            Whether their windows have closed, and they earned a default.
+        """
+        parts = [one[:8] for one in saved]
+        if not parts:
+            return np.empty(0, np.int64)
+        rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
+        block: Block[DecisionRow] = Block.of(DecisionRow, map(DecisionRow._make, rows))
+        slots, windows = self._given(block), self._windows
+        windows.deadline[slots], windows.active[slots] = deadlines, active
+        windows.examined[slots], windows.settled[slots] = examined, settled
+        windows.told[slots] = told
+        for slot, reward, contents in zip(slots.tolist(), rewards, ids, strict=True):
+            if reward is not None:
+                self._take_so_far(slot, reward)
+            if contents:
+                self._ids[slot] = {id: tuple(content) for id, content in contents.items()}
+        self._requeue(slots, defaulted)
+        return slots
+
+    def _take_so_far(self, slot: int, reward: Any) -> None:
+        self._windows.reward[slot] = reward
+
+    def _requeue(self, slots: Ints, defaulted: bool) -> None:
+        windows = self._windows
+        ends = zip(windows.deadline[slots].tolist(), windows.active[slots].tolist(), strict=True)
+        start = 0
+        for (deadline, active), run in groupby(ends):
+            stop = start + len(list(run))
+            part, start = slots[start:stop], stop
+            if defaulted:
+                windows.open[part], windows.defaulted[part] = False, True
+                for id in self.values(part, "id"):
+                    del self._open[id]
+                self._keep_defaults(_Queued(deadline, part, windows.seq[part]))
+            else:
+                self._enqueue(self._queue if active else self._deferred, deadline, part)
 
 
 class ClickAttribution(Attribution):
@@ -359,19 +588,51 @@ class ClickAttribution(Attribution):
     of a pair, is final.
     """
 
-    def _earned(self, open: Open) -> Any:
-        if open.reward is not None:
-            return open.reward
-        return [] if self.rule.seen == "decided" or open.examined else None
+    aggregations: ClassVar[dict[str, int]] = {}
 
-    def _rewarded(self, open: Open, feedback: FeedbackRow) -> tuple[str, Lesson | None]:
-        if open.settled:
-            return REPEATED, None
-        if feedback.clicks is None:
-            open.reward, open.settled = feedback.reward, True
-            return LEARNED, Lesson(open, open.reward)
-        clicks = json.loads(feedback.clicks)
-        if self.rule.aggregation == "union":
-            clicks = sorted({*(open.reward or ()), *clicks})
-        open.reward, open.settled = clicks, self.rule.aggregation == "first"
-        return (LEARNED, Lesson(open, clicks)) if open.settled else (PENDING, None)
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self._clicked: dict[int, list[int]] = {}
+
+    def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        return [self._clicked.get(slot, []) for slot in slots.tolist()]
+
+    def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        pairs = zip(slots.tolist(), rewards, strict=True)
+        return [self._clicked.get(slot, reward) for slot, reward in pairs]
+
+    def _aggregate(self, feedback: Block[FeedbackRow], came: Feedback) -> None:
+        for i in np.flatnonzero(came.outcomes == OPEN).tolist():
+            slot, clicks = int(came.slots[i]), feedback.column("clicks")[i]
+            if clicks is None:
+                self._windows.reward[slot] = came.rewards[i]
+                self._clicked.pop(slot, None)
+            else:
+                positions = json.loads(clicks)
+                if self.rule.aggregation == "union":
+                    positions = sorted({*self._clicked.get(slot, ()), *positions})
+                self._take_so_far(slot, positions)
+            settled = clicks is None or self.rule.aggregation == "first"
+            self._windows.settled[slot] = came.teaches[i] = settled
+            came.outcomes[i] = compiled_windows.LEARNED if settled else compiled_windows.PENDING
+
+    def clicked(self, slots: Ints) -> list[bool]:
+        """Say for each decision whether something came back for it that is not 0."""
+        pairs = zip(slots.tolist(), super().clicked(slots), strict=True)
+        return [bool(self._clicked.get(slot, reward)) for slot, reward in pairs]
+
+    def _so_far(self, slot: int) -> Any:
+        clicked = self._clicked.get(slot)
+        return super()._so_far(slot) if clicked is None else clicked
+
+    def _take_so_far(self, slot: int, reward: Any) -> None:
+        if isinstance(reward, list):
+            # Any number says that something came.
+            self._clicked[slot], reward = reward, 0.0
+        super()._take_so_far(slot, reward)
+
+    def _given(self, block: Block[DecisionRow]) -> Ints:
+        slots = super()._given(block)
+        for slot in slots.tolist() if self._clicked else ():
+            self._clicked.pop(slot, None)
+        return slots

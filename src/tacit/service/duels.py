@@ -10,14 +10,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tacit.arrays import Ints
 from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, credited
 from tacit.interleaving.base import ranking
-from tacit.service.attribution import LEARNED, TIED, ClickAttribution, Lesson
+from tacit.service.attribution import TIED, ClickAttribution, Lessons
+from tacit.service.blocks import Block
 from tacit.service.draws import Draws
-from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
+from tacit.service.impressions import Clicks, Impression, clicked_positions
+from tacit.service.placement import Placement, Rows
 from tacit.service.store import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
 
 DIGEST_BYTES = 16
@@ -78,6 +81,7 @@ class DuelPlacement(Placement):
     asks_at = "duel"
     modes = (ONLINE, FROZEN, SHADOW)
     attribution = ClickAttribution
+    takes_rewards = False
 
     def _begin(self) -> None:
         super()._begin()
@@ -145,7 +149,12 @@ class DuelPlacement(Placement):
     def _named(self) -> list[str]:
         return [str(arm) for arm in self.arms]
 
-    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str | None:
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        return list(map(self._shown_as, asked, decisions, ids))
+
+    def _shown_as(self, told: Impression, shown: Decision, id: str) -> str:
         content: dict[str, Any] = {"pair": shown.pair}
         if told.given is not None:
             rankings = [told.given[str(ranker)] for ranker in shown.pair]
@@ -162,7 +171,10 @@ class DuelPlacement(Placement):
         left, right = json.loads(row.shown or "")["pair"]
         return left, right
 
-    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+    def _actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array([[self._slots[arm] for arm in self.shown(row)] for row in rows])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         slots = [self._slots[ranker] for row in rows for ranker in self.shown(row)]
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [len(self._slots)] * len(slots))
@@ -183,23 +195,25 @@ class DuelPlacement(Placement):
             )  # fmt: skip
         return clicked_positions(clicks, interleaved["items"])
 
-    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
-        return [self._worth(lesson) for lesson in lessons]
+    def _worths(self, lessons: Lessons) -> list[Any]:
+        return list(map(self._worth, self.windows.rows(lessons.slots), lessons.rewards))
 
-    def _worth(self, lesson: Lesson) -> float | None:
+    def _worth(self, row: DecisionRow, came: Any) -> float | None:
         """Return the duel's outcome for the policy; None where it shall not learn from it."""
-        credit = credit_of(lesson.open.row, lesson.reward)
+        credit = credit_of(row, came)
         if credit.clicks == 0 and self._duels.unclicked == "nothing":
             return None
-        self._ties.begin(self._rng, lesson.open.row.id)
+        self._ties.begin(self._rng, row.id)
         return credit.settled(self._rng, self._duels.ties)
 
-    def _became(self, lesson: Lesson) -> str:
-        return TIED if self._worth(lesson) is None else LEARNED
+    def _name(self, lessons: Lessons, outcomes: list[str]) -> None:
+        for place, worth in zip(lessons.places, self._worths(lessons), strict=True):
+            if worth is None:
+                outcomes[place] = TIED
 
-    def _note(self, lessons: Sequence[Lesson]) -> None:
-        for open, came, _ in lessons:
-            self._note_duel(open.row, came)
+    def _note(self, lessons: Lessons) -> None:
+        for row, came in zip(self.windows.rows(lessons.slots), lessons.rewards, strict=True):
+            self._note_duel(row, came)
 
     def _note_duel(self, row: DecisionRow, came: Any) -> None:
         credit = credit_of(row, came)

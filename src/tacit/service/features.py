@@ -16,7 +16,9 @@ from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.placement import Impression, Placement, Rows, unbiased
+from tacit.service.blocks import Block
+from tacit.service.impressions import Impression
+from tacit.service.placement import Placement, Rows
 from tacit.service.store import DecisionRow
 
 MOST_ARMS = 10_000
@@ -100,17 +102,17 @@ class FeaturePlacement(Placement):
             told.key, context, told.arms, relevance=relevance, examination=examination
         )
 
-    def _choose_many(self, impressions: Sequence[Impression]) -> Sequence[Decision]:
+    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
-            [told.given[i] for told in impressions] if dims[i] else None for i in range(2)
+            [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
         )
         return self.learner.choose_many(
-            [told.key for told in impressions],
-            [told.context or () for told in impressions]
+            asked.column("key"),
+            [context or () for context in asked.column("context")]
             if self.config.policy.context_dim
             else None,
-            [told.arms for told in impressions],
+            asked.column("arms"),
             relevance=relevance,
             examination=examination,
         )
@@ -148,10 +150,10 @@ class FeaturePlacement(Placement):
             return np.array([int(arm) for arm in shown])
         return np.array([list(offered).index(arm) for arm in shown])
 
-    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
-        slots = [self._slots.get(row.arm, 0) for row in rows]
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        slots = [self._slots.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self._offered, rows))
-        self.series.decided_many(rows[0].time, slots, list(map(unbiased, rows)), offered)
+        self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

@@ -21,8 +21,9 @@ from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire, wire_lists, wire_ubi
 from tacit.service.attribution import CORRECTED, LEARNED
-from tacit.service.engine import Engine, ShardHealth, Told
+from tacit.service.engine import Engine
 from tacit.service.guard import PLACEMENT_PATH, Guard
+from tacit.service.health import ShardHealth
 from tacit.service.keys import Keys
 from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
 from tacit.service.live import Live
@@ -33,6 +34,7 @@ from tacit.service.personalizer.paths import place_of
 from tacit.service.personalizer.routes import PersonalizerRoutes
 from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
+from tacit.service.requests import Told
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
 from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within

@@ -132,7 +132,7 @@ class LayoutStore(PostgresStore):
         return msgspec.structs.replace(config, placements=placements)
 
     def _seed(self, name: str, config: PlacementConfig, new_seed: int) -> int:
-        from tacit.service.placement import checked_stored
+        from tacit.service.folding import checked_stored
 
         spec = json.dumps(policy_to_spec(config.policy))
         stored = self.placement(name, spec, new_seed if config.seed is None else config.seed)

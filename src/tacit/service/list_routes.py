@@ -11,8 +11,10 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service import wire_lists
 from tacit.service.duels import DuelPlacement
-from tacit.service.engine import Engine, Told
-from tacit.service.placement import Clicks, Placement
+from tacit.service.engine import Engine
+from tacit.service.impressions import Clicks
+from tacit.service.placement import Placement
+from tacit.service.requests import Told
 from tacit.service.slates import SlatePlacement
 from tacit.service.store import CLICKS, DecisionRow
 from tacit.service.validation import checked_within

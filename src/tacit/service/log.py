@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.policies import policy_from_spec
+from tacit.service.blocks import distinct
 from tacit.service.config import DUELS, ONE_ARM, Config
 from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
-from tacit.service.placement import Placement, fold, opened, placement_class
+from tacit.service.folding import fold, opened, placement_class, stretches
+from tacit.service.placement import Placement
 from tacit.service.store import (
     BASES,
     DecisionRow,
@@ -146,7 +148,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     if known[0] != known[1]:
         return "signals: those after the snapshot are not those by the log"
     after, by_log = (
-        [msgspec.json.encode(open) for open in placement.windows.saved()]
+        [msgspec.json.encode(open) for open in placement.open_windows()]
         for placement in (kept, anew)
     )
     for mine, its in itertools.zip_longest(after, by_log):
@@ -222,7 +224,7 @@ def write_old(old: Old, folder: Path) -> None:
     Their names tell the first row, so that the files of a folder follow one another.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    parts: tuple[list[Any], ...] = old.rows
+    parts: tuple[Sequence[Any], ...] = old.rows
     for name, rows in zip(FILES, parts, strict=True):
         if rows:
             first = rows[0].seq
@@ -326,20 +328,20 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
         if name in stored
     }
     rewards: dict[int, Any] = {}
-    for event in store.events(0):
-        attribution = rules.get(event.placement or 0)
+    for rows in stretches(store.events(0)):
+        attribution = rules.get(rows[0].placement or 0)
         if attribution is None:
             continue
-        lessons = attribution.advance(event.time)
-        if isinstance(event, DecisionRow):
-            attribution.decided(event, None)
-        elif isinstance(event, FeedbackRow):
-            _, lesson = attribution.told(event)
-            lessons += [] if lesson is None else [lesson]
-        rewards.update((lesson.open.row.seq, lesson.reward) for lesson in lessons)
+        rewards.update(attribution.earned(attribution.advance(rows[0].time)))
+        if rows.kind is DecisionRow:
+            attribution.decided(rows)
+        elif rows.kind is FeedbackRow:
+            for part in distinct(rows, "decision"):
+                for lessons in attribution.told(part)[1]:
+                    rewards.update(attribution.earned(lessons))
     end = store.end().time
     for attribution in rules.values():
-        rewards.update((o.row.seq, reward) for o, reward, _ in attribution.advance(end))
+        rewards.update(attribution.earned(attribution.advance(end)))
     return rewards
 
 

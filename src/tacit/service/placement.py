@@ -6,35 +6,29 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count, groupby, islice, repeat
-from typing import Any, ClassVar, NamedTuple
+from itertools import groupby
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from tacit import checks
-from tacit.arrays import Ints
-from tacit.decisions import NOTHING, Arm, Decision
-from tacit.errors import ConfigError, InvalidValue, TacitError
+from tacit.arrays import Booleans, Ints
+from tacit.decisions import NOTHING, Arm, Decision, Decisions, none_for_nan
+from tacit.errors import InvalidValue, TacitError
 from tacit.learner import Learner
-from tacit.policies import Policy, policy_from_spec, policy_to_spec
-from tacit.service.attribution import (
-    FROZEN as NOT_LEARNING,
-)
-from tacit.service.attribution import (
-    LATE_EPOCH,
-    LEARNED,
-    NOTED,
-    Attribution,
-    Lesson,
-    Open,
-)
-from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
+from tacit.policies import Policy, policy_to_spec
+from tacit.service.attribution import FROZEN as NOT_LEARNING
+from tacit.service.attribution import LATE_EPOCH, NOTED, Attribution, Lessons
+from tacit.service.blocks import Block, distinct
+from tacit.service.config import PlacementConfig
 from tacit.service.draws import Draws
 from tacit.service.errors import StoreError
 from tacit.service.ids import decision_ids
+from tacit.service.impressions import Clicks, Impression, as_json, checked_id
+from tacit.service.kept import Kept
 from tacit.service.series import Series
 from tacit.service.sharing import Told as Learned
 from tacit.service.sharing import shared_of
@@ -52,58 +46,20 @@ from tacit.service.store import (
     SHADOW,
     DecisionRow,
     Draft,
-    Event,
     FeedbackRow,
     MarkRow,
     Snapshot,
-    Store,
     StoredPlacement,
 )
 from tacit.snapshot import Frozen, from_bytes, frozen, pieces
 from tacit.state import leaves
 
-FOLD_ROWS = 4096
 CLOSED = "window-closed"
-LONGEST_ID = 256
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
 
 logger = logging.getLogger(__name__)
-
-
-class Impression(NamedTuple):
-    """What a caller wants decided; checked.
-
-    Attributes
-    ----------
-    key, arms, context, id, deferred
-        As :meth:`Placement.checked` is given them.
-    asked : str or None
-        What else was said, as the log keeps it.
-    given : object
-        The same, as the placement uses it.
-    """
-
-    key: str
-    arms: Sequence[Arm] | None
-    context: Sequence[float] | None
-    id: str | None = None
-    deferred: bool = False
-    asked: str | None = None
-    given: Any = None
-
-    def asks_for(self, row: DecisionRow, context: str | None) -> bool:
-        """Say whether a decision answers this very impression; its context is as it was asked."""
-        told = self.key, _json(self.arms), _json(self.context), int(self.deferred), self.asked
-        return told == (row.key, row.offered, context, row.deferred, row.asked)
-
-
-class Clicks(NamedTuple):
-    """What was clicked in a list, as a client tells it: positions from 0, or items."""
-
-    positions: Sequence[int] | None = None
-    items: Sequence[Arm] | None = None
 
 
 class _Saved(msgspec.Struct):
@@ -146,6 +102,8 @@ class Placement:
     """The path at which decisions are asked for."""
     modes: ClassVar[tuple[str, ...]] = MODES
     attribution: ClassVar[type[Attribution]] = Attribution
+    takes_rewards: ClassVar[bool] = True
+    """Whether a reward fits every decision."""
 
     def __init__(
         self,
@@ -168,6 +126,7 @@ class Placement:
         self._all = np.arange(len(self._slots))
         self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.arms: list[Arm] = list(self._slots)
+        self._plain = bool(self._slots) and not any(config.policy.feature_dims)
         self._begin()
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
             snapshot = None
@@ -183,6 +142,9 @@ class Placement:
         self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
+        self._kept = Kept(self.learner)
+        self._shadow_kept = None if self.shadow is None else Kept(self.shadow)
+        self._shadowed: set[int] = set()
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
@@ -190,7 +152,6 @@ class Placement:
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
         self.covered = self._held = 0
-        self._lessons: list[Lesson] = []
 
     @property
     def plan(self) -> str:
@@ -242,12 +203,12 @@ class Placement:
         context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
-    def _choose_many(self, impressions: Sequence[Impression]) -> Sequence[Decision]:
-        keys, arms, contexts, *_ = zip(*impressions, strict=True)
+    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
+        arms = asked.column("arms")
         return self.learner.choose_many(
-            keys,
-            contexts if self.config.policy.context_dim else None,
-            arms if any(offer is not None for offer in arms) else None,
+            asked.column("key"),
+            asked.column("context") if self.config.policy.context_dim else None,
+            None if arms.count(None) == len(arms) else arms,
         )
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
@@ -257,10 +218,6 @@ class Placement:
     def _would(self, decision: Decision) -> Arm:
         """Return what would have been shown, as the log keeps it."""
         return decision.arm
-
-    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str | None:
-        """Return what was shown, as the log keeps it where one arm does not say it."""
-        return None
 
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a decision showed."""
@@ -276,16 +233,15 @@ class Placement:
             return self._all
         return np.array([self._slots[arm] for arm in offered], np.int64)
 
-    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
+    def _worths(self, lessons: Lessons) -> list[Any]:
         """Return what the learner is told for what came back; None for nothing."""
-        rewards, lowest = [lesson.reward for lesson in lessons], self.config.rule.lowest
+        return self._scaled(lessons.rewards)
+
+    def _scaled(self, rewards: list[float]) -> list[float]:
+        lowest = self.config.rule.lowest
         if not lowest:
             return rewards
         return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
-
-    def _became(self, lesson: Lesson) -> str:
-        """Return what became of feedback that is learned at once."""
-        return LEARNED
 
     def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them.
@@ -385,24 +341,28 @@ class Placement:
             raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
         return Impression(checks.name("key", key), arms, context, id, deferred, asked, given)
 
-    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> list[DecisionRow]:
+    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on.
 
         A decision with an id of the client's draws from that. Those that the service names draw
         one after the other from the id of the first of them, so that they can be made at once.
         """
-        rows: list[DecisionRow] = []
+        asked: Block[Impression] = Block.of(Impression, impressions)
         if self.signals is not None:
-            offers = [self._offered_slots(told.arms) for told in impressions]
-            impressions = self.signals.read(self.learner, impressions, offers, time)
-        for together, run in groupby(impressions, lambda told: told.id is None):
-            part = list(run)
-            if together and self.mode == ONLINE and len(part) > 1:
-                rows += self._chosen_many(part, seq + len(rows), time)
+            offers = list(map(self._offered_slots, asked.column("arms")))
+            read = self.signals.read(self.learner, asked, offers, time)
+            asked = Block.of(Impression, read)
+        made = []
+        start = 0
+        for unnamed, run in groupby(asked.column("id"), lambda id: id is None):
+            stop = start + len(list(run))
+            if unnamed and self.mode == ONLINE and stop > start + 1:
+                part = asked if stop - start == len(asked) else asked[start:stop]
+                made.append(self._chosen_many(part, seq + start, time))
             else:
-                rows += [
-                    self._chosen(told, seq + len(rows) + i, time) for i, told in enumerate(part)
-                ]
+                made += [self._chosen(asked[i], seq + i, time) for i in range(start, stop)]
+            start = stop
+        rows = Block.joined(DecisionRow, made)
         if self.signals is not None:
             self.signals.decided(self.learner, rows)
         return rows
@@ -411,17 +371,15 @@ class Placement:
         """Say whether a decision answers this very impression."""
         return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
-    def _chosen_many(
-        self, impressions: Sequence[Impression], seq: int, time: int
-    ) -> list[DecisionRow]:
-        ids = self.new_ids(time, [told.key for told in impressions], seq)
+    def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        ids = self.new_ids(time, asked.column("key"), seq)
         self._draws.begin(self.learner.rng, ids[0])
-        decisions = list(self._choose_many(impressions))
-        rows = self._rows(impressions, seq, ids, time, decisions)
-        self._decided(rows, decisions, repeat(None))
+        decisions = self._choose_many(asked)
+        rows = self._rows(asked, seq, ids, time, decisions)
+        self._decided(rows, decisions)
         return rows
 
-    def _chosen(self, told: Impression, seq: int, time: int) -> DecisionRow:
+    def _chosen(self, told: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
         decision = self._drawn(self.learner, self._draws, told, id)
         shown, would = decision, None
@@ -433,46 +391,58 @@ class Placement:
             would = decision
         elif self.mode == SHADOW and self.shadow is not None:
             would = self._drawn(self.shadow, self._shadow_draws, told, id)
-        (row,) = self._rows([told], seq, [id], time, [shown], would)
+        row = self._rows(Block.of(Impression, [told]), seq, [id], time, [shown], would)
         shadow = None
         if self.mode == SHADOW and would is not None:
             # The second policy learns from what was shown.
             shadow = shown._replace(epoch=would.epoch, context=would.context)
-        self._decided([row], [shown], [shadow])
+        self._decided(row, [shown], shadow)
         return row
 
     def _rows(
         self,
-        impressions: Sequence[Impression],
+        asked: Block[Impression],
         seq: int,
-        ids: Sequence[str],
+        ids: list[str],
         time: int,
         decisions: Sequence[Decision],
         would: Decision | None = None,
-    ) -> list[DecisionRow]:
-        keys, arms, contexts, _, deferred, asked, _ = zip(*impressions, strict=True)
-        _, _, shown, propensities, epochs, *_ = zip(*decisions, strict=True)
+    ) -> Block[DecisionRow]:
+        keys, arms, contexts, _, deferred, told, _ = asked.columns
+        count = len(keys)
+        if isinstance(decisions, Decisions):
+            shown, epochs = decisions.arms, decisions.epochs.tolist()
+            propensities = none_for_nan(decisions.propensities)
+        else:
+            shown = [decision.arm for decision in decisions]
+            epochs = [decision.epoch for decision in decisions]
+            propensities = [decision.propensity for decision in decisions]
         columns = (
-            count(seq),
+            list(range(seq, seq + count)),
             ids,
-            repeat(self.id),
-            repeat(self.policy_id),
-            repeat(time),
+            [self.id] * count,
+            [self.policy_id] * count,
+            [time] * count,
             keys,
-            map(_json, arms),
-            [first for first, *_ in shown],
+            list(map(as_json, arms)),
+            shown,
             propensities,
             epochs,
-            map(_json, contexts),
-            repeat(self.mode),
-            repeat(would and self._would(would)),
-            repeat(would and would.propensity),
-            map(int, deferred),
-            asked,
-            map(self._also_shown, impressions, decisions, ids),
+            list(map(as_json, contexts)),
+            [self.mode] * count,
+            [would and self._would(would)] * count,
+            [would and would.propensity] * count,
+            list(map(int, deferred)),
+            told,
+            self._all_shown(asked, decisions, ids),
         )
-        # In C: rows are made as often as anything here.
-        return list(map(DecisionRow._make, zip(*columns, strict=False)))
+        return Block(DecisionRow, columns)
+
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        """Return what was shown, as the log keeps it where one arm does not say it."""
+        return [None] * len(ids)
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
         draws.begin(learner.rng, id)
@@ -503,135 +473,200 @@ class Placement:
 
     def _decided(
         self,
-        rows: Sequence[DecisionRow],
-        decisions: Iterable[Decision],
-        shadows: Iterable[Decision | None],
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        shadow: Decision | None = None,
     ) -> None:
-        """Open the windows of decisions made at the same time."""
-        self.windows.decided_many(rows, decisions, shadows)
+        """Open the windows of decisions made at the same time.
+
+        Where the second policy is to learn from it too, there is one decision.
+        """
+        slots = self.windows.decided(rows)
+        self._keep(slots, rows, decisions, shadow)
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
-        counted = [row for row in rows if not row.deferred]
-        if counted:
-            self._count_impressions(counted)
+        deferred = rows.column("deferred")
+        counted = rows
+        if any(deferred):
+            counted = rows.those([i for i, waits in enumerate(deferred) if not waits])
+        self._count(counted)
+
+    def _keep(
+        self,
+        slots: Ints,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        shadow: Decision | None,
+    ) -> None:
+        self._kept.keep(slots, decisions, plain=self._offers_all(rows))
+        for slot in slots.tolist() if self._shadowed else ():
+            self._shadowed.discard(slot)
+        if shadow is not None:
+            self._keep_shadow(slots, rows, shadow)
+
+    def _keep_shadow(self, slots: Ints, rows: Block[DecisionRow], shadow: Decision) -> None:
+        if self._shadow_kept is not None:
+            self._shadow_kept.keep(slots, [shadow], plain=self._offers_all(rows))
+            self._shadowed.update(slots.tolist())
+
+    def _offers_all(self, rows: Block[DecisionRow]) -> bool:
+        """Say whether each decision could choose among all arms, without features."""
+        return self._plain and not any(rows.column("offered"))
+
+    def _count(self, rows: Block[DecisionRow]) -> None:
+        """Count impressions of the same time, and the restarts that they show."""
+        if not len(rows):
+            return
+        self._count_impressions(rows)
         # Most keys have never restarted.
-        if self.series.epochs or any(row.epoch for row in counted):
-            for row in counted:
+        if self.series.epochs or any(rows.column("epoch")):
+            for row in rows:
                 self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
-    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count decisions made at the same time."""
         self.series.decided_many(
-            rows[0].time,
-            [self._slots[row.arm] for row in rows],
-            [unbiased(row) for row in rows],
-            [self._offered(row) for row in rows],
+            rows.column("time")[0],
+            list(map(self._slots.__getitem__, rows.column("arm"))),
+            self._weighable(rows),
+            self._offer_sizes(rows),
         )
+
+    @staticmethod
+    def _weighable(rows: Block[DecisionRow]) -> list[float | None]:
+        """Return the propensities by which decisions of one mode may be weighed."""
+        # What a fixed baseline earned says nothing about uniform exploration.
+        if rows.column("mode")[0] == APPRENTICE:
+            return [None] * len(rows)
+        return rows.column("propensity")
+
+    def _offer_sizes(self, rows: Block[DecisionRow]) -> list[int]:
+        """Return how many arms were on offer."""
+        if not any(rows.column("offered")):
+            return [len(self._slots)] * len(rows)
+        return list(map(self._offered, rows))
 
     # Learn -----------------------------------------------------------------------------------
 
     def advance(self, time: int) -> None:
         """Let time go by: learn what the windows that close by then teach."""
-        self.settle()
         lessons = self.windows.advance(time)
-        if lessons:
-            if self.signals is not None:
-                self.signals.closed(lessons)
-                self.signals.settle(self.learner)
-            self.outcomes[CLOSED] += len(lessons)
-            learned = [lesson for lesson in lessons if self._may_learn(lesson)]
-            if len(learned) < len(lessons):
-                for lesson in lessons:
-                    if not self._may_learn(lesson):
-                        self.windows.not_learned(lesson.open)
-            self._teach(learned)
+        if not lessons.rewards:
+            return
+        if self.signals is not None:
+            keys = self.windows.values(lessons.slots, "key")
+            ends = list(map(self.windows.deadline, lessons.slots.tolist()))
+            self.signals.answered(self.learner, keys, ends, self.windows.clicked(lessons.slots))
+        self.outcomes[CLOSED] += len(lessons.rewards)
+        learned = self._learnable(lessons)
+        if len(learned.rewards) < len(lessons.rewards):
+            left = np.setdiff1d(lessons.slots, learned.slots)
+            self.windows.not_learned(left)
+        self._teach(learned)
 
-    def told(self, feedback: Sequence[FeedbackRow]) -> list[str]:
-        """Take in feedback for decisions of the log; return what became of each."""
+    def told(self, feedback: Block[FeedbackRow]) -> list[str]:
+        """Take in feedback of one moment for decisions of the log; return what became of each."""
         self.since_snapshot += len(feedback)
-        self.feedback += [row.kind for row in feedback].count(REWARD)
-        outcomes = list(map(self._told, feedback))
+        self.feedback += feedback.column("kind").count(REWARD)
+        outcomes: list[str] = []
+        for part in distinct(feedback, "decision"):
+            outcomes += self._told(part)
         self.outcomes.update(outcomes)
         return outcomes
 
-    def _told(self, feedback: FeedbackRow) -> str:
-        outcome, lesson = self.windows.told(feedback)
-        if lesson is not None:
-            if self.signals is not None and lesson.before is None:
-                self.signals.told(lesson, feedback)
-            became = self._learned(lesson)
-            return outcome if became == LEARNED else became
-        if feedback.kind == ACTIVATE and outcome == NOTED:
-            open = self.windows.of(feedback.decision)
-            assert open is not None
-            self._count_impressions([open.row])
-            self.series.at_epoch(open.row.time, open.row.key, open.row.epoch, open.row.context)
-            if self.signals is not None:
-                offer = self._offered_slots(_parsed(open.row.offered))
-                self.signals.activated(self.learner, open.row, offer, feedback.time)
-        return outcome
+    def _told(self, feedback: Block[FeedbackRow]) -> list[str]:
+        outcomes, parts = self.windows.told(feedback)
+        if NOTED in outcomes:
+            self._activated(feedback, outcomes)
+        time = feedback.column("time")[0]
+        for lessons in parts:
+            if self.signals is not None and lessons.before is None:
+                keys = self.windows.values(lessons.slots, "key")
+                clicked = self.windows.clicked(lessons.slots)
+                self.signals.answered(self.learner, keys, [time] * len(keys), clicked)
+            self._learned(lessons, outcomes)
+        return outcomes
 
-    def _learned(self, lesson: Lesson) -> str:
-        if not self._may_learn(lesson):
-            return NOT_LEARNING
-        if not self.restarts:
-            # Many are learned at once, before anything asks what was learned.
-            self._lessons.append(lesson)
-            return self._became(lesson)
-        fresh = lesson.open.decision.epoch == self.learner.epoch(lesson.open.row.key)
-        self._teach([lesson])
-        return self._became(lesson) if fresh else LATE_EPOCH
+    def _activated(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
+        """Count the decisions that were activated."""
+        columns = (feedback.column(field) for field in ("kind", "decision", "time"))
+        for kind, seq, time, outcome in zip(*columns, outcomes, strict=True):
+            if kind == ACTIVATE and outcome == NOTED:
+                row = self.windows.of(seq)
+                self._count(Block.of(DecisionRow, [row]))
+                if self.signals is not None:
+                    offer = self._offered_slots(_parsed(row.offered))
+                    self.signals.activated(self.learner, row, offer, time)
 
-    def settle(self) -> None:
-        """Learn what feedback has taught since the last time."""
-        lessons, self._lessons = self._lessons, []
-        self._teach(lessons)
-        if self.signals is not None:
-            self.signals.settle(self.learner)
+    def _learned(self, lessons: Lessons, outcomes: list[str]) -> None:
+        """Learn what feedback taught; where that was something else, say so."""
+        learned = self._learnable(lessons)
+        if len(learned.rewards) < len(lessons.rewards):
+            for place in set(lessons.places).difference(learned.places):
+                outcomes[place] = NOT_LEARNING
+        fresh = self._teach(learned)
+        self._name(learned, outcomes)
+        if self.restarts and lessons.before is None:
+            for place, taught in zip(learned.places, fresh.tolist(), strict=True):
+                if not taught:
+                    outcomes[place] = LATE_EPOCH
 
-    def _may_learn(self, lesson: Lesson) -> bool:
-        return self.mode != FROZEN != lesson.open.row.mode
+    def _name(self, lessons: Lessons, outcomes: list[str]) -> None:
+        """Name what became of feedback that was learned at once, where a kind knows better."""
 
-    def _teach(self, lessons: Sequence[Lesson]) -> None:
-        for corrects, run in groupby(lessons, lambda lesson: lesson.before is not None):
-            (self._correct if corrects else self._teach_first)(list(run))
+    def _learnable(self, lessons: Lessons) -> Lessons:
+        """Return those lessons that are to be learned: nothing while frozen, or shown so."""
+        if self.mode == FROZEN:
+            return lessons.those([])
+        modes = self.windows.values(lessons.slots, "mode")
+        if FROZEN not in modes:
+            return lessons
+        return lessons.those([i for i, mode in enumerate(modes) if mode != FROZEN])
 
-    def _correct(self, lessons: Sequence[Lesson]) -> None:
-        """Put rewards that came late in the place of the defaults."""
-        after = self._worths(lessons)
-        before = self._worths([lesson._replace(reward=lesson.before or 0.0) for lesson in lessons])
-        opens = [lesson.open for lesson in lessons]
-        self.learner.correct_many([open.decision for open in opens], before, after)
-        shadowed = [i for i, open in enumerate(opens) if open.shadow is not None]
-        if shadowed and self.shadow is not None:
-            self.shadow.correct_many(
-                [opens[i].shadow for i in shadowed],
-                [before[i] for i in shadowed],
-                [after[i] for i in shadowed],
-            )
-        self._note(lessons)
-
-    def _teach_first(self, lessons: Sequence[Lesson]) -> None:
+    def _teach(self, lessons: Lessons) -> Booleans:
+        """Learn; say of each lesson whether its decision was of the key's present epoch."""
+        if not lessons.rewards:
+            return np.zeros(0, np.bool_)
         worths = self._worths(lessons)
-        learned = [(lesson.open, worth) for lesson, worth in zip(lessons, worths, strict=True)]
-        if None in worths:
-            learned = [(open, worth) for open, worth in learned if worth is not None]
-        _learn(self.learner, [(open.decision, worth) for open, worth in learned])
-        if self.shadow is not None:
-            _learn(self.shadow, [(o.shadow, worth) for o, worth in learned if o.shadow is not None])
+        told = [i for i, worth in enumerate(worths) if worth is not None]
+        fresh = np.ones(len(worths), np.bool_)
+        slots = lessons.slots
+        if len(told) < len(worths):
+            slots, worths = slots[told], [worths[i] for i in told]
+        before = None if lessons.before is None else self._scaled([lessons.before] * len(worths))
+        if told:
+            fresh[told] = self._taught(self.learner, self._kept, slots, worths, before)
+        shadowed = [i for i, slot in enumerate(slots.tolist()) if slot in self._shadowed]
+        if shadowed and self.shadow is not None and self._shadow_kept is not None:
+            some = [worths[i] for i in shadowed]
+            old = before and before[: len(some)]
+            self._taught(self.shadow, self._shadow_kept, slots[shadowed], some, old)
         self._note(lessons)
+        return fresh
 
-    def _note(self, lessons: Sequence[Lesson]) -> None:
+    @staticmethod
+    def _taught(
+        learner: Learner, kept: Kept, slots: Ints, worths: list[Any], before: list[float] | None
+    ) -> Any:
+        """Teach a learner, or put rewards that came late in the place of the defaults."""
+        decisions = kept.decisions(slots)
+        if before is not None:
+            learner.correct_many(decisions, before, worths)
+            return True
+        return learner.learn_each(decisions, worths)
+
+    def _note(self, lessons: Lessons) -> None:
         """Count what came back for decisions, in place of what was counted before."""
-        came = [(open.row, reward, before or 0.0) for open, reward, before in lessons]
-        came = [one for one in came if one[1] or one[2]]
+        before = lessons.before or 0.0
+        came = [i for i, reward in enumerate(lessons.rewards) if reward or before]
         if came:
+            rows = self.windows.rows(lessons.slots[came])
             self.series.rewarded_many(
-                [row.time for row, _, _ in came],
-                [unbiased(row) for row, _, _ in came],
-                [self._offered(row) for row, _, _ in came],
-                [reward for _, reward, _ in came],
-                [before for _, _, before in came],
+                [row.time for row in rows],
+                [unbiased(row) for row in rows],
+                [self._offered(row) for row in rows],
+                [lessons.rewards[i] for i in came],
+                [before] * len(came),
             )
 
     def marked(self, mark: MarkRow) -> None:
@@ -647,26 +682,49 @@ class Placement:
 
     # The fold --------------------------------------------------------------------------------
 
-    def recall(self, rows: Sequence[DecisionRow]) -> None:
-        """Take in decisions from the log, made by the same moment."""
+    def recall(self, rows: Block[DecisionRow]) -> None:
+        """Take in decisions from the log, made by the same moment in the same mode."""
         if self.signals is not None:
-            offers = [self._offered_slots(_parsed(row.offered)) for row in rows]
+            offers = [self._offered_slots(_parsed(offered)) for offered in rows.column("offered")]
             self.signals.recall(self.learner, rows, offers)
-        if self.restarts or rows[0].mode in (FROZEN, SHADOW):
-            for row in rows:
-                self._recall_one(row)
+        if self.restarts or rows.column("mode")[0] in (FROZEN, SHADOW):
+            for i in range(len(rows)):
+                self._recall_one(rows[i : i + 1])
             return
-        decisions = [_read_by(self.learner, self._decision(row, row.epoch)) for row in rows]
+        decisions = self._recalled_many(rows, rows.column("epoch"))
         self.learner.recall(decisions)
-        self._decided(rows, decisions, repeat(None))
+        self._decided(rows, decisions)
 
-    def _recall_one(self, row: DecisionRow) -> None:
+    def _recalled_many(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
+        """Return the learner's form of decisions of the log."""
+        learner = self.learner
+        if not self._offers_all(rows):
+            made = map(self._decision, rows, epochs)
+            return [_read_by(learner, decision) for decision in made]
+        contexts = np.zeros((len(rows), learner.policy.context_dim))
+        if learner.policy.context_dim:
+            contexts[:] = list(map(json.loads, rows.column("context")))
+        return learner.columns(
+            learner.impressions(learner.lanes(rows.column("key")), contexts),
+            self._actions(rows),
+            np.array(epochs, np.int64),
+            # NumPy takes None for NaN.
+            np.array(rows.column("propensity"), np.float64),
+        )
+
+    def _actions(self, rows: Block[DecisionRow]) -> Ints:
+        """Return what decisions showed, as the slots of arms."""
+        slots = list(map(self._slots.__getitem__, rows.column("arm")))
+        return np.array(slots, np.int64).reshape(-1, 1)
+
+    def _recall_one(self, rows: Block[DecisionRow]) -> None:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
+        row = rows[0]
         decision = self._recalled(self.learner, row)
         shadow = None
         if row.mode == SHADOW and self.shadow is not None and self._fits_shadow(row):
             shadow = self._recalled(self.shadow, row)
-        self._decided([row], [decision], [shadow])
+        self._decided(rows, [decision], shadow)
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
         decision = _read_by(learner, self._decision(row, row.epoch))
@@ -706,10 +764,10 @@ class Placement:
             self.decisions,
             self.feedback,
             dict(self.outcomes),
-            self.windows.saved(),
+            self.open_windows(),
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
-            self.windows.saved_defaults(),
+            self.windows.saved_defaults(self._epochs),
             self.shared and self.shared.saved(),
         )
         learners = {"learner": self._frozen(self.learner)}
@@ -717,6 +775,17 @@ class Placement:
             learners["shadow"] = self._frozen(self.shadow)
         rest = {"series": self.series.to_bytes(), "windows": msgspec.json.encode(saved)}
         return Draft(self.id, seq, time, self.plan, _pieces(learners, rest))
+
+    def open_windows(self) -> list[Any]:
+        """Return the open decisions as what JSON can hold, in the order of their windows."""
+        return self.windows.saved(self._epochs)
+
+    def _epochs(self, slot: int) -> tuple[int, int | None]:
+        """Return the epochs of an open decision, as either policy counts them."""
+        epoch, shadow = self._kept.epoch(slot), self._shadow_kept
+        if shadow is None or slot not in self._shadowed:
+            return epoch, None
+        return epoch, shadow.epoch(slot)
 
     def _frozen(self, learner: Learner) -> Frozen:
         # Where the generator stands is no part of what was learned.
@@ -743,7 +812,8 @@ class Placement:
         self.shadow = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-        self.windows.forget_shadow()
+        self._shadow_kept = None if self.shadow is None else Kept(self.shadow)
+        self._shadowed.clear()
 
     def _restored(self, snapshot: Snapshot) -> bool:
         """Begin at a snapshot; say whether it could be used."""
@@ -769,6 +839,8 @@ class Placement:
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}")
         if snapshot.shadow is not None:
             self.shadow = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}")
+        self._kept = Kept(self.learner)
+        self._shadow_kept = None if self.shadow is None else Kept(self.shadow)
         self.series = Series.from_bytes(snapshot.series)
         self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
@@ -780,66 +852,27 @@ class Placement:
         if self.signals is not None and saved.signals is not None and same:
             # Of other signals, the base of a log says nothing: they begin there.
             self.signals.stream.restore(saved.signals)
-        for open in saved.open:
-            self.windows.restore(self._reopened(*open))
-        for open in saved.defaults:
-            self.windows.keep_default(self._reopened(*open))
+        self._reopen(saved.open, defaulted=False)
+        self._reopen(saved.defaults, defaulted=True)
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
         self._held = len(self.learner) + len(saved.open)
 
-    def _reopened(
-        self, row: Sequence[Any], deadline: int, active: bool, reward: Any, examined: bool,
-        settled: bool, told: int, ids: Any, epoch: int, shadow_epoch: int | None,
-    ) -> Open:  # fmt: skip
-        """Return an open decision as a snapshot has it."""
-        made = DecisionRow(*row)
-        decision, shadow = _read_by(self.learner, self._decision(made, epoch)), None
-        if shadow_epoch is not None and self.shadow is not None:
-            shadow = _read_by(self.shadow, self._decision(made, shadow_epoch))
-        ids = ids and {id: tuple(content) for id, content in ids.items()}
-        return Open(made, decision, shadow, deadline, active, reward, examined, settled, told, ids)
+    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool) -> None:
+        """Take over open decisions as a snapshot has them."""
+        if not saved:
+            return
+        slots = self.windows.restore(saved, defaulted=defaulted)
+        rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(slots))
+        *_, epochs, shadow_epochs = zip(*saved, strict=True)
+        self._keep(slots, rows, self._recalled_many(rows, epochs), None)
+        for i, epoch in enumerate(shadow_epochs):
+            if epoch is not None and self.shadow is not None:
+                shadow = _read_by(self.shadow, self._decision(rows[i], epoch))
+                self._keep_shadow(slots[i : i + 1], rows[i : i + 1], shadow)
 
 
 def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
     return decision_ids(time, len(keys))
-
-
-def checked_id(field: str, id: str) -> str:
-    """Return an id that a client gave.
-
-    Raises
-    ------
-    InvalidValue
-        If it is empty, too long, or holds what cannot be stored or printed.
-    """
-    if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
-        raise InvalidValue(field, id, f"give 1 to {LONGEST_ID} printable characters")
-    return id
-
-
-def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
-    """Return clicked positions in a list of items as the log keeps them.
-
-    Raises
-    ------
-    InvalidValue
-        If a position or an item is not in the list.
-
-    Examples
-    --------
-    >>> clicked_positions(Clicks(items=["c", "a"]), ["a", "b", "c"])
-    '[0,2]'
-    """
-    positions = {
-        checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
-        for i, position in enumerate(clicks.positions or ())
-    }
-    places = {item: place for place, item in enumerate(items)}
-    for i, item in enumerate(clicks.items or ()):
-        if item not in places:
-            raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
-        positions.add(places[item])
-    return msgspec.json.encode(sorted(positions)).decode()
 
 
 def _read_by(learner: Learner, decision: Decision) -> Decision:
@@ -863,11 +896,6 @@ def _fits(context: Any, dim: int) -> bool:
     )
 
 
-def _learn(learner: Learner, lessons: Sequence[tuple[Decision, Any]]) -> None:
-    if lessons:
-        learner.learn_many([decision for decision, _ in lessons], [worth for _, worth in lessons])
-
-
 def unbiased(row: DecisionRow) -> float | None:
     """Return the propensity by which a decision may be weighed."""
     # What a fixed baseline earned says nothing about uniform exploration.
@@ -876,123 +904,3 @@ def unbiased(row: DecisionRow) -> float | None:
 
 def _parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
-
-
-def _json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
-    return None if values is None else msgspec.json.encode(values).decode()
-
-
-# Opening -------------------------------------------------------------------------------------
-
-
-def opened(
-    name: str, config: PlacementConfig, store: Store, new_seed: int, *, snapshot: bool = True
-) -> Placement:
-    """Return a placement at its latest snapshot, made in the store if it is new.
-
-    Raises
-    ------
-    ConfigError
-        If the placement has learned with another policy, other arms or another seed.
-    StoreError
-        If the store fails, or what the log begins with is damaged.
-    """
-    spec = json.dumps(policy_to_spec(config.policy))
-    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
-    checked_stored(name, config, stored)
-    latest = store.snapshot(stored.id) if snapshot else None
-    return placement_class(config.kind)(name, config, stored, latest, store.base(stored.id))
-
-
-def checked_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
-    """Check that a placement fits what the store has of it.
-
-    Raises
-    ------
-    ConfigError
-        If the placement has learned with another policy, other arms or another seed.
-    """
-    before = policy_from_spec(json.loads(stored.spec))
-    if before != config.policy:
-        raise ConfigError(
-            f"placements.{name}.policy: the store holds what {before} learned, which is not for "
-            f"{config.policy}; set it back, or give the placement a new name"
-        )
-    if config.seed not in (None, stored.seed):
-        raise ConfigError(
-            f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
-            f"{config.seed}; leave it out, or give the placement a new name"
-        )
-
-
-def placement_class(kind: str) -> type[Placement]:
-    """Return the class of the placements of a kind."""
-    if kind == DUELS:
-        from tacit.service.duels import DuelPlacement
-
-        return DuelPlacement
-    if kind == FEATURES:
-        from tacit.service.features import FeaturePlacement
-
-        return FeaturePlacement
-    if kind == PERSONALIZER:
-        from tacit.service.personalizer.placement import PersonalizerPlacement
-
-        return PersonalizerPlacement
-    if kind == SLATES:
-        from tacit.service.slates import SlatePlacement
-
-        return SlatePlacement
-    return Placement
-
-
-def fold(placements: Mapping[int, Placement], store: Store) -> None:
-    """Take in, per placement, what the log holds after its snapshot; then let time go by to its
-    end."""
-    if not placements:
-        return
-    end = store.end()
-    behind = min(placement.covered for placement in placements.values())
-    take_in(placements, store.events(behind))
-    for placement in placements.values():
-        placement.advance(end.time)
-        placement.settle()
-
-
-def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
-    """Take in a stretch of the log, by placements of these ids."""
-    for kind, run in groupby(events, key=_kind):
-        for rows in _chunks(run):
-            _take_in(placements, kind, rows)
-
-
-def _take_in(
-    placements: Mapping[int, Placement], kind: tuple[Any, ...], rows: Sequence[Any]
-) -> None:
-    _, id, time = kind[:3]
-    if id is None:
-        concerned = list(placements.values())
-    else:
-        concerned = [placements[id]] if id in placements else []
-    for placement in concerned:
-        fresh = [row for row in rows if row.seq > placement.covered]
-        if not fresh:
-            continue
-        placement.advance(time)
-        if isinstance(fresh[0], DecisionRow):
-            placement.recall(fresh)
-        elif isinstance(fresh[0], FeedbackRow):
-            placement.told(fresh)
-        else:
-            for row in fresh:
-                placement.marked(row)
-
-
-def _kind(event: Event) -> tuple[Any, ...]:
-    mode = event.mode if isinstance(event, DecisionRow) else None
-    return type(event), event.placement, event.time, mode
-
-
-def _chunks(run: Iterable[Event]) -> Iterator[list[Any]]:
-    while rows := list(islice(run, FOLD_ROWS)):
-        yield rows

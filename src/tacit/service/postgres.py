@@ -18,6 +18,7 @@ import msgspec
 
 from tacit import __version__
 from tacit.errors import MissingExtra
+from tacit.service.blocks import tuples
 from tacit.service.errors import StoreError
 from tacit.service.store import (
     BASES,
@@ -395,14 +396,14 @@ class PostgresStore:
         ]
         self._last = max((row.seq for row in rows.all()), default=self._last)
         with self._transaction() as writer, writer.cursor() as cursor:
-            parts: tuple[list[Any], ...] = decisions, rows.feedback, rows.marks
+            parts: tuple[Sequence[Any], ...] = decisions, rows.feedback, rows.marks
             for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
                 if len(part) >= COPIED_FROM:
                     with cursor.copy(copy) as stream:
-                        for row in part:
+                        for row in tuples(part):
                             stream.write_row(row)
                 elif part:
-                    cursor.executemany(insert, part)
+                    cursor.executemany(insert, tuples(part))
             if time.monotonic() > self._size_after:
                 self._size_after = time.monotonic() + SIZE_SECONDS
                 self._size = _one(

@@ -18,8 +18,9 @@ import numpy as np
 from tacit import checks
 from tacit.errors import ConfigError
 from tacit.service.config import Config, PlacementConfig
+from tacit.service.folding import opened, take_in
 from tacit.service.layout import Layout, LayoutStore, check_kinds, schema_of
-from tacit.service.placement import Placement, opened, take_in
+from tacit.service.placement import Placement
 from tacit.service.postgres import PostgresStore
 from tacit.service.sharing import Joined, Told
 from tacit.service.slots import MOST_SHARDS, shard_of, slot_in, slot_of
@@ -118,7 +119,7 @@ class Target:
         self.store = store
         self.seq = 0
         self.placements: dict[str, StoredPlacement] = {}
-        self._rows = Rows.none()
+        self._rows = Rows([], [], [])
         self._modes: dict[int, str] = {}
 
     def add(self, row: Any) -> int:
@@ -144,7 +145,7 @@ class Target:
     def flush(self) -> None:
         """Make durable what was appended."""
         self.store.append(self._rows)
-        self._rows = Rows.none()
+        self._rows = Rows([], [], [])
 
 
 class Source:
@@ -187,7 +188,6 @@ class Source:
 
     def _learned(self, time: int) -> Iterator[tuple[str, Told]]:
         for placement in self._followed.values():
-            placement.settle()
             assert placement.shared is not None
             parts = placement.shared.told(placement.learner, False)
             if parts:

@@ -16,6 +16,8 @@ BUCKETS = 200
 FIRST_WIDTH = 1_000_000
 SHIFTS_KEPT = 20
 LEAST_EFFECTIVE = 30.0
+LEAST_CHANCE = 1e-9
+"""A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless."""
 
 # Columns: sums of the reward r, the importance weight w and their products; then each arm's
 # impressions.
@@ -98,15 +100,14 @@ class Series:
         """Count decisions that were made at the same time."""
         row = self._row(time)
         row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
-        # One after the other, so that the sums are the same however decisions are grouped; and as
-        # Python's numbers, which for groups of any size are as fast as NumPy's.
-        total, squares = row[W : WW + 1].tolist()
-        for propensity, count in zip(propensities, offered, strict=True):
-            if propensity is not None:
-                weight = _weight(propensity, count)
-                total += weight
-                squares += weight * weight
-        row[W : WW + 1] = total, squares
+        # NumPy takes None for NaN.
+        chances = np.array(propensities, np.float64)
+        known = ~np.isnan(chances)
+        if known.any():
+            weights = 1.0 / (np.array(offered)[known] * np.maximum(chances[known], LEAST_CHANCE))
+            # One after the other, so that the sums are the same however decisions are grouped.
+            for column, added in ((W, weights), (WW, weights * weights)):
+                row[column] = np.add.accumulate(np.append(row[column], added))[-1]
 
     def rewarded(
         self,
@@ -209,8 +210,7 @@ class Series:
 
 def _weight(propensity: float, offered: int) -> float:
     """How much more often uniform exploration would have chosen so."""
-    # A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless.
-    return 1.0 / (offered * max(propensity, 1e-9))
+    return 1.0 / (offered * max(propensity, LEAST_CHANCE))
 
 
 def uniform_estimate(sums: Floats) -> Estimate | None:

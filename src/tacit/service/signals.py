@@ -13,12 +13,12 @@ from tacit.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies import Policy
-from tacit.service.store import DecisionRow, FeedbackRow
+from tacit.service.blocks import Block
+from tacit.service.store import DecisionRow
 from tacit.signals import Signals, check
 
 if TYPE_CHECKING:
-    from tacit.service.attribution import Lesson
-    from tacit.service.placement import Impression
+    from tacit.service.impressions import Impression
 
 SESSION_BYTES = 8
 
@@ -75,7 +75,6 @@ class PlacementSignals:
     def __init__(self, config: SignalConfig, arms: int) -> None:
         self.names = config.names
         self.stream = Signals(config.names, arms, config.fast, config.slow)
-        self._answers: list[tuple[str, int, bool]] = []
 
     def session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it, by its hash.
@@ -95,17 +94,17 @@ class PlacementSignals:
     def read(
         self,
         learner: Learner,
-        impressions: Sequence[Impression],
+        impressions: Block[Impression],
         offers: Sequence[Ints],
         time: int,
     ) -> list[Impression]:
         """Return impressions with their whole contexts, and count them."""
         values = self.stream.arrive(
-            learner.lanes([told.key for told in impressions]),
+            learner.lanes(impressions.column("key")),
             time,
             offers,
-            [_number(told.asked) for told in impressions],
-            [not told.deferred for told in impressions],
+            list(map(_number, impressions.column("asked"))),
+            [not deferred for deferred in impressions.column("deferred")],
         )
         return [
             told._replace(context=[*signals, *(told.context or ())])
@@ -113,44 +112,34 @@ class PlacementSignals:
         ]
 
     def recall(
-        self, learner: Learner, rows: Sequence[DecisionRow], offers: Sequence[Ints]
+        self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]
     ) -> list[list[float]]:
         """Count decisions of the log; return the signals that they were made by."""
         values = self.stream.arrive(
-            learner.lanes([row.key for row in rows]),
-            [row.time for row in rows],
+            learner.lanes(rows.column("key")),
+            rows.column("time"),
             offers,
-            [_number(row.asked) for row in rows],
-            [not row.deferred for row in rows],
+            list(map(_number, rows.column("asked"))),
+            [not deferred for deferred in rows.column("deferred")],
         )
         self.decided(learner, rows)
         signals: list[list[float]] = values.tolist()
         return signals
 
-    def decided(self, learner: Learner, rows: Sequence[DecisionRow]) -> None:
+    def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
         """Take in the epochs of decisions."""
-        lanes = learner.lanes([row.key for row in rows])
-        self.stream.at_epochs(lanes, [row.time for row in rows], [row.epoch for row in rows])
+        lanes = learner.lanes(rows.column("key"))
+        self.stream.at_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
     def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
         """Count a deferred decision from now on."""
         self.stream.arrive(learner.lanes([row.key]), time, [offer], [_number(row.asked)])
 
-    def closed(self, lessons: Sequence[Lesson]) -> None:
-        """Take in windows that have closed, each at its end."""
-        self._answers += [(open.row.key, open.deadline, bool(open.reward)) for open, *_ in lessons]
-
-    def told(self, lesson: Lesson, feedback: FeedbackRow) -> None:
-        """Take in feedback that settled a decision."""
-        open = lesson.open
-        self._answers.append((open.row.key, feedback.time, bool(open.reward)))
-
-    def settle(self, learner: Learner) -> None:
-        """Count the answers that were taken in."""
-        if self._answers:
-            keys, times, clicked = zip(*self._answers, strict=True)
-            self._answers = []
-            self.stream.answered(learner.lanes(keys), times, clicked)
+    def answered(
+        self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
+    ) -> None:
+        """Count the answers to decisions, each when it came or when its window closed."""
+        self.stream.answered(learner.lanes(keys), times, clicked)
 
     def saved(self, learner: Learner) -> bytes:
         """Return everything that is known."""

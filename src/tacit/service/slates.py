@@ -12,8 +12,10 @@ import numpy as np
 from tacit.arrays import Ints
 from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
-from tacit.service.attribution import ClickAttribution, Lesson
-from tacit.service.placement import Clicks, Impression, Placement, Rows, clicked_positions
+from tacit.service.attribution import ClickAttribution, Lessons
+from tacit.service.blocks import Block
+from tacit.service.impressions import Clicks, Impression, clicked_positions
+from tacit.service.placement import Placement, Rows
 from tacit.service.store import CLICKS, REWARD, DecisionRow
 
 # Rows of a tally over the positions: lists with something there, with a click there, with their
@@ -29,6 +31,7 @@ class SlatePlacement(Placement):
 
     asks_at = "slate"
     attribution = ClickAttribution
+    takes_rewards = False
 
     def _begin(self) -> None:
         super()._begin()
@@ -63,8 +66,10 @@ class SlatePlacement(Placement):
         """Return an impression that :meth:`choose` will take; as of other placements."""
         return super().checked(key, arms, context, id, deferred)
 
-    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str | None:
-        return msgspec.json.encode(self._listed(shown)).decode()
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        return [msgspec.json.encode(self._listed(decision)).decode() for decision in decisions]
 
     def _listed(self, decision: Decision) -> list[Arm | None]:
         """Return the arm at each position down to the last one; None where it stays empty."""
@@ -89,7 +94,10 @@ class SlatePlacement(Placement):
         slots[: len(shown)] = [self._slots.get(arm, -1) for arm in shown]
         return slots
 
-    def _count_impressions(self, rows: Sequence[DecisionRow]) -> None:
+    def _actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array([self._slots_shown(self.shown(row), None) for row in rows])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         slots = [self._slots[arm] for row in rows for arm in self.shown(row) if arm in self._slots]
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots))
@@ -107,20 +115,22 @@ class SlatePlacement(Placement):
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
-    def _worths(self, lessons: Sequence[Lesson]) -> list[Any]:
+    def _worths(self, lessons: Lessons) -> list[Any]:
         """Return, for each, 1 for each clicked position and 0 for the others."""
-        return [self._clicked(lesson) for lesson in lessons]
+        return list(map(self._clicked, lessons.rewards))
 
-    def _clicked(self, lesson: Lesson) -> float | list[float]:
+    def _clicked(self, clicks: Sequence[int]) -> float | list[float]:
         rewards = [0.0] * self._positions
-        for position in lesson.reward:
+        for position in clicks:
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _note(self, lessons: Sequence[Lesson]) -> None:
-        for open, clicks, _ in lessons:
-            self.series.rewarded(open.row.time, None, 1, float(len(clicks)))
-            self.tally[SHOWN] += np.reshape(open.decision.slots, -1) >= 0
+    def _note(self, lessons: Lessons) -> None:
+        times = self.windows.values(lessons.slots, "time")
+        actions = self._kept.actions(lessons.slots)
+        for time, slots, clicks in zip(times, actions, lessons.rewards, strict=True):
+            self.series.rewarded(time, None, 1, float(len(clicks)))
+            self.tally[SHOWN] += slots >= 0
             self.tally[CLICKED, clicks] += 1
             self.tally[FIRST, clicks[:1]] += 1
 

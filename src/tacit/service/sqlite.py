@@ -16,6 +16,7 @@ import apsw
 import filelock
 
 from tacit import __version__
+from tacit.service.blocks import tuples
 from tacit.service.errors import StoreError
 from tacit.service.store import (
     BASES,
@@ -381,7 +382,7 @@ class SqliteStore:
         """Make a group durable: all of it, or nothing."""
         with self._transaction():
             for insert, part in zip(INSERTS, rows, strict=True):
-                self._writer.executemany(insert, part)  # type: ignore[arg-type]
+                self._writer.executemany(insert, tuples(part))  # type: ignore[arg-type]
 
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Make records durable that are not there yet; return the content of those that are."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tacit.decisions import Arm
 from tacit.errors import MissingExtra
+from tacit.service.blocks import Run
 from tacit.service.errors import StoreError
 
 if TYPE_CHECKING:
@@ -186,14 +187,14 @@ Event = DecisionRow | FeedbackRow | MarkRow
 class Rows(NamedTuple):
     """A stretch of the log, each kind in ascending order."""
 
-    decisions: list[DecisionRow]
-    feedback: list[FeedbackRow]
+    decisions: Run[DecisionRow] | list[DecisionRow]
+    feedback: Run[FeedbackRow] | list[FeedbackRow]
     marks: list[MarkRow]
 
     @classmethod
     def none(cls) -> Rows:
-        """Return an empty stretch."""
-        return cls([], [], [])
+        """Return an empty stretch, to be extended."""
+        return cls(Run(), Run(), [])
 
     @property
     def size(self) -> int:
@@ -212,9 +213,12 @@ class Rows(NamedTuple):
 
     def and_then(self, more: Rows) -> Rows:
         """Return these rows and those after them."""
-        return Rows(
-            self.decisions + more.decisions, self.feedback + more.feedback, self.marks + more.marks
-        )
+        joined = Rows.none()
+        for rows in (self, more):
+            joined.decisions.extend(rows.decisions)
+            joined.feedback.extend(rows.feedback)
+            joined.marks.extend(rows.marks)
+        return joined
 
 
 def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:

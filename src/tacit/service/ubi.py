@@ -10,9 +10,9 @@ from typing import Any
 from tacit import checks
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec
-from tacit.service.engine import Told
 from tacit.service.features import matrix
-from tacit.service.placement import Clicks, checked_id
+from tacit.service.impressions import Clicks, checked_id
+from tacit.service.requests import Told
 from tacit.service.store import (
     ACTIVATE,
     CLICKS,

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, UnknownDecision
-from tacit.service.placement import checked_id
+from tacit.service.impressions import checked_id
 from tacit.service.problems import problem_of
+from tacit.service.requests import Told
 from tacit.service.store import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
 from tacit.service.ubi import ACTIVATED_ID, told_of
 from tacit.service.wire_ubi import UbiAnswer, UbiOutcome, UbiRequest

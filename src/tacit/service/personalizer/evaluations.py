@@ -10,7 +10,7 @@ What was shown in apprentice mode was never drawn, and is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -21,8 +21,10 @@ from tacit.evaluate.intervals import estimate_of, normal
 from tacit.evaluate.sums import Sums, summed
 from tacit.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
-from tacit.service.attribution import Attribution, Lesson
+from tacit.service.attribution import Attribution, Lessons
+from tacit.service.blocks import distinct
 from tacit.service.config import PlacementConfig
+from tacit.service.folding import stretches
 from tacit.service.personalizer.errors import Refused
 from tacit.service.personalizer.hashing import features_of, vectors
 from tacit.service.personalizer.placement import Shown
@@ -34,7 +36,7 @@ from tacit.service.personalizer.wire import (
     PolicyResult,
     PolicyResultSummary,
 )
-from tacit.service.store import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow, MarkRow
+from tacit.service.store import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
 
 ONLINE, BASELINE, RANDOM = "Online", "Baseline", "Random"
 
@@ -82,19 +84,24 @@ class Run:
 
     def take(self, events: Sequence[Event]) -> None:
         """Take in a part of the log."""
-        for event in events:
-            self._learn(self._windows.advance(event.time))
-            if event.placement != self._placement:
+        for rows in stretches(events):
+            self._learn(self._windows.advance(rows[0].time))
+            if rows[0].placement != self._placement:
                 continue
-            if isinstance(event, DecisionRow):
-                self._windows.decided(event, None)
-                if self._first <= event.time <= self._last and event.mode != APPRENTICE:
-                    self._open[event.seq] = self._weighed(event)
-            elif isinstance(event, FeedbackRow):
-                _, lesson = self._windows.told(event)
-                self._learn([] if lesson is None else [lesson])
-            elif isinstance(event, MarkRow) and event.kind == SETTINGS:
-                self._windows.rule = Settings.read(event.value).rule(self._config.rule)
+            if rows.kind is DecisionRow:
+                self._windows.decided(rows)
+                for row in rows:
+                    if self._first <= row.time <= self._last and row.mode != APPRENTICE:
+                        self._open[row.seq] = self._weighed(row)
+            elif rows.kind is FeedbackRow:
+                for part in distinct(rows, "decision"):
+                    for lessons in self._windows.told(part)[1]:
+                        self._learn(lessons)
+            else:
+                for mark in rows:
+                    if mark.kind == SETTINGS:
+                        rule = Settings.read(mark.value).rule(self._config.rule)
+                        self._windows.rule = rule
 
     def _weighed(self, row: DecisionRow) -> _Shown:
         shown, asked = Shown.of(row), Asked.read(row.asked)
@@ -117,9 +124,9 @@ class Run:
             decisions.append(decision)
         return _Shown(row, weights, decisions)
 
-    def _learn(self, lessons: Iterable[Lesson]) -> None:
-        for open, reward, _ in lessons:
-            made = self._open.pop(open.row.seq, None)
+    def _learn(self, lessons: Lessons) -> None:
+        for seq, reward in self._windows.earned(lessons):
+            made = self._open.pop(seq, None)
             if made is None:
                 continue
             for weights, weight in zip(self._weights, made.weights, strict=True):

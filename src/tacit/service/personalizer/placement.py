@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tacit.arrays import Ints
+from tacit.arrays import Booleans, Ints
 from tacit.decisions import Arm, Decision
 from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.attribution import Lesson
+from tacit.service.attribution import Lessons
+from tacit.service.blocks import Block
 from tacit.service.features import FeaturePlacement
+from tacit.service.impressions import Impression
 from tacit.service.personalizer.requests import Asked, Offer, vector_of
 from tacit.service.personalizer.settings import Settings
-from tacit.service.placement import Impression, Rows
+from tacit.service.placement import Rows
 from tacit.service.store import APPRENTICE, SETTINGS, DecisionRow, MarkRow
 from tacit.snapshot import to_bytes
 
@@ -97,16 +99,16 @@ class PersonalizerPlacement(FeaturePlacement):
         """Refuse: requests come in the terms of that API."""
         raise InvalidValue("placement", self.name, f"ask it at its path {self.asks_at!r}")
 
-    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> list[DecisionRow]:
+    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide one by one; what stands in a slot of an event is not on offer for its others."""
-        rows = []
+        made = []
         for i, told in enumerate(impressions):
             if told.given.asked.slot == 0:
                 self._taken = set()
             row = self._chosen(told, seq + i, time)
-            self._taken.add(row.arm)
-            rows.append(row)
-        return rows
+            self._taken.update(row.column("arm"))
+            made.append(row)
+        return Block.joined(DecisionRow, made)
 
     def _choose(self, learner: Learner, told: Impression) -> Decision:
         offer: Offer = told.given
@@ -128,7 +130,12 @@ class PersonalizerPlacement(FeaturePlacement):
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         return np.zeros(1, np.int64)
 
-    def _also_shown(self, told: Impression, shown: Decision, id: str) -> str:
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        return list(map(self._ranking, asked, decisions))
+
+    def _ranking(self, told: Impression, shown: Decision) -> str:
         """Return the ranking: what was chosen, the others by what they promise; what could not be
         chosen stays where it stood."""
         chosen, weighed = shown.arm, self._weighed
@@ -147,18 +154,17 @@ class PersonalizerPlacement(FeaturePlacement):
 
     def _decided(
         self,
-        rows: Sequence[DecisionRow],
-        decisions: Iterable[Decision],
-        shadows: Iterable[Decision | None],
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        shadow: Decision | None = None,
     ) -> None:
         self.made = self.made or rows[0].time
-        super()._decided(
-            rows, map(self._shown_only, rows, decisions), map(self._shown_only, rows, shadows)
-        )
+        shown = list(map(self._shown_only, rows, decisions))
+        super()._decided(rows, shown, shadow and self._shown_only(rows[0], shadow))
 
-    def _shown_only(self, row: DecisionRow, decision: Any) -> Any:
-        """Return a decision, if it is one, without what was not shown."""
-        if decision is None or len(decision.offered) == 1:
+    def _shown_only(self, row: DecisionRow, decision: Decision) -> Decision:
+        """Return a decision without what was not shown."""
+        if len(decision.offered) == 1:
             return decision
         return self._decision(row, decision.epoch)
 
@@ -175,10 +181,10 @@ class PersonalizerPlacement(FeaturePlacement):
     def _offered(self, row: DecisionRow) -> int:
         return len(Shown.of(row).candidates)
 
-    def _teach(self, lessons: Sequence[Lesson]) -> None:
-        super()._teach(lessons)
-        if lessons:
+    def _teach(self, lessons: Lessons) -> Booleans:
+        if lessons.rewards:
             self.taught = self.windows.time
+        return super()._teach(lessons)
 
     def model(self) -> bytes:
         """Return what was learned, for :meth:`tacit.Learner.load`."""

@@ -9,6 +9,7 @@ import msgspec
 
 from tacit.arrays import Floats
 from tacit.errors import InvalidValue
+from tacit.service.impressions import Impression, checked_id
 from tacit.service.personalizer.hashing import Features, features_of, vectors
 from tacit.service.personalizer.wire import (
     Blocks,
@@ -17,7 +18,6 @@ from tacit.service.personalizer.wire import (
     RankRequest,
     SlotRequest,
 )
-from tacit.service.placement import Impression, checked_id
 
 KEY = "rank"
 """All events of a placement learn together: as one key."""

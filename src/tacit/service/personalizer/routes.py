@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.engine import Engine, Told
+from tacit.service.engine import Engine
 from tacit.service.errors import UnknownDecision
 from tacit.service.ids import decision_id
 from tacit.service.messages import received, sent
@@ -30,6 +30,7 @@ from tacit.service.personalizer.settings import (
     moment,
     settings_of,
 )
+from tacit.service.requests import Told
 from tacit.service.store import ACTIVATE, ONLINE, REWARD, SHADOW
 
 JSON, BYTES = "application/json", "application/octet-stream"

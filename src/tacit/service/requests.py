@@ -1,0 +1,99 @@
+"""What is asked of the engine; many requests make a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tacit import checks
+from tacit.service.blocks import Block
+from tacit.service.impressions import Clicks, Impression, checked_id
+from tacit.service.store import MODE, REWARD
+
+
+class Told(NamedTuple):
+    """Feedback as a client sends it.
+
+    Attributes
+    ----------
+    decision : str
+        The decision's id.
+    kind : str
+        ``reward``, ``clicks``, ``examined`` or ``activate``.
+    reward : float or None
+        In [0, 1] where the kind is ``reward``.
+    id : str or None
+        Sent again, it is the same feedback.
+    clicks : Clicks or None
+        Where the kind is ``clicks``.
+    """
+
+    decision: str
+    kind: str = REWARD
+    reward: float | None = None
+    id: str | None = None
+    clicks: Clicks | None = None
+
+
+class Ask(NamedTuple):
+    """To decide for impressions: for all, or for none."""
+
+    placement: str
+    impressions: Block[Impression]
+
+
+class Tell(NamedTuple):
+    """To take feedback in."""
+
+    placement: str
+    told: Block[Told]
+
+
+class Switch(NamedTuple):
+    """To change a placement's mode, or what else a mark says."""
+
+    placement: str
+    value: str
+    kind: str = MODE
+
+
+class Share(NamedTuple):
+    """To tell what was learned, for other shards."""
+
+    placement: str
+    everything: bool
+
+
+Request = Ask | Tell | Switch | Share
+
+
+def checked_told(told: Iterable[Told], lowest: float) -> Block[Told]:
+    """Return feedback as a block, its rewards and its ids checked.
+
+    Parameters
+    ----------
+    told : iterable of Told
+    lowest : float
+        The least reward.
+
+    Raises
+    ------
+    InvalidValue
+        If one does not fit.
+    """
+    block: Block[Told] = Block.of(Told, told)
+    for id in block.column("id"):
+        if id is not None:
+            checked_id("feedback_id", id)
+    kinds, rewards = block.column("kind"), block.column("reward")
+    checked = [
+        _checked_reward(reward, lowest) if kind == REWARD else reward
+        for kind, reward in zip(kinds, rewards, strict=True)
+    ]
+    return block.having("reward", checked)
+
+
+def _checked_reward(reward: float | None, lowest: float) -> float:
+    if type(reward) is float and lowest <= reward <= 1.0:
+        return reward
+    return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]
