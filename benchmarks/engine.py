@@ -10,19 +10,19 @@ grows with their work, so each row comes with the time of a plain Python loop, t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import uvloop
 
 import tacit
 from tacit.service.attribution import Rule
 from tacit.service.config import Config, PlacementConfig
 from tacit.service.engine import Engine
-from tacit.service.requests import Told
+from tacit.service.requests import rewards
 from tacit.service.server import GC_THRESHOLDS
 from tacit.service.sqlite import SqliteStore
 from tacit.service.store import End, StoredPlacement
@@ -80,16 +80,16 @@ def yardstick():
 
 async def groups(engine, count, rng):
     """Decide and tell so many groups; return the processor time for each decision, in µs."""
-    check = engine.placement("home").checked
+    check = engine.placement("home").checked_keys
     rates = np.linspace(0.02, 0.2, ARMS)
     names = [f"query {i}" for i in range(KEYS)]
     keys = np.minimum(rng.zipf(1.2, (count, GROUP)), KEYS) - 1
     began = time.process_time()
     for group in keys.tolist():
-        rows = await engine.decide_many("home", [check(names[key]) for key in group])
-        clicks = rng.random(GROUP) < rates[[row.arm for row in rows]]
-        told = zip(rows, clicks.tolist(), strict=True)
-        await engine.tell_many("home", [Told(row.id, reward=float(click)) for row, click in told])
+        rows = await engine.decide_many("home", check([names[key] for key in group]))
+        clicks = rng.random(GROUP) < rates[rows.column("arm")]
+        told = rewards(rows.column("id"), clicks.astype(float).tolist())
+        await engine.tell_many("home", told)
     return 1e6 * (time.process_time() - began) / (count * GROUP)
 
 
@@ -132,10 +132,10 @@ def main():
     told = parser.parse_args()
     gc.set_threshold(*GC_THRESHOLDS)
     for propensities in (False, True):
-        asyncio.run(alone(propensities))
+        uvloop.run(alone(propensities))
     if told.events:
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(growing(Path(folder) / "s.db", told.events))
+            uvloop.run(growing(Path(folder) / "s.db", told.events))
 
 
 if __name__ == "__main__":

@@ -90,6 +90,9 @@ class Learner:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._lanes
+
     def __bool__(self) -> bool:
         return True
 
@@ -280,9 +283,12 @@ class Learner:
     def _lanes_of(self, keys: Sequence[str]) -> Ints:
         lanes = list(map(self._lanes.get, keys))
         if None in lanes:
-            for key in keys:
+            new = dict.fromkeys(k for k, lane in zip(keys, lanes, strict=True) if lane is None)
+            for key in new:
                 checks.name("key", key)
-            lanes = [self._lanes[k] if k in self._lanes else self._new_lane(k) for k in keys]
+            for key in new:
+                self._new_lane(key)
+            lanes = list(map(self._lanes.get, keys))
         return np.array(lanes, dtype=np.int64)
 
     def admit(self, keys: Sequence[str]) -> Ints:

@@ -11,6 +11,7 @@ one of them alone.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -169,15 +170,19 @@ class Attribution:
 
     def __init__(self, rule: Rule) -> None:
         self.time = 0
-        self._slots: dict[int, int] = {}
         self._open: dict[str, int] = {}
         self.find = self._open.get
         """Return the slot of an open decision by its id, or None."""
         self._windows = Windows.zeros(0)
-        self._free: list[int] = []
+        self._free = np.empty(0, np.int64)
+        self._free_count = 0
         self._spent: list[Ints] = []
         self._blocks: dict[int, Block[DecisionRow]] = {}
         self._held: dict[int, int] = {}
+        self._given_slots: dict[int, Ints] = {}
+        self._firsts: list[int] = []
+        self._in_order: list[int] = []
+        self._restored: dict[int, int] = {}
         self._numbers = 0
         self._ids: dict[int, dict[str, Content]] = {}
         self._queue: deque[_Queued] = deque()
@@ -229,7 +234,8 @@ class Attribution:
     @property
     def oldest(self) -> int | None:
         """The place in the log of the first decision from which something may still be learned."""
-        return min(self._slots, default=None)
+        known = self._windows.open | self._windows.defaulted
+        return int(self._windows.seq[known].min()) if known.any() else None
 
     # One decision ----------------------------------------------------------------------------
 
@@ -240,7 +246,24 @@ class Attribution:
 
     def of(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its place in the log."""
-        return self.row(self._slots[seq])
+        return self.row(self._located(seq))
+
+    def _located(self, seq: int) -> int:
+        """Return the slot of a decision by its place in the log; −1 if it is long forgotten."""
+        slot = self._restored.get(seq)
+        if slot is None:
+            i = bisect_right(self._firsts, seq) - 1
+            if i < 0:
+                return -1
+            number = self._in_order[i]
+            seqs = self._blocks[number].column("seq")
+            place = bisect_left(seqs, seq)
+            if place == len(seqs) or seqs[place] != seq:
+                return -1
+            slot = int(self._given_slots[number][place])
+        windows = self._windows
+        known = windows.seq[slot] == seq and (windows.open[slot] or windows.defaulted[slot])
+        return slot if known else -1
 
     def rows(self, slots: Ints) -> list[DecisionRow]:
         """Return the rows of decisions."""
@@ -255,9 +278,9 @@ class Attribution:
         places = self._windows.place[slots].tolist()
         return [columns[n][place] for n, place in zip(numbers, places, strict=True)]
 
-    def seqs(self, slots: Ints) -> list[int]:
+    def seqs(self, slots: Ints | Sequence[int]) -> list[int]:
         """Return the numbers of decisions in the log."""
-        numbers: list[int] = self._windows.seq[slots].tolist()
+        numbers: list[int] = self._windows.seq[np.asarray(slots, np.int64)].tolist()
         return numbers
 
     def earned(self, lessons: Lessons) -> Iterator[tuple[int, Any]]:
@@ -277,11 +300,9 @@ class Attribution:
         """Return how much feedback came for a decision."""
         return int(self._windows.told[slot])
 
-    def seqs_told_less(self, slots: list[int], most: int) -> list[int] | None:
-        """Return the numbers of decisions; None if one of them had feedback ``most`` times."""
-        chosen = np.array(slots, np.int64)
-        fit = (self._windows.told[chosen] < most).all()
-        return self.seqs(chosen) if fit else None
+    def told_less(self, slots: Sequence[int], most: int) -> bool:
+        """Say whether each of some decisions had feedback less than ``most`` times."""
+        return bool((self._windows.told[np.array(slots, np.int64)] < most).all())
 
     def contents(self, slot: int) -> dict[str, Content]:
         """Return what came with an id, by that id."""
@@ -292,6 +313,9 @@ class Attribution:
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
         slots = self._given(block)
+        self._firsts.append(block.column("seq")[0])
+        self._in_order.append(self._numbers)
+        self._given_slots[self._numbers] = slots
         windows, deferred = self._windows, block.column("deferred")
         windows.active[slots] = True
         if not any(deferred):
@@ -314,11 +338,11 @@ class Attribution:
         """Give decisions slots, in which nothing is known but where their rows are."""
         self._release()
         count = len(block)
-        if len(self._free) < count:
+        if self._free_count < count:
             self._grow(count)
-        given = self._free[-count:]
-        del self._free[-count:]
-        slots, windows = np.array(given, np.int64), self._windows
+        self._free_count -= count
+        slots = self._free[self._free_count : self._free_count + count].copy()
+        given, windows = slots.tolist(), self._windows
         seqs = block.column("seq")
         windows.seq[slots], windows.told[slots], windows.reward[slots] = seqs, 0, np.nan
         windows.open[slots] = True
@@ -327,7 +351,6 @@ class Attribution:
         self._numbers += 1
         self._blocks[self._numbers], self._held[self._numbers] = block, count
         windows.block[slots], windows.place[slots] = self._numbers, np.arange(count)
-        self._slots.update(zip(seqs, given, strict=True))
         self._open.update(zip(block.column("id"), given, strict=True))
         return slots
 
@@ -335,18 +358,30 @@ class Attribution:
         old = self.capacity
         new = max(SPARE_SLOTS, 2 * old, old + count)
         self._windows = copied_into(self._windows, Windows.zeros(new))
-        self._free = [*range(new - 1, old - 1, -1), *self._free]
+        # There is room for all slots, so that none is ever made when they are given back.
+        free = np.empty(new, np.int64)
+        free[: new - old] = np.arange(old, new)
+        free[new - old : new - old + self._free_count] = self._free[: self._free_count]
+        self._free, self._free_count = free, self._free_count + new - old
 
     def _release(self) -> None:
         """Let slots be given to others."""
         for slots in self._spent:
-            self._free.extend(slots.tolist())
+            self._free[self._free_count : self._free_count + len(slots)] = slots
+            self._free_count += len(slots)
             numbers, counts = np.unique(self._windows.block[slots], return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 self._held[number] -= count
                 if not self._held[number]:
-                    del self._blocks[number], self._held[number]
+                    self._drop(number)
         self._spent.clear()
+
+    def _drop(self, number: int) -> None:
+        """Forget a block of which no decision is known any more."""
+        del self._blocks[number], self._held[number]
+        if self._given_slots.pop(number, None) is not None:
+            place = bisect_left(self._in_order, number)
+            del self._in_order[place], self._firsts[place]
 
     def _enqueue(self, queue: deque[_Queued], deadline: int, slots: Ints) -> None:
         """Put windows behind all that end no later: last, unless windows got shorter."""
@@ -401,8 +436,8 @@ class Attribution:
         self._spend(slots, queued.seqs)
 
     def _spend(self, slots: Ints, seqs: Ints) -> None:
-        for seq in seqs.tolist():
-            del self._slots[seq]
+        for seq in seqs.tolist() if self._restored else ():
+            self._restored.pop(seq, None)
         self._spent.append(slots)
 
     def _abandon(self, queued: _Queued) -> None:
@@ -434,13 +469,23 @@ class Attribution:
 
     # Feedback --------------------------------------------------------------------------------
 
-    def told(self, feedback: Block[FeedbackRow]) -> tuple[list[str], list[Lessons]]:
+    def told(
+        self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None
+    ) -> tuple[list[str], list[Lessons]]:
         """Take in feedback of one moment; return what became of each, and what is to be learned.
 
         No decision may come twice. A lesson is given as soon as no later feedback could change
         it; those that follow each other are together.
+
+        Parameters
+        ----------
+        feedback : Block
+        slots : sequence of int, optional
+            Of the decisions, where they are known to be open.
         """
-        came = self._came(feedback)
+        if slots is None:
+            slots = list(map(self._located, feedback.column("decision")))
+        came = self._came(feedback, slots)
         self._tell(self._windows, self._terms, self.time, came)
         self._note_ids(feedback, came)
         self._aggregate(feedback, came)
@@ -448,9 +493,7 @@ class Attribution:
         outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
         return outcomes, list(self._lessons(came))
 
-    def _came(self, feedback: Block[FeedbackRow]) -> Feedback:
-        find = self._slots.get
-        slots = [find(seq, -1) for seq in feedback.column("decision")]
+    def _came(self, feedback: Block[FeedbackRow], slots: Sequence[int]) -> Feedback:
         kinds = list(map(KINDS.__getitem__, feedback.column("kind")))
         # NumPy takes None for NaN.
         rewards = np.array(feedback.column("reward"), np.float64)
@@ -550,6 +593,7 @@ class Attribution:
         rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
         block: Block[DecisionRow] = Block.of(DecisionRow, map(DecisionRow._make, rows))
         slots, windows = self._given(block), self._windows
+        self._restored.update(zip(block.column("seq"), slots.tolist(), strict=True))
         windows.deadline[slots], windows.active[slots] = deadlines, active
         windows.examined[slots], windows.settled[slots] = examined, settled
         windows.told[slots] = told

@@ -81,7 +81,7 @@ class DuelPlacement(Placement):
     asks_at = "duel"
     modes = (ONLINE, FROZEN, SHADOW)
     attribution = ClickAttribution
-    takes_rewards = False
+    shows_one = False
 
     def _begin(self) -> None:
         super()._begin()
@@ -244,7 +244,7 @@ class DuelPlacement(Placement):
         """
         if key is None:
             key = max(self.tallies, key=lambda name: self.tallies[name].duels, default="")
-        elif key not in self.tallies and key not in self.learner.keys:
+        elif key not in self.tallies and key not in self.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
         tally = self.tallies.get(key) or Tally(len(self.arms))
         plays, scores = tally.plays.copy(), tally.scores.copy()

@@ -21,7 +21,6 @@ import secrets
 import time as clocks
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,6 +58,7 @@ from tacit.service.store import (
     Rows,
     Store,
 )
+from tacit.service.worker import Worker
 
 LARGEST_GROUP = 1024
 RETRY_SECONDS = 1.0
@@ -167,7 +167,7 @@ class Engine:
     async def start(self) -> None:
         """Begin to serve."""
         self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "tacit-store")
+        self._worker = Worker("tacit-store")
         self._task = asyncio.create_task(self._work())
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
@@ -186,7 +186,7 @@ class Engine:
                     await self.written()
         elif self._memory.tail.size:
             logger.error("%d rows could not be made durable before the end", self._memory.tail.size)
-        self._thread.shutdown()
+        self._worker.stop()
         self.store.close()
 
     @property
@@ -563,6 +563,8 @@ class Engine:
             if not self._waiting and not self._stopping:
                 self._arrived.clear()
             timeout: float | None = RETRY_SECONDS
+        elif self._arrived.is_set():
+            return
         else:
             due = min(
                 (p.windows.due for p in self.placements.values() if p.windows.due is not None),
@@ -745,8 +747,8 @@ class Engine:
             await self._save_base(needy)
 
     async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, function, *arguments)
+        result: Result = await self._worker.do(function, *arguments)
+        return result
 
     # Health ----------------------------------------------------------------------------------
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,11 @@ from tacit.errors import TacitError
 from tacit.policies import policy_to_spec
 from tacit.service import openapi, wire, wire_lists, wire_ubi
 from tacit.service.attribution import CORRECTED, LEARNED
+from tacit.service.blocks import Block
 from tacit.service.engine import Engine
 from tacit.service.guard import PLACEMENT_PATH, Guard
 from tacit.service.health import ShardHealth
+from tacit.service.impressions import Impression
 from tacit.service.keys import Keys
 from tacit.service.list_routes import ListRoutes, clicks_told, number_asked
 from tacit.service.live import Live
@@ -34,7 +39,7 @@ from tacit.service.personalizer.paths import place_of
 from tacit.service.personalizer.routes import PersonalizerRoutes
 from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
-from tacit.service.requests import Told
+from tacit.service.requests import Told, rewards
 from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
 from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within
@@ -57,6 +62,11 @@ PAGE_HEADERS = {
 }
 
 _encode = msgspec.json.Encoder().encode
+
+_but_key = attrgetter(
+    "arms", "context", "decision_id", "deferred", "relevance", "examination", "session"
+)
+JUST_A_KEY = (None, None, None, False, None, None, None)
 
 Answer = Callable[[str, Any], Awaitable[msgspec.Struct]]
 
@@ -81,13 +91,14 @@ def application(engine: Engine) -> Guard:
 
     async def decide_many(placement: str, request: wire.DecideManyRequest) -> wire.DecideManyAnswer:
         known = engine.placement(placement)
-        told = [
-            checked_within(f"decisions[{i}]", known.checked, _impression(one))
-            for i, one in enumerate(request.decisions)
-        ]
-        rows = await engine.decide_many(placement, told)
+        rows = await engine.decide_many(placement, _impressions(known, request.decisions))
         durability = engine.durability(placement)
-        return wire.DecideManyAnswer([_decided(known, row, durability) for row in rows])
+        if isinstance(rows, Block) and known.signals is None and not any(rows.column("would")):
+            columns = map(rows.column, ("id", "arm", "propensity", "epoch"))
+            answers = list(map(wire.DecideAnswer, *columns, repeat(durability)))
+        else:
+            answers = [_decided(known, row, durability) for row in rows]
+        return wire.DecideManyAnswer(answers)
 
     async def tell(placement: str, told: Told) -> wire.FeedbackAnswer:
         (outcome,) = await engine.tell_many(placement, [told])
@@ -95,11 +106,11 @@ def application(engine: Engine) -> Guard:
             raise outcome
         return _recorded(told.decision, outcome, engine.durability(placement))
 
-    async def tell_many(placement: str, told: list[Told]) -> wire.FeedbackManyAnswer:
+    async def tell_many(placement: str, told: Sequence[Told]) -> wire.FeedbackManyAnswer:
         outcomes = await engine.tell_many(placement, told)
-        durability = engine.durability(placement)
+        ids = [one.decision for one in told]
         return wire.FeedbackManyAnswer(
-            [_recorded(t.decision, o, durability) for t, o in zip(told, outcomes, strict=True)]
+            list(map(_recorded, ids, outcomes, repeat(engine.durability(placement))))
         )
 
     def feedback(placement: str, request: wire.FeedbackRequest) -> Awaitable[wire.FeedbackAnswer]:
@@ -115,8 +126,9 @@ def application(engine: Engine) -> Guard:
     def feedback_many(
         placement: str, request: wire.FeedbackManyRequest
     ) -> Awaitable[wire.FeedbackManyAnswer]:
-        told = [Told(f.decision_id, REWARD, f.reward, f.feedback_id) for f in request.feedback]
-        return tell_many(placement, told)
+        fields = ((f.decision_id, f.reward, f.feedback_id) for f in request.feedback)
+        decisions, values, ids = zip(*fields, strict=True)
+        return tell_many(placement, rewards(decisions, values, ids))
 
     async def clicks(placement: str, request: wire_lists.ClicksRequest) -> wire.FeedbackAnswer:
         return await tell(placement, clicks_told(request))
@@ -275,16 +287,21 @@ def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSum
 
 
 def _impression(request: wire.DecideRequest) -> tuple[Any, ...]:
-    return (
-        request.key,
-        request.arms,
-        request.context,
-        request.decision_id,
-        request.deferred,
-        request.relevance,
-        request.examination,
-        request.session,
-    )
+    return request.key, *_but_key(request)
+
+
+def _impressions(
+    placement: Placement, requests: Sequence[wire.DecideRequest]
+) -> Sequence[Impression]:
+    """Return many requests as the placement takes them, checked."""
+    if all(map(JUST_A_KEY.__eq__, map(_but_key, requests))):
+        # Where a key does not fit, the other way says which.
+        with contextlib.suppress(TacitError):
+            return placement.checked_keys([request.key for request in requests])
+    return [
+        checked_within(f"decisions[{i}]", placement.checked, _impression(request))
+        for i, request in enumerate(requests)
+    ]
 
 
 def _decided(placement: Placement, row: DecisionRow, durability: Any) -> wire.DecideAnswer:

@@ -336,10 +336,10 @@ class Memory:
         self, placement: Placement, told: Block[Told], found: dict[Key, Found], now: int
     ) -> list[Outcome]:
         """Take in feedback in which no decision comes twice."""
-        seqs = self._all_fit(placement, told)
-        if seqs is not None:
-            clicks: list[str | None] = [None] * len(told)
-            return list(placement.told(self._logged(placement, told, seqs, clicks, now)))
+        slots = self._all_fit(placement, told)
+        if slots is not None:
+            seqs, clicks = placement.windows.seqs(slots), [None] * len(told)
+            return list(placement.told(self._logged(placement, told, seqs, clicks, now), slots))
         judged = [self._judged(placement, one, found) for one in told]
         accepted = [i for i, (row, _) in enumerate(judged) if row is not None]
         seqs = [row.seq for row, _ in judged if row is not None]
@@ -354,22 +354,22 @@ class Memory:
         return [next(became) if row is not None else why for row, why in judged]
 
     def _all_fit(self, placement: Placement, told: Block[Told]) -> list[int] | None:
-        """Return the numbers of the decisions where all feedback is fit at first sight."""
-        plain = placement.takes_rewards and set(told.column("kind")) == {REWARD}
+        """Return the slots of the decisions where all feedback is fit at first sight."""
+        plain = placement.shows_one and set(told.column("kind")) == {REWARD}
         if self._aloft or not plain or any(told.column("id")):
             return None
         windows = placement.windows
         slots = [slot for slot in map(windows.find, told.column("decision")) if slot is not None]
         if len(slots) < len(told):
             return None
-        return windows.seqs_told_less(slots, MOST_FEEDBACK)
+        return slots if windows.told_less(slots, MOST_FEEDBACK) else None
 
     def _logged(
         self,
         placement: Placement,
         told: Block[Told],
         seqs: list[int],
-        clicks: list[str | None],
+        clicks: Sequence[str | None],
         now: int,
     ) -> Block[FeedbackRow]:
         """Log feedback that is accepted."""
@@ -382,7 +382,7 @@ class Memory:
             [now] * count,
             told.column("kind"),
             told.column("reward"),
-            clicks,
+            list(clicks),
         )
         rows: Block[FeedbackRow] = Block(FeedbackRow, columns)
         self.seq += count

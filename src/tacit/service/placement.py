@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import filterfalse, groupby
 from typing import Any, ClassVar
 
 import msgspec
@@ -102,8 +102,8 @@ class Placement:
     """The path at which decisions are asked for."""
     modes: ClassVar[tuple[str, ...]] = MODES
     attribution: ClassVar[type[Attribution]] = Attribution
-    takes_rewards: ClassVar[bool] = True
-    """Whether a reward fits every decision."""
+    shows_one: ClassVar[bool] = True
+    """Whether a decision shows one arm, so that a reward fits it."""
 
     def __init__(
         self,
@@ -127,6 +127,7 @@ class Placement:
         self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.arms: list[Arm] = list(self._slots)
         self._plain = bool(self._slots) and not any(config.policy.feature_dims)
+        self._told_dim = config.context_dim if config.signals is None else config.signals.client
         self._begin()
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
             snapshot = None
@@ -144,7 +145,9 @@ class Placement:
         self.windows = self.attribution(config.rule)
         self._kept = Kept(self.learner)
         self._shadow_kept = None if self.shadow is None else Kept(self.shadow)
+        # Slots of decisions that the second policy knows, and of those made while frozen.
         self._shadowed: set[int] = set()
+        self._unlearned: set[int] = set()
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
@@ -182,7 +185,7 @@ class Placement:
     @property
     def key_count(self) -> int:
         """How many keys there are."""
-        return len(self.learner.keys)
+        return len(self.learner)
 
     @property
     def pending(self) -> int:
@@ -309,6 +312,23 @@ class Placement:
             arms = [self.arms[slot] for slot in self.learner.slots(arms).tolist()]
         return self._impression(key, arms, context, id, deferred, self._session(session))
 
+    def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
+        """Return impressions of which nothing is said but their keys; as :meth:`checked`.
+
+        Raises
+        ------
+        InvalidValue
+            As :meth:`checked`.
+        """
+        if not self.shows_one or not self._plain or self._told_dim:
+            return Block.of(Impression, list(map(self.checked, keys)))
+        for key in filterfalse(self.learner.__contains__, keys):
+            _checked_key(key)
+        count = len(keys)
+        blank: tuple[list[Any], ...] = [None] * count, [None] * count, [None] * count
+        columns = list(keys), *blank, [False] * count, [None] * count, [None] * count
+        return Block(Impression, columns)
+
     def _session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it."""
         if id is None:
@@ -328,18 +348,15 @@ class Placement:
         given: Any = None,
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
-        signals = self.config.signals
-        dim = self.config.context_dim if signals is None else signals.client
-        if signals is not None and not dim and context is not None:
+        dim = self._told_dim
+        if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if (dim or context is not None) and not _fits(context, dim):
             size = f"{dim} " if dim else ""
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
         if id is not None:
             id = checked_id("decision_id", id)
-        if "\0" in key:
-            raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
-        return Impression(checks.name("key", key), arms, context, id, deferred, asked, given)
+        return Impression(_checked_key(key), arms, context, id, deferred, asked, given)
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on.
@@ -424,11 +441,11 @@ class Placement:
             [self.policy_id] * count,
             [time] * count,
             keys,
-            list(map(as_json, arms)),
+            _as_json(arms),
             shown,
             propensities,
             epochs,
-            list(map(as_json, contexts)),
+            _as_json(contexts),
             [self.mode] * count,
             [would and self._would(would)] * count,
             [would and would.propensity] * count,
@@ -458,7 +475,7 @@ class Placement:
             yield
             return
         policy = learner.policy
-        known = key in learner.keys
+        known = key in learner
         lane = learner.lane(key) if known else 0
         kept: list[Any] = []
         for (_, array), (_, one), (_, two) in zip(
@@ -499,8 +516,11 @@ class Placement:
         shadow: Decision | None,
     ) -> None:
         self._kept.keep(slots, decisions, plain=self._offers_all(rows))
-        for slot in slots.tolist() if self._shadowed else ():
-            self._shadowed.discard(slot)
+        for some in filter(None, (self._shadowed, self._unlearned)):
+            some.difference_update(slots.tolist())
+        if FROZEN in (modes := rows.column("mode")):
+            pairs = zip(slots.tolist(), modes, strict=True)
+            self._unlearned.update(slot for slot, mode in pairs if mode == FROZEN)
         if shadow is not None:
             self._keep_shadow(slots, rows, shadow)
 
@@ -564,18 +584,28 @@ class Placement:
             self.windows.not_learned(left)
         self._teach(learned)
 
-    def told(self, feedback: Block[FeedbackRow]) -> list[str]:
-        """Take in feedback of one moment for decisions of the log; return what became of each."""
+    def told(self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None) -> list[str]:
+        """Take in feedback of one moment for decisions of the log; return what became of each.
+
+        Parameters
+        ----------
+        feedback : Block
+        slots : sequence of int, optional
+            Of the decisions, where they are known to be open, and none comes twice.
+        """
         self.since_snapshot += len(feedback)
         self.feedback += feedback.column("kind").count(REWARD)
         outcomes: list[str] = []
-        for part in distinct(feedback, "decision"):
-            outcomes += self._told(part)
+        if slots is not None:
+            outcomes += self._told(feedback, slots)
+        else:
+            for part in distinct(feedback, "decision"):
+                outcomes += self._told(part)
         self.outcomes.update(outcomes)
         return outcomes
 
-    def _told(self, feedback: Block[FeedbackRow]) -> list[str]:
-        outcomes, parts = self.windows.told(feedback)
+    def _told(self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None) -> list[str]:
+        outcomes, parts = self.windows.told(feedback, slots)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)
         time = feedback.column("time")[0]
@@ -618,10 +648,10 @@ class Placement:
         """Return those lessons that are to be learned: nothing while frozen, or shown so."""
         if self.mode == FROZEN:
             return lessons.those([])
-        modes = self.windows.values(lessons.slots, "mode")
-        if FROZEN not in modes:
+        if not self._unlearned:
             return lessons
-        return lessons.those([i for i, mode in enumerate(modes) if mode != FROZEN])
+        slots = lessons.slots.tolist()
+        return lessons.those([i for i, slot in enumerate(slots) if slot not in self._unlearned])
 
     def _teach(self, lessons: Lessons) -> Booleans:
         """Learn; say of each lesson whether its decision was of the key's present epoch."""
@@ -660,14 +690,29 @@ class Placement:
         before = lessons.before or 0.0
         came = [i for i, reward in enumerate(lessons.rewards) if reward or before]
         if came:
-            rows = self.windows.rows(lessons.slots[came])
+            slots = lessons.slots[came]
             self.series.rewarded_many(
-                [row.time for row in rows],
-                [unbiased(row) for row in rows],
-                [self._offered(row) for row in rows],
+                self.windows.values(slots, "time"),
+                self._propensities(slots),
+                self._sizes(slots),
                 [lessons.rewards[i] for i in came],
                 [before] * len(came),
             )
+
+    def _propensities(self, slots: Ints) -> list[float | None]:
+        """Return the propensities by which open decisions may be weighed."""
+        propensities = self.windows.values(slots, "propensity")
+        modes = self.windows.values(slots, "mode")
+        if APPRENTICE not in modes:
+            return propensities
+        pairs = zip(propensities, modes, strict=True)
+        return [None if mode == APPRENTICE else value for value, mode in pairs]
+
+    def _sizes(self, slots: Ints) -> list[int]:
+        """Return how many arms open decisions could choose among."""
+        if self._plain and not any(self.windows.values(slots, "offered")):
+            return [len(self._slots)] * len(slots)
+        return list(map(self._offered, self.windows.rows(slots)))
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -873,6 +918,17 @@ class Placement:
 
 def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
     return decision_ids(time, len(keys))
+
+
+def _checked_key(key: str) -> str:
+    if "\0" in key:
+        raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
+    return checks.name("key", key)
+
+
+def _as_json(values: list[Any]) -> list[str | None]:
+    """Return lists as the log keeps them; most often there is none."""
+    return values if values.count(None) == len(values) else list(map(as_json, values))
 
 
 def _read_by(learner: Learner, decision: Decision) -> Decision:

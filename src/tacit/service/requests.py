@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from tacit import checks
 from tacit.service.blocks import Block
@@ -33,6 +33,30 @@ class Told(NamedTuple):
     reward: float | None = None
     id: str | None = None
     clicks: Clicks | None = None
+
+
+def rewards(
+    decisions: Sequence[str], values: Sequence[float], ids: Sequence[str | None] | None = None
+) -> Block[Told]:
+    """Return a reward for each of many decisions, for :meth:`Engine.tell_many`.
+
+    Parameters
+    ----------
+    decisions : sequence of str
+        Their ids.
+    values : sequence of float
+    ids : sequence of str or None, optional
+        The ids of the feedback.
+
+    Examples
+    --------
+    >>> rewards(["a", "b"], [1.0, 0.0])[1].reward
+    0.0
+    """
+    count = len(decisions)
+    names = [None] * count if ids is None else list(ids)
+    clicks: list[Any] = [None] * count
+    return Block(Told, [list(decisions), [REWARD] * count, list(values), names, clicks])
 
 
 class Ask(NamedTuple):
@@ -82,9 +106,11 @@ def checked_told(told: Iterable[Told], lowest: float) -> Block[Told]:
         If one does not fit.
     """
     block: Block[Told] = Block.of(Told, told)
-    for id in block.column("id"):
-        if id is not None:
-            checked_id("feedback_id", id)
+    ids = block.column("id")
+    if ids.count(None) < len(ids):
+        for id in ids:
+            if id is not None:
+                checked_id("feedback_id", id)
     kinds, rewards = block.column("kind"), block.column("reward")
     checked = [
         _checked_reward(reward, lowest) if kind == REWARD else reward

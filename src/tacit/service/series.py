@@ -100,10 +100,10 @@ class Series:
         """Count decisions that were made at the same time."""
         row = self._row(time)
         row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
-        # NumPy takes None for NaN.
-        chances = np.array(propensities, np.float64)
-        known = ~np.isnan(chances)
-        if known.any():
+        if propensities.count(None) < len(propensities):
+            # NumPy takes None for NaN.
+            chances = np.array(propensities, np.float64)
+            known = ~np.isnan(chances)
             weights = 1.0 / (np.array(offered)[known] * np.maximum(chances[known], LEAST_CHANCE))
             # One after the other, so that the sums are the same however decisions are grouped.
             for column, added in ((W, weights), (WW, weights * weights)):

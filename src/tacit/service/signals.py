@@ -143,7 +143,7 @@ class PlacementSignals:
 
     def saved(self, learner: Learner) -> bytes:
         """Return everything that is known."""
-        return self.stream.to_bytes(len(learner.keys))
+        return self.stream.to_bytes(len(learner))
 
     def of(self, row: DecisionRow) -> dict[str, float]:
         """Return the signals of a decision by their names."""

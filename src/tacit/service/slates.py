@@ -31,7 +31,7 @@ class SlatePlacement(Placement):
 
     asks_at = "slate"
     attribution = ClickAttribution
-    takes_rewards = False
+    shows_one = False
 
     def _begin(self) -> None:
         super()._begin()
