@@ -29,7 +29,6 @@ import msgspec
 
 from tacit.decisions import Arm
 from tacit.errors import InvalidValue, TacitError, UnknownName
-from tacit.service.blocks import Block
 from tacit.service.clock import LogClock
 from tacit.service.config import BUFFERED, Config
 from tacit.service.errors import StoreError, Unavailable
@@ -308,8 +307,7 @@ class Engine:
             As :meth:`decide`.
         """
         self.placement(placement)
-        asked: Block[Impression] = Block.of(Impression, impressions)
-        rows: Sequence[DecisionRow] = await self._submit(Ask(placement, asked))
+        rows: Sequence[DecisionRow] = await self._submit(Ask(placement, impressions))
         return rows
 
     async def feedback(

@@ -7,12 +7,12 @@ feedback taken in, and the rows of all this wait in the order in which it was do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.attribution import DUPLICATE, Content
-from tacit.service.blocks import Block, distinct
+from tacit.service.blocks import Block, distinct, values
 from tacit.service.errors import Conflict, RepeatedFeedback, UnknownDecision
 from tacit.service.impressions import Impression
 from tacit.service.placement import Placement
@@ -100,9 +100,9 @@ class Memory:
         """Give the decisions that each request names."""
         for request in requests:
             if isinstance(request, Ask):
-                ids = [id for id in request.impressions.column("id") if id is not None]
+                ids = [id for id in values(request.impressions, "id") if id is not None]
             elif isinstance(request, Tell):
-                ids = request.told.column("decision")
+                ids = values(request.told, "decision")
             else:
                 continue
             if ids:
@@ -164,10 +164,10 @@ class Memory:
         list
             For each request its result, or the error that it met.
         """
-        self._keep_closing(requests, found, now)
-        due = False
+        closing = [p for p in self.placements.values() if (p.windows.due or now + 1) <= now]
+        if closing:
+            self._keep_closing(requests, found, now)
         for placement in self.placements.values():
-            due = due or (placement.windows.due or now + 1) <= now
             placement.advance(now)
         before = self.seq
         results: dict[int, Any] = {}
@@ -182,7 +182,7 @@ class Memory:
         for i, request in enumerate(requests):
             if isinstance(request, Share):
                 results[i] = self._share(request, now)
-        if due and self.seq == before:
+        if closing and self.seq == before:
             # Nothing else in the log says that these windows have closed.
             self.tail.marks.append(MarkRow(self._next(), None, now, TICK, ""))
         return [results[i] for i in range(len(requests))]
@@ -191,8 +191,6 @@ class Memory:
         """Remember the decisions that are asked for while their windows close."""
         for placement, named in self._named(requests):
             windows = placement.windows
-            if (windows.due or now + 1) > now:
-                continue
             for id in named:
                 slot = windows.find(id)
                 if slot is not None and windows.deadline(slot) <= now:
@@ -230,18 +228,19 @@ class Memory:
         results: dict[int, Any] = {}
         fresh: dict[str, _Fresh] = {}
         for i, ask in asks.items():
-            placement = self.placements[ask.placement]
-            new = fresh.setdefault(ask.placement, _Fresh())
+            new = fresh.get(ask.placement)
+            if new is None:
+                new = fresh[ask.placement] = _Fresh()
             try:
+                placement = self.placements[ask.placement]
                 results[i] = self._sorted(placement, ask.impressions, found, new)
             except Conflict as error:
                 results[i] = error
-        chosen = {
-            name: self._chosen(name, new.block(), now) for name, new in fresh.items() if len(new)
-        }
+        for name, new in fresh.items():
+            new.rows = self._chosen(name, new.block(), now) if new.size else []
         for i, result in results.items():
             if not isinstance(result, Exception):
-                results[i] = _picked(chosen.get(asks[i].placement), result)
+                results[i] = fresh[asks[i].placement].picked(result)
         return results
 
     def _chosen(self, name: str, asked: Block[Impression], now: int) -> Block[DecisionRow]:
@@ -255,7 +254,7 @@ class Memory:
     def _sorted(
         self,
         placement: Placement,
-        asked: Block[Impression],
+        asked: Sequence[Impression],
         found: dict[Key, Found],
         new: _Fresh,
     ) -> range | list[DecisionRow | int]:
@@ -266,7 +265,7 @@ class Memory:
         Conflict
             If an id stands for another decision; then nothing is taken over.
         """
-        ids = asked.column("id")
+        ids = values(asked, "id")
         if ids.count(None) == len(ids):
             return new.take(asked)
         answers: list[DecisionRow | int] = []
@@ -312,12 +311,12 @@ class Memory:
         self, tells: dict[int, Tell], found: dict[Key, Found], now: int
     ) -> dict[int, list[Outcome]]:
         """Take feedback in; that of a placement at once."""
-        told: dict[str, list[Block[Told]]] = {}
+        told: dict[str, list[Sequence[Told]]] = {}
         for tell in tells.values():
             told.setdefault(tell.placement, []).append(tell.told)
         outcomes = {
-            name: iter(self._tell(name, Block.joined(Told, blocks), found, now))
-            for name, blocks in told.items()
+            name: iter(self._tell(name, Block.joined(Told, parts), found, now))
+            for name, parts in told.items()
         }
         return {
             i: list(islice(outcomes[tell.placement], len(tell.told))) for i, tell in tells.items()
@@ -432,72 +431,62 @@ class _Fresh:
     ----------
     named : dict of str to int
         Where the impressions are whose ids the clients gave.
+    size : int
+        How many there are.
+    rows : sequence of DecisionRow
+        What was decided, once it is.
     """
 
     def __init__(self) -> None:
         self.named: dict[str, int] = {}
-        self._blocks: list[Block[Impression]] = []
-        self._size = 0
+        self.size = 0
+        self.rows: Sequence[DecisionRow] = []
+        self._parts: list[Sequence[Impression]] = []
+        self._each: list[DecisionRow] | None = None
 
-    def __len__(self) -> int:
-        return self._size
-
-    def take(self, asked: Block[Impression]) -> range:
+    def take(self, asked: Sequence[Impression]) -> range:
         """Take impressions over; return their places."""
-        self._blocks.append(asked)
-        self._size += len(asked)
-        return range(self._size - len(asked), self._size)
+        self._parts.append(asked)
+        self.size += len(asked)
+        return range(self.size - len(asked), self.size)
 
     def take_one(self, told: Impression) -> int:
         """Take an impression over; return its place."""
-        (place,) = self.take(Block.of(Impression, [told]))
+        (place,) = self.take([told])
         if told.id is not None:
             self.named[told.id] = place
         return place
 
     def at(self, place: int) -> Impression:
         """Return the impression at a place."""
-        for block in self._blocks:
-            if place < len(block):
-                return block[place]
-            place -= len(block)
-        raise IndexError(place)
+        return next(islice(chain.from_iterable(self._parts), place, None))
 
     def mark(self) -> int:
         """Return a moment for :meth:`undo`."""
-        return len(self._blocks)
+        return len(self._parts)
 
     def undo(self, mark: int) -> None:
         """Give back what was taken over since."""
-        for block in self._blocks[mark:]:
-            self._size -= len(block)
-            for id in block.column("id"):
+        for part in self._parts[mark:]:
+            self.size -= len(part)
+            for id in values(part, "id"):
                 self.named.pop(id, None)
-        del self._blocks[mark:]
+        del self._parts[mark:]
 
     def block(self) -> Block[Impression]:
         """Return all of it."""
-        return Block.joined(Impression, self._blocks)
+        return Block.joined(Impression, self._parts)
 
-
-def _picked(
-    chosen: Block[DecisionRow] | None, answers: range | list[DecisionRow | int]
-) -> Sequence[DecisionRow]:
-    """Return the decisions that answer a request."""
-    if isinstance(answers, range):
-        if chosen is None:
-            return []
-        if len(answers) == 1:
-            return [chosen[answers[0]]]
-        return chosen if len(answers) == len(chosen) else chosen[answers.start : answers.stop]
-    rows: list[DecisionRow] = []
-    for answer in answers:
-        if isinstance(answer, int):
-            assert chosen is not None
-            rows.append(chosen[answer])
-        else:
-            rows.append(answer)
-    return rows
+    def picked(self, answers: range | list[DecisionRow | int]) -> Sequence[DecisionRow]:
+        """Return the decisions that answer a request."""
+        if len(answers) == len(self.rows) and isinstance(answers, range):
+            return self.rows
+        if self._each is None:
+            self._each = list(self.rows)
+        if isinstance(answers, range):
+            return self._each[answers.start : answers.stop]
+        each = self._each
+        return [each[answer] if isinstance(answer, int) else answer for answer in answers]
 
 
 def _contents(rows: Sequence[FeedbackRow]) -> dict[str, Content]:

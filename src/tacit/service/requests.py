@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tacit import checks
@@ -63,14 +63,14 @@ class Ask(NamedTuple):
     """To decide for impressions: for all, or for none."""
 
     placement: str
-    impressions: Block[Impression]
+    impressions: Sequence[Impression]
 
 
 class Tell(NamedTuple):
     """To take feedback in."""
 
     placement: str
-    told: Block[Told]
+    told: Sequence[Told]
 
 
 class Switch(NamedTuple):
@@ -91,12 +91,12 @@ class Share(NamedTuple):
 Request = Ask | Tell | Switch | Share
 
 
-def checked_told(told: Iterable[Told], lowest: float) -> Block[Told]:
-    """Return feedback as a block, its rewards and its ids checked.
+def checked_told(told: Sequence[Told], lowest: float) -> Sequence[Told]:
+    """Return feedback, its rewards and its ids checked; a block as a block.
 
     Parameters
     ----------
-    told : iterable of Told
+    told : sequence of Told
     lowest : float
         The least reward.
 
@@ -105,18 +105,26 @@ def checked_told(told: Iterable[Told], lowest: float) -> Block[Told]:
     InvalidValue
         If one does not fit.
     """
-    block: Block[Told] = Block.of(Told, told)
-    ids = block.column("id")
-    if ids.count(None) < len(ids):
-        for id in ids:
-            if id is not None:
-                checked_id("feedback_id", id)
-    kinds, rewards = block.column("kind"), block.column("reward")
+    if type(told) is not Block:
+        return [_checked(one, lowest) for one in told]
+    for id in told.column("id"):
+        if id is not None:
+            checked_id("feedback_id", id)
+    kinds, rewards = told.column("kind"), told.column("reward")
     checked = [
         _checked_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
-    return block.having("reward", checked)
+    return told.having("reward", checked)
+
+
+def _checked(told: Told, lowest: float) -> Told:
+    if told.id is not None:
+        checked_id("feedback_id", told.id)
+    if told.kind != REWARD:
+        return told
+    reward = _checked_reward(told.reward, lowest)
+    return told if reward is told.reward else told._replace(reward=reward)
 
 
 def _checked_reward(reward: float | None, lowest: float) -> float:
