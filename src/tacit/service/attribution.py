@@ -278,9 +278,9 @@ class Attribution:
         places = self._windows.place[slots].tolist()
         return [columns[n][place] for n, place in zip(numbers, places, strict=True)]
 
-    def seqs(self, slots: Ints | Sequence[int]) -> list[int]:
+    def seqs(self, slots: Ints) -> list[int]:
         """Return the numbers of decisions in the log."""
-        numbers: list[int] = self._windows.seq[np.asarray(slots, np.int64)].tolist()
+        numbers: list[int] = self._windows.seq[slots].tolist()
         return numbers
 
     def earned(self, lessons: Lessons) -> Iterator[tuple[int, Any]]:
@@ -300,9 +300,9 @@ class Attribution:
         """Return how much feedback came for a decision."""
         return int(self._windows.told[slot])
 
-    def told_less(self, slots: Sequence[int], most: int) -> bool:
+    def told_less(self, slots: Ints, most: int) -> bool:
         """Say whether each of some decisions had feedback less than ``most`` times."""
-        return bool((self._windows.told[np.array(slots, np.int64)] < most).all())
+        return bool(self._windows.told[slots].max() < most)
 
     def contents(self, slot: int) -> dict[str, Content]:
         """Return what came with an id, by that id."""
@@ -470,7 +470,7 @@ class Attribution:
     # Feedback --------------------------------------------------------------------------------
 
     def told(
-        self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None
+        self, feedback: Block[FeedbackRow], slots: Ints | None = None
     ) -> tuple[list[str], list[Lessons]]:
         """Take in feedback of one moment; return what became of each, and what is to be learned.
 
@@ -480,11 +480,11 @@ class Attribution:
         Parameters
         ----------
         feedback : Block
-        slots : sequence of int, optional
+        slots : array of int64, optional
             Of the decisions, where they are known to be open.
         """
         if slots is None:
-            slots = list(map(self._located, feedback.column("decision")))
+            slots = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
         came = self._came(feedback, slots)
         self._tell(self._windows, self._terms, self.time, came)
         self._note_ids(feedback, came)
@@ -493,11 +493,11 @@ class Attribution:
         outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
         return outcomes, list(self._lessons(came))
 
-    def _came(self, feedback: Block[FeedbackRow], slots: Sequence[int]) -> Feedback:
+    def _came(self, feedback: Block[FeedbackRow], slots: Ints) -> Feedback:
         kinds = list(map(KINDS.__getitem__, feedback.column("kind")))
         # NumPy takes None for NaN.
         rewards = np.array(feedback.column("reward"), np.float64)
-        return Feedback.of(np.array(slots, np.int64), np.array(kinds, np.int64), rewards)
+        return Feedback.of(slots, np.array(kinds, np.int64), rewards)
 
     def _note_ids(self, feedback: Block[FeedbackRow], came: Feedback) -> None:
         ids = feedback.column("id")

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
+from tacit.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.attribution import DUPLICATE, Content
 from tacit.service.blocks import Block, distinct, values
@@ -352,15 +355,16 @@ class Memory:
         became = iter(placement.told(rows) if accepted else ())
         return [next(became) if row is not None else why for row, why in judged]
 
-    def _all_fit(self, placement: Placement, told: Block[Told]) -> list[int] | None:
+    def _all_fit(self, placement: Placement, told: Block[Told]) -> Ints | None:
         """Return the slots of the decisions where all feedback is fit at first sight."""
         plain = placement.shows_one and set(told.column("kind")) == {REWARD}
         if self._aloft or not plain or any(told.column("id")):
             return None
         windows = placement.windows
-        slots = [slot for slot in map(windows.find, told.column("decision")) if slot is not None]
-        if len(slots) < len(told):
+        found = list(map(windows.find, told.column("decision")))
+        if None in found:
             return None
+        slots = np.array(found, np.int64)
         return slots if windows.told_less(slots, MOST_FEEDBACK) else None
 
     def _logged(

@@ -369,20 +369,27 @@ class Placement:
             offers = list(map(self._offered_slots, asked.column("arms")))
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
-        made = []
-        start = 0
-        for unnamed, run in groupby(asked.column("id"), lambda id: id is None):
-            stop = start + len(list(run))
-            if unnamed and self.mode == ONLINE and stop > start + 1:
-                part = asked if stop - start == len(asked) else asked[start:stop]
-                made.append(self._chosen_many(part, seq + start, time))
-            else:
-                made += [self._chosen(asked[i], seq + i, time) for i in range(start, stop)]
-            start = stop
-        rows = Block.joined(DecisionRow, made)
+        rows = Block.joined(DecisionRow, list(self._in_parts(asked, seq, time)))
         if self.signals is not None:
             self.signals.decided(self.learner, rows)
         return rows
+
+    def _in_parts(
+        self, asked: Block[Impression], seq: int, time: int
+    ) -> Iterator[Block[DecisionRow]]:
+        ids = asked.column("id")
+        if ids.count(None) == len(ids) > 1 and self.mode == ONLINE:
+            yield self._chosen_many(asked, seq, time)
+            return
+        start = 0
+        for unnamed, run in groupby(ids, lambda id: id is None):
+            stop = start + len(list(run))
+            if unnamed and self.mode == ONLINE and stop > start + 1:
+                yield self._chosen_many(asked[start:stop], seq + start, time)
+            else:
+                for i in range(start, stop):
+                    yield self._chosen(asked[i], seq + i, time)
+            start = stop
 
     def asked_before(self, told: Impression, row: DecisionRow) -> bool:
         """Say whether a decision answers this very impression."""
@@ -584,13 +591,13 @@ class Placement:
             self.windows.not_learned(left)
         self._teach(learned)
 
-    def told(self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None) -> list[str]:
+    def told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
 
         Parameters
         ----------
         feedback : Block
-        slots : sequence of int, optional
+        slots : array of int64, optional
             Of the decisions, where they are known to be open, and none comes twice.
         """
         self.since_snapshot += len(feedback)
@@ -604,7 +611,7 @@ class Placement:
         self.outcomes.update(outcomes)
         return outcomes
 
-    def _told(self, feedback: Block[FeedbackRow], slots: Sequence[int] | None = None) -> list[str]:
+    def _told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         outcomes, parts = self.windows.told(feedback, slots)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)

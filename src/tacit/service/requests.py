@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tacit import checks
 from tacit.service.blocks import Block
 from tacit.service.impressions import Clicks, Impression, checked_id
@@ -111,6 +113,10 @@ def checked_told(told: Sequence[Told], lowest: float) -> Sequence[Told]:
         if id is not None:
             checked_id("feedback_id", id)
     kinds, rewards = told.column("kind"), told.column("reward")
+    if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
+        values = np.array(rewards)
+        if ((values >= lowest) & (values <= 1.0)).all():
+            return told
     checked = [
         _checked_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
