@@ -60,7 +60,7 @@ uvicorn.Server(settings).run(sockets=[listener])
 """
 SERVICE = """
 import sys
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import serve
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import stores
 
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.log import verify
 from tacit.service.store import DecisionRow, FeedbackRow
 
@@ -32,7 +32,7 @@ SERVE = """
 import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
 time.time_ns = lambda: wall() + skew
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import serve
 serve(load_config(sys.argv[1]))
 """

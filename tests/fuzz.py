@@ -15,7 +15,7 @@ import hypothesis
 import schemathesis
 from schemathesis.core.failures import FailureGroup
 
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import running
 
 PLACEMENTS = ("default", "duels", "slates", "features", "default")

@@ -29,7 +29,7 @@ assert result.table
     "service": """
 import json, tempfile, urllib.request
 from pathlib import Path
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import running
 
 def asked(url, body=None):

@@ -47,7 +47,7 @@ from tacit.client import (
 from tacit.client.retries import LONGEST_ASKED, Reply, pause, seconds_asked
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.service import wire, wire_lists
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.keys import new_key
 from tacit.service.server import running
 

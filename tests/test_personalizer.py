@@ -34,7 +34,7 @@ from test_service_engine import START, Clock, as_after_a_crash, learned
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learner import Learner
 from tacit.service import sqlite
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, StoreError
 from tacit.service.keys import new_key

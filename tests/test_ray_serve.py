@@ -18,7 +18,7 @@ import psycopg
 import pytest
 import stores
 
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.layout import partitions
 from tacit.service.postgres import PostgresStore
 from tacit.service.slots import shard_of, slot_in, slot_of

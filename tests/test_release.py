@@ -15,7 +15,7 @@ from conftest import ROOT
 import tacit
 from tacit.errors import ConfigError
 from tacit.service import doctor
-from tacit.service.config import VERSION, load_config
+from tacit.service.config_file import VERSION, load_config
 
 
 @pytest.fixture(scope="module")

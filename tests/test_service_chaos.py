@@ -11,7 +11,7 @@ from chaos import chaos
 from fuzz import fuzz
 from test_service_page import post
 
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import running
 
 

@@ -16,7 +16,7 @@ import pytest
 import tacit
 from tacit.decisions import Decision
 from tacit.learner import Learner
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.sqlite import SqliteStore
 from tacit.service.store import DecisionRow, FeedbackRow
@@ -28,7 +28,7 @@ CLIENTS = 6
 REQUESTS_BEFORE_KILL = 250
 SERVE = """
 import sys
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import serve
 serve(load_config(sys.argv[1]))
 """

@@ -21,7 +21,7 @@ from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited
 from tacit.learner import Learner
 from tacit.service.attribution import LATE, LEARNED, PENDING, TIED
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.draws import Draws
 from tacit.service.duels import Tally, shown_list
 from tacit.service.engine import Engine

@@ -18,7 +18,8 @@ import tacit
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learner import Learner
 from tacit.service.attribution import LATE_EPOCH, LEARNED, REPEATED
-from tacit.service.config import Config, PlacementConfig, load_config
+from tacit.service.config import Config, PlacementConfig
+from tacit.service.config_file import load_config
 from tacit.service.draws import Draws
 from tacit.service.engine import Engine
 from tacit.service.errors import (

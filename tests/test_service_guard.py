@@ -18,7 +18,7 @@ from test_service_http import Client
 
 from tacit.cli import cli
 from tacit.errors import ConfigError
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.guard import Rates
 from tacit.service.keys import KeyConfig, Keys, new_key
 from tacit.service.logs import JsonLines
@@ -219,7 +219,7 @@ def test_clients_that_are_forgotten_start_anew():
 
 SERVE = """
 import sys
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """

@@ -16,7 +16,7 @@ import pytest
 
 from tacit.errors import ConfigError, MissingExtra
 from tacit.service import doctor
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.errors import StoreError
 from tacit.service.server import DRAIN_SECONDS, running, serve
 
@@ -24,7 +24,7 @@ ARMS = ["holiday", "film", "recipe"]
 LIMIT = 2000
 SERVE = """
 import sys
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import serve
 serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
 print("stopped cleanly", flush=True)

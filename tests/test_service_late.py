@@ -37,7 +37,7 @@ from tacit.service.attribution import (
     Rule,
 )
 from tacit.service.blocks import Block
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.log import export, verify
 from tacit.service.requests import Told
 from tacit.service.store import EXAMINED, REWARD, DecisionRow, FeedbackRow

@@ -11,7 +11,7 @@ import apsw
 import numpy as np
 import pytest
 
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import running
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tacit.service.charts import Curve, area_chart, line_chart, nice_ticks
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.page import age
 from tacit.service.server import running
 

@@ -19,7 +19,7 @@ import pytest
 from tacit.errors import ConfigError
 from tacit.service import retention
 from tacit.service.backup import backup
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log import export, take_in, verify

@@ -17,7 +17,8 @@ import tacit
 from tacit.classifiers import Rectangle
 from tacit.errors import ConfigError
 from tacit.merging import natural
-from tacit.service.config import Config, PlacementConfig, StoreConfig, load_config
+from tacit.service.config import Config, PlacementConfig, StoreConfig
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.fencing import Fenced, FencedStore
@@ -244,7 +245,7 @@ def test_a_frozen_placement_takes_nothing_in(tmp_path):
 def test_only_sums_can_be_spread(policy, tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(f'[placements.home]\narms = 3\npolicy = "{policy}"\nspread = true\n')
-    with pytest.raises(ConfigError, match=r"placements\.home: spread: True"):
+    with pytest.raises(ConfigError, match=r"placements\.home\.spread: True"):
         load_config(path)
 
 

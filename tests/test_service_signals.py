@@ -16,7 +16,8 @@ import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
 from tacit.service.attribution import Rule
-from tacit.service.config import Config, PlacementConfig, load_config
+from tacit.service.config import Config, PlacementConfig
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.errors import Conflict
 from tacit.service.folding import fold, opened

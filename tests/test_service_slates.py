@@ -13,7 +13,7 @@ import pytest
 from tacit.errors import ConfigError
 from tacit.learner import Learner
 from tacit.service.attribution import PENDING
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.impressions import Clicks
 from tacit.service.log import verify

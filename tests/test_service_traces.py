@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tacit.errors import ConfigError, MissingExtra
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.http import application
 from tacit.service.server import running
@@ -117,7 +117,7 @@ def test_they_are_sent_to_a_collector_before_the_service_ends(tmp_path, collecto
 def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path, monkeypatch):
     code = f"""
 import sys
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.server import running
 with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
     print(any(name.startswith("opentelemetry") for name in sys.modules))

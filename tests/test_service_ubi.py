@@ -14,7 +14,7 @@ import pytest
 
 from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
-from tacit.service.config import load_config
+from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.impressions import Clicks
 from tacit.service.log import export, take_in, verify

@@ -108,7 +108,7 @@ def test_every_key_of_the_configuration_has_a_type_and_a_meaning(generate):
 
 
 def test_the_reference_of_the_configuration_speaks_of_toml_and_of_every_table(generate):
-    from tacit.service.config import _File
+    from tacit.service.config_file import _File
 
     page = generate("configuration").part()
     assert not re.search(r"\bnull\b|\bNone\b|\bTrue\b|e\+", page)

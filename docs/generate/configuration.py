@@ -9,7 +9,7 @@ import msgspec
 
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
-from tacit.service import config
+from tacit.service import config, config_file
 from tacit.service.keys import KeyConfig
 
 TABLES: dict[str, tuple[str, type]] = {
@@ -20,7 +20,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
-        for kind, structure in config._TABLES.items()
+        for kind, structure in config_file._TABLES.items()
     },
 }
 
@@ -34,7 +34,7 @@ def section(title: str, kind: str, structure: type) -> str:
     """Return one table of the file."""
     inherited = [
         name
-        for name in config._Placement.__struct_fields__
+        for name in config_file._Placement.__struct_fields__
         if kind and kind != config.ARMS and not differs(structure, name)
     ]
     rows = [row for name, row in keys(structure).items() if name not in inherited]
@@ -49,7 +49,7 @@ def section(title: str, kind: str, structure: type) -> str:
 
 def differs(structure: type, name: str) -> bool:
     """Say whether a kind of placement has another type or default for a key that all have."""
-    ours, theirs = (_fields(one)[name] for one in (structure, config._Placement))
+    ours, theirs = (_fields(one)[name] for one in (structure, config_file._Placement))
     return (ours.type, ours.default) != (theirs.type, theirs.default) or ours.required
 
 

@@ -38,7 +38,7 @@ def metrics() -> list[tuple[str, str, list[str], str]]:
 def scraped() -> str:
     """Return the metrics of a service after some decisions with feedback."""
     from tacit.client import Client, Feedback, Impression
-    from tacit.service.config import load_config
+    from tacit.service.config_file import load_config
     from tacit.service.server import running
 
     with tempfile.TemporaryDirectory() as folder:

@@ -61,7 +61,9 @@ from tacit.policies import (
     WinnerStays,
 )
 from tacit.progress import progress
+from tacit.signals import NAMES, Signals
 from tacit.simulation import simulate
+from tacit.windows import Terms, Windows, entries
 
 
 def all_policies() -> list[Policy]:
@@ -140,10 +142,12 @@ def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver; return cache hits, compilations and the folder."""
     from tacit.compiled import cache_root, cache_statistics
 
+    Signals(NAMES, arms=2, fast=1.0, slow=2.0)
+    entries(Windows.zeros(0), Terms(1, 0.0, 0.0, 0, False, False))
     policies, environments = all_policies(), all_environments()
     with progress(len(policies) * (1 + len(environments)), "compiling") as advance:
         for policy in policies:
-            Learner(policy, seed=0)
+            _learned(policy)
             advance(1)
             for environment in environments:
                 fits = policy.shows == environment.takes and policy.feature_dims in (
@@ -154,3 +158,12 @@ def compile_all() -> tuple[int, int, Path]:
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
     return *cache_statistics(), cache_root()
+
+
+def _learned(policy: Policy) -> None:
+    """Compile what a learner of a policy does."""
+    learner = Learner(policy, seed=0)
+    if policy.correctable:
+        decisions = learner.choose_many(["key"])
+        learner.learn_many(decisions, [0.0])
+        learner.correct_many(decisions, [0.0], [1.0])

@@ -7,7 +7,7 @@ the window closes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -180,3 +180,13 @@ def close_rows(windows: Windows, terms: Terms, slots: Ints, earned: Floats) -> N
         elif windows.examined[slot] or not terms.only_examined:
             earned[i] = terms.default
             windows.defaulted[slot] = terms.corrects
+
+
+def entries(windows: Windows, terms: Terms) -> tuple[Any, Any]:
+    """Return the loops :func:`tell_rows` and :func:`close_rows`, compiled."""
+    from tacit.compiled import compiled
+
+    none = np.empty(0, np.int64)
+    feedback = Feedback.of(none, none, np.empty(0))
+    tell = compiled(tell_rows).entry((windows, terms, 0, feedback))
+    return tell, compiled(close_rows).entry((windows, terms, none, np.empty(0)))

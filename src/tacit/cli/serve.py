@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
-        from tacit.service.config import load_config
+        from tacit.service.config_file import load_config
         from tacit.service.server import serve as run
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error

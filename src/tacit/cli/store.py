@@ -30,7 +30,7 @@ def store_place(store: str | None) -> dict[str, str | None]:
 def service_config(config: Path | None, store: str | None) -> Any:
     """Return the configuration of the service."""
     try:
-        from tacit.service.config import load_config
+        from tacit.service.config_file import load_config
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     return load_config(config, store_place(store))

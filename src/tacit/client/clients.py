@@ -113,7 +113,7 @@ class Client(_Settings):
     --------
     >>> import tempfile
     >>> from tacit.client import Client
-    >>> from tacit.service.config import load_config
+    >>> from tacit.service.config_file import load_config
     >>> from tacit.service.server import running
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
@@ -450,7 +450,7 @@ class AsyncClient(_Settings):
     --------
     >>> import asyncio, tempfile
     >>> from tacit.client import AsyncClient
-    >>> from tacit.service.config import load_config
+    >>> from tacit.service.config_file import load_config
     >>> from tacit.service.server import running
     >>> async def asked(url):
     ...     async with AsyncClient(url) as client:

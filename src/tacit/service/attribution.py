@@ -25,7 +25,7 @@ from tacit.arrays import Ints
 from tacit.service.blocks import Block
 from tacit.service.store import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import copied_into
-from tacit.windows import LISTED, OPEN, Feedback, Terms, Windows, close_rows, tell_rows
+from tacit.windows import LISTED, OPEN, Feedback, Terms, Windows, entries
 
 Aggregation = Literal["first", "last", "sum", "max"]
 ClickAggregation = Literal["union", "first", "last"]
@@ -189,16 +189,7 @@ class Attribution:
         self._deferred: deque[_Queued] = deque()
         self._defaulted: deque[_Queued] = deque()
         self.rule = rule
-        self._prepare()
-
-    def _prepare(self) -> None:
-        from tacit.compiled import compiled
-
-        none = np.empty(0, np.int64)
-        feedback = Feedback.of(none, none, np.empty(0))
-        arguments = self._windows, self._terms
-        self._tell = compiled(tell_rows).entry((*arguments, 0, feedback))
-        self._close = compiled(close_rows).entry((*arguments, none, np.empty(0)))
+        self._tell, self._close = entries(self._windows, self._terms)
 
     @property
     def rule(self) -> Rule:

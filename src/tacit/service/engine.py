@@ -101,7 +101,7 @@ class Engine:
     Examples
     --------
     >>> import asyncio, tempfile
-    >>> from tacit.service.config import load_config
+    >>> from tacit.service.config_file import load_config
     >>> from tacit.service.sqlite import SqliteStore
     >>> async def session(path):
     ...     engine = Engine(load_config(), SqliteStore(path))

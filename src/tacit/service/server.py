@@ -99,7 +99,7 @@ def running(config: Config) -> Iterator[str]:
     Examples
     --------
     >>> import tempfile, urllib.request
-    >>> from tacit.service.config import load_config
+    >>> from tacit.service.config_file import load_config
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
     ...     with running(load_config(overrides=values)) as address:
