@@ -37,9 +37,11 @@ from tacit.service.attribution import (
     Rule,
 )
 from tacit.service.blocks import Block
+from tacit.service.config import PlacementConfig
 from tacit.service.config_file import load_config
 from tacit.service.log import export, verify
 from tacit.service.requests import Told
+from tacit.service.signals import SignalConfig
 from tacit.service.store import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import leaves
 
@@ -276,3 +278,12 @@ def test_corrections_are_read_from_toml(tmp_path):
     path.write_text('[placements.home]\narms = 2\nlate = "correct"\ncorrection_window = 60')
     rule = load_config(path).placements["home"].rule
     assert (rule.late, rule.correction) == ("correct", 60 * SECOND)
+
+
+def test_a_placement_made_in_python_is_checked_too():
+    with pytest.raises(ConfigError, match="late: EXP3 cannot take out"):
+        PlacementConfig(tacit.EXP3(ARMS), rule=RULE)
+    with pytest.raises(ConfigError, match="mode: 'shadow' needs a second policy"):
+        PlacementConfig(tacit.UCB1(ARMS), mode="shadow")
+    with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads 0"):
+        PlacementConfig(tacit.UCB1(ARMS), signals=SignalConfig(("volume",)))

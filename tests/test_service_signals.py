@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import store_at
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
+from tacit.service import retention
 from tacit.service.attribution import Rule
 from tacit.service.config import Config, PlacementConfig
 from tacit.service.config_file import load_config
@@ -109,6 +112,45 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
             again.store.close()
 
     asyncio.run(piecewise())
+
+
+@pytest.mark.parametrize("kind", stores.KINDS)
+def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(stores, "chosen", kind)
+    monkeypatch.setattr(retention, "ROWS", 8)
+    path = tmp_path / "s.db"
+    config = configured(retention=60 / 86_400)
+
+    async def session():
+        clock = Clock()
+        engine = Engine(config, store_at(path), clock)
+        await engine.start()
+        await traffic(engine, 40)
+        # An hour later nearly all rows are too old.
+        clock.now += 3600 * SECOND
+        await traffic_at(engine, clock.now)
+        while engine._saving or engine._writing or engine._retention.busy:
+            await asyncio.sleep(0.01)
+        before = known(engine)
+        await engine.stop()
+        return before
+
+    before = asyncio.run(session())
+    store = store_at(path)
+    left = [row for row in store.events(0) if isinstance(row, DecisionRow)]
+    assert 0 < len(left) < 40
+    assert verify(config, store) == []
+    again = opened("home", config.placements["home"], store, 0)
+    fold({again.id: again}, store)
+    store.close()
+    assert again.signals.saved(again.learner) == before[2]
+    assert again.learner.keys == before[0]
+
+
+async def traffic_at(engine, now):
+    """Decide once, a moment after a time."""
+    engine.clock.now = now + SECOND
+    await engine.decide("home", "key 1", context=[0.5])
 
 
 def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
