@@ -139,7 +139,7 @@ def test_the_first_late_reward_corrects_the_default(story, outcomes):
     assert len(corrections) == (CORRECTED in outcomes)
     assert all(before == 0.25 for before, _ in corrections)
     attribution.advance(1000)
-    assert attribution.saved_defaults(lambda slot: ()) == []
+    assert list(attribution.saved_defaults(lambda slots: ())) == []
 
 
 def sums(engine):

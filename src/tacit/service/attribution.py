@@ -14,7 +14,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ import numpy as np
 
 from tacit import windows as compiled_windows
 from tacit.arrays import Ints
+from tacit.decisions import none_for_nan
 from tacit.service.blocks import Block
 from tacit.service.store import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import copied_into
@@ -103,6 +104,9 @@ class Rule(msgspec.Struct, frozen=True):
 
 Content = tuple[str, float | None, str | None]
 """What feedback says: its kind, its reward, its clicks."""
+
+Beside = Callable[[Ints], Iterable[Iterable[Any]]]
+"""Returns columns of what is known elsewhere of decisions, by their slots."""
 
 KINDS = {REWARD: 0, CLICKS: 1, EXAMINED: 2, ACTIVATE: 3}
 AGGREGATIONS = {"first": 0, "last": 1, "sum": 2, "max": 3}
@@ -526,13 +530,15 @@ class Attribution:
 
     # Snapshots -------------------------------------------------------------------------------
 
-    def saved(self, epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        """Return the open decisions as what JSON can hold, in the order of their windows.
+    def saved(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
+        """Give the open decisions as what JSON can hold, in the order of their windows.
+
+        They are those of the moment of the call, however much happens before all are given.
 
         Parameters
         ----------
-        epochs : function
-            Gives what is to be saved beside a slot.
+        beside : function
+            Returns columns of what is to be saved beside some slots.
         """
         waiting = [
             slot
@@ -541,32 +547,41 @@ class Attribution:
             if self._windows.open[slot] and not self._windows.active[slot]
             if self._windows.seq[slot] == seq
         ]
-        open = [slot for queued in self._queue for slot in queued.slots.tolist()]
-        return self._packed([*open, *waiting], epochs)
+        parts = [queued.slots for queued in self._queue]
+        return self._packed(np.concatenate([*parts, np.array(waiting, np.int64)]), beside)
 
-    def saved_defaults(self, epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        """Return the decisions whose defaults may still be corrected, as :meth:`saved` does."""
-        slots = [slot for queued in self._defaulted for slot in queued.slots.tolist()]
-        return self._packed([slot for slot in slots if self._windows.defaulted[slot]], epochs)
+    def saved_defaults(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
+        """Give the decisions whose defaults may still be corrected, as :meth:`saved` does."""
+        parts = [queued.slots for queued in self._defaulted]
+        slots = np.concatenate([*parts, np.empty(0, np.int64)])
+        return self._packed(slots[self._windows.defaulted[slots]], beside)
 
-    def _packed(self, slots: list[int], epochs: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        chosen, windows = np.array(slots, np.int64), self._windows
-        columns = (
-            self.rows(chosen),
-            windows.deadline[chosen].tolist(),
-            windows.active[chosen].tolist(),
-            [self._so_far(slot) for slot in slots],
-            windows.examined[chosen].tolist(),
-            windows.settled[chosen].tolist(),
-            windows.told[chosen].tolist(),
-            map(self._ids.get, slots),
-            map(epochs, slots),
+    def _packed(self, slots: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
+        windows = self._windows
+        numbers = windows.block[slots].tolist()
+        blocks = {number: self._blocks[number] for number in set(numbers)}
+        contents: Iterable[Any] = repeat(None)
+        if self._ids:
+            found = map(self._ids.get, slots.tolist())
+            contents = [content and dict(content) for content in found]
+        rows = zip(
+            numbers,
+            windows.place[slots].tolist(),
+            windows.deadline[slots].tolist(),
+            windows.active[slots].tolist(),
+            self._so_far(slots),
+            windows.examined[slots].tolist(),
+            windows.settled[slots].tolist(),
+            windows.told[slots].tolist(),
+            contents,
+            *beside(slots),
+            strict=False,
         )
-        return [(*rest, *beside) for *rest, beside in zip(*columns, strict=True)]
+        return ((blocks[number][place], *rest) for number, place, *rest in rows)
 
-    def _so_far(self, slot: int) -> Any:
-        reward = float(self._windows.reward[slot])
-        return None if reward != reward else reward
+    def _so_far(self, slots: Ints) -> list[Any]:
+        """Return what came for decisions; None for nothing."""
+        return none_for_nan(self._windows.reward[slots])
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
         """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their slots.
@@ -656,9 +671,9 @@ class ClickAttribution(Attribution):
         pairs = zip(slots.tolist(), super().clicked(slots), strict=True)
         return [bool(self._clicked.get(slot, reward)) for slot, reward in pairs]
 
-    def _so_far(self, slot: int) -> Any:
-        clicked = self._clicked.get(slot)
-        return super()._so_far(slot) if clicked is None else clicked
+    def _so_far(self, slots: Ints) -> list[Any]:
+        pairs = zip(slots.tolist(), super()._so_far(slots), strict=True)
+        return [self._clicked.get(slot, reward) for slot, reward in pairs]
 
     def _take_so_far(self, slot: int, reward: Any) -> None:
         if isinstance(reward, list):

@@ -73,9 +73,10 @@ class Kept:
             larger[:old] = column
             setattr(self, name, larger)
 
-    def epoch(self, slot: int) -> int:
-        """Return the epoch of a decision."""
-        return int(self._epochs[slot])
+    def epochs(self, slots: Ints) -> list[int]:
+        """Return the epochs of decisions."""
+        epochs: list[int] = self._epochs[slots].tolist()
+        return epochs
 
     def actions(self, slots: Ints) -> Ints:
         """Return what decisions showed, as the slots of arms."""

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import filterfalse, groupby
+from itertools import filterfalse, groupby, islice
 from typing import Any, ClassVar
 
 import msgspec
@@ -55,6 +55,8 @@ from tacit.snapshot import Frozen, from_bytes, frozen, pieces
 from tacit.state import leaves
 
 CLOSED = "window-closed"
+OPEN_AT_ONCE = 500
+NOTHING_OPEN = b'"defaults":[],"open":[]}'
 
 Rows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
@@ -68,11 +70,12 @@ class _Saved(msgspec.Struct):
     decisions: int
     feedback: int
     outcomes: dict[str, int]
-    open: list[tuple[Any, ...]]
     counts: Any = None
     signals: bytes | None = None
-    defaults: list[tuple[Any, ...]] = []
     shared: Any = None
+    # The last ones, so that they can be written bit by bit.
+    defaults: list[tuple[Any, ...]] = []
+    open: list[tuple[Any, ...]] = []
 
 
 class Placement:
@@ -816,28 +819,28 @@ class Placement:
             self.decisions,
             self.feedback,
             dict(self.outcomes),
-            self.open_windows(),
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
-            self.windows.saved_defaults(self._epochs),
             self.shared and self.shared.saved(),
         )
+        known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
         learners = {"learner": self._frozen(self.learner)}
         if self.shadow is not None:
             learners["shadow"] = self._frozen(self.shadow)
-        rest = {"series": self.series.to_bytes(), "windows": msgspec.json.encode(saved)}
-        return Draft(self.id, seq, time, self.plan, _pieces(learners, rest))
+        series = self.series.to_bytes()
+        return Draft(self.id, seq, time, self.plan, _pieces(learners, series, saved, known))
 
     def open_windows(self) -> list[Any]:
         """Return the open decisions as what JSON can hold, in the order of their windows."""
-        return self.windows.saved(self._epochs)
+        return list(self.windows.saved(self._epochs))
 
-    def _epochs(self, slot: int) -> tuple[int, int | None]:
-        """Return the epochs of an open decision, as either policy counts them."""
-        epoch, shadow = self._kept.epoch(slot), self._shadow_kept
-        if shadow is None or slot not in self._shadowed:
-            return epoch, None
-        return epoch, shadow.epoch(slot)
+    def _epochs(self, slots: Ints) -> tuple[list[int], list[int | None]]:
+        """Return the epochs of open decisions, as either policy counts them."""
+        shadows: list[int | None] = [None] * len(slots)
+        for i, slot in enumerate(slots.tolist() if self._shadowed else ()):
+            if slot in self._shadowed and self._shadow_kept is not None:
+                (shadows[i],) = self._shadow_kept.epochs(slots[i : i + 1])
+        return self._kept.epochs(slots), shadows
 
     def _frozen(self, learner: Learner) -> Frozen:
         # Where the generator stands is no part of what was learned.
@@ -943,11 +946,28 @@ def _read_by(learner: Learner, decision: Decision) -> Decision:
     return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
 
 
-def _pieces(learners: dict[str, Frozen], rest: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+def _pieces(
+    learners: dict[str, Frozen],
+    series: bytes,
+    saved: _Saved,
+    known: tuple[Iterator[tuple[Any, ...]], ...],
+) -> Iterator[tuple[str, bytes]]:
+    """Give the fields of a snapshot bit by bit; encoding one holds up everything else."""
     for field, learner in learners.items():
         for piece in pieces(learner):
             yield field, piece
-    yield from rest.items()
+    yield "series", series
+    head = msgspec.json.encode(saved)
+    assert head.endswith(NOTHING_OPEN)
+    yield "windows", head.removesuffix(NOTHING_OPEN)
+    for name, opens in zip((b'"defaults":[', b'],"open":['), known, strict=True):
+        between = name
+        while some := list(islice(opens, OPEN_AT_ONCE)):
+            yield "windows", between + msgspec.json.encode(some)[1:-1]
+            between = b","
+        if between is name:
+            yield "windows", name
+    yield "windows", b"]}"
 
 
 def _fits(context: Any, dim: int) -> bool:
