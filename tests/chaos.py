@@ -24,7 +24,7 @@ import stores
 
 from tacit.service.config_file import load_config
 from tacit.service.log import verify
-from tacit.service.store import DecisionRow, FeedbackRow
+from tacit.service.rows import DecisionRow, FeedbackRow
 
 CLIENTS = 6
 WORK = 20
@@ -258,7 +258,7 @@ class Run:
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
         config = load_config(self.path)
-        from tacit.service.store import open_store
+        from tacit.service.stores import open_store
 
         self.await_database()
         store = open_store(config.store)

@@ -45,8 +45,8 @@ from tacit.service.personalizer.placement import Shown
 from tacit.service.personalizer.requests import impression_of, impressions_of, slot_id
 from tacit.service.personalizer.settings import Settings
 from tacit.service.requests import Told
+from tacit.service.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
 from tacit.service.server import running
-from tacit.service.store import ACTIVATE, DecisionRow, FeedbackRow, Rows
 
 SECOND = 1_000_000
 FOODS = {

@@ -21,8 +21,8 @@ import stores
 from tacit.service.config_file import load_config
 from tacit.service.layout import partitions
 from tacit.service.postgres import PostgresStore
+from tacit.service.rows import DecisionRow, FeedbackRow
 from tacit.service.slots import shard_of, slot_in, slot_of
-from tacit.service.store import DecisionRow, FeedbackRow
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 

@@ -42,17 +42,9 @@ from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecis
 from tacit.service.folding import fold, opened
 from tacit.service.log import export, take_in, verify
 from tacit.service.requests import Told
+from tacit.service.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.sqlite import MIGRATIONS
-from tacit.service.store import (
-    ACTIVATE,
-    EXAMINED,
-    REWARD,
-    SHADOW,
-    DecisionRow,
-    FeedbackRow,
-    MarkRow,
-    save,
-)
+from tacit.service.store import save
 from tacit.state import leaves
 
 SECOND = 1_000_000

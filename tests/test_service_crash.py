@@ -18,8 +18,8 @@ from tacit.decisions import Decision
 from tacit.learner import Learner
 from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
+from tacit.service.rows import DecisionRow, FeedbackRow
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import DecisionRow, FeedbackRow
 from tacit.snapshot import from_bytes
 from tacit.state import leaves
 

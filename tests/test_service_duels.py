@@ -29,9 +29,9 @@ from tacit.service.errors import Conflict
 from tacit.service.impressions import Clicks
 from tacit.service.log import export, take_in, verify
 from tacit.service.requests import Told
+from tacit.service.rows import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import CLICKS, DecisionRow, FeedbackRow
 from tacit.state import leaves
 
 sys.path.insert(0, str(Path(__file__).parent))

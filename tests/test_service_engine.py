@@ -29,9 +29,9 @@ from tacit.service.errors import (
     UnknownDecision,
 )
 from tacit.service.ids import decision_id
+from tacit.service.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.series import ARMS, BUCKETS, Series, uniform_estimate
 from tacit.service.sqlite import MIGRATIONS, SqliteStore
-from tacit.service.store import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.state import leaves
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -15,8 +15,8 @@ from tacit.service.engine import Engine
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.ids import decision_id, decision_ids
 from tacit.service.requests import Told
+from tacit.service.rows import FeedbackRow, MarkRow, in_order
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import FeedbackRow, MarkRow, in_order
 
 START = 1_700_000_000_000_000
 WINDOW = 30_000_000

@@ -41,8 +41,8 @@ from tacit.service.config import PlacementConfig
 from tacit.service.config_file import load_config
 from tacit.service.log import export, verify
 from tacit.service.requests import Told
+from tacit.service.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.signals import SignalConfig
-from tacit.service.store import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import leaves
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)

@@ -23,9 +23,10 @@ from tacit.service.config_file import load_config
 from tacit.service.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log import export, take_in, verify
+from tacit.service.rows import DecisionRow, MarkRow, RecordRow
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import BASES, DecisionRow, MarkRow, RecordRow, save
+from tacit.service.store import BASES, save
 from tacit.service.ubi_export import export_ubi
 
 sys.path.insert(0, str(Path(__file__).parent))

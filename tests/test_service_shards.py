@@ -26,9 +26,10 @@ from tacit.service.layout import Layout, LayoutStore, partitions, schema_of
 from tacit.service.log import verify
 from tacit.service.requests import Told
 from tacit.service.resharding import reshard
+from tacit.service.rows import DecisionRow, FeedbackRow, MarkRow, Rows
 from tacit.service.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import DecisionRow, FeedbackRow, MarkRow, Rows, open_store
+from tacit.service.stores import open_store
 from tacit.state import leaves
 
 START = 1_700_000_000_000_000

@@ -27,10 +27,10 @@ from tacit.service.folding import fold, opened
 from tacit.service.log import export, verify
 from tacit.service.page import Page
 from tacit.service.requests import Told
+from tacit.service.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.server import running
 from tacit.service.signals import PlacementSignals, SignalConfig
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import ACTIVATE, REWARD, DecisionRow
 from tacit.signals import NAMES
 from tacit.state import leaves
 

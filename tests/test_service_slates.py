@@ -18,9 +18,9 @@ from tacit.service.engine import Engine
 from tacit.service.impressions import Clicks
 from tacit.service.log import verify
 from tacit.service.requests import Told
+from tacit.service.rows import CLICKS
 from tacit.service.server import running
 from tacit.service.sqlite import SqliteStore
-from tacit.service.store import CLICKS
 from tacit.state import leaves
 
 sys.path.insert(0, str(Path(__file__).parent))

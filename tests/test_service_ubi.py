@@ -19,8 +19,8 @@ from tacit.service.engine import Engine
 from tacit.service.impressions import Clicks
 from tacit.service.log import export, take_in, verify
 from tacit.service.requests import Told
+from tacit.service.rows import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.server import running
-from tacit.service.store import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.ubi import listed, told_of
 from tacit.service.ubi_export import export_ubi
 from tacit.service.ubi_routes import UbiRoutes

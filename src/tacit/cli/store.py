@@ -41,7 +41,7 @@ def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, A
     """Open the store of a configuration."""
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.store import open_store
+    from tacit.service.stores import open_store
 
     opened = open_store(configuration.store)
     try:
@@ -57,7 +57,7 @@ def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, 
     """
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.store import open_store
+    from tacit.service.stores import open_store
 
     parts = [configuration.store]
     if configuration.store.url is not None:

@@ -25,8 +25,8 @@ from tacit.service.health import Health, ShardHealth
 from tacit.service.impressions import Impression
 from tacit.service.layout import check_kinds
 from tacit.service.requests import Told, checked_told
+from tacit.service.rows import DecisionRow, RecordRow
 from tacit.service.slots import shard_of, slot_asked, slot_in, slot_of
-from tacit.service.store import DecisionRow, RecordRow
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000

@@ -24,7 +24,7 @@ from tacit import windows as compiled_windows
 from tacit.arrays import Ints
 from tacit.decisions import none_for_nan
 from tacit.service.blocks import Block
-from tacit.service.store import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import copied_into
 from tacit.windows import LISTED, OPEN, Feedback, Terms, Windows, entries
 

@@ -15,9 +15,9 @@ except ModuleNotFoundError as error:
 from tacit.interleaving import InterleavingMethod
 from tacit.service.attribution import Rule
 from tacit.service.keys import KeyConfig
+from tacit.service.rows import ONLINE, SHADOW
 from tacit.service.sharing import shared_of
 from tacit.service.signals import SignalConfig, check_config
-from tacit.service.store import ONLINE, SHADOW
 
 COMMITTED, BUFFERED = "committed", "buffered"
 ARMS, FEATURES, DUELS, SLATES, PERSONALIZER = KINDS = (

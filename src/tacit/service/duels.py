@@ -21,7 +21,7 @@ from tacit.service.blocks import Block
 from tacit.service.draws import Draws
 from tacit.service.impressions import Clicks, Impression, clicked_positions
 from tacit.service.placement import Placement, Rows
-from tacit.service.store import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
+from tacit.service.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
 
 DIGEST_BYTES = 16
 

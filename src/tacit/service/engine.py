@@ -39,24 +39,21 @@ from tacit.service.memory import Memory
 from tacit.service.placement import Placement
 from tacit.service.requests import Ask, Request, Share, Switch, Tell, Told, checked_told
 from tacit.service.retention import Retention
-from tacit.service.sharing import Told as Learned
-from tacit.service.slots import Names, Shard
-from tacit.service.store import (
+from tacit.service.rows import (
     ACTIVATE,
-    BASES,
     EXAMINED,
     MERGE,
     MODES,
     REWARD,
     SETTINGS,
-    SNAPSHOTS,
     DecisionRow,
-    Draft,
     Event,
     RecordRow,
     Rows,
-    Store,
 )
+from tacit.service.sharing import Told as Learned
+from tacit.service.slots import Names, Shard
+from tacit.service.store import BASES, SNAPSHOTS, Draft, Store
 from tacit.service.worker import Worker
 
 LARGEST_GROUP = 1024

@@ -19,7 +19,7 @@ from tacit.policies.base import NO_FEATURES
 from tacit.service.blocks import Block
 from tacit.service.impressions import Impression
 from tacit.service.placement import Placement, Rows
-from tacit.service.store import DecisionRow
+from tacit.service.rows import DecisionRow
 
 MOST_ARMS = 10_000
 

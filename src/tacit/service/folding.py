@@ -13,7 +13,8 @@ from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.service.blocks import Block
 from tacit.service.config import DUELS, FEATURES, PERSONALIZER, SLATES, PlacementConfig
 from tacit.service.placement import Placement
-from tacit.service.store import DecisionRow, Event, FeedbackRow, Store, StoredPlacement
+from tacit.service.rows import DecisionRow, Event, FeedbackRow
+from tacit.service.store import Store, StoredPlacement
 
 FOLD_ROWS = 4096
 

@@ -40,7 +40,7 @@ from tacit.service.personalizer.routes import PersonalizerRoutes
 from tacit.service.placement import Placement
 from tacit.service.problems import problem, problem_of
 from tacit.service.requests import Told, rewards
-from tacit.service.store import ACTIVATE, EXAMINED, REWARD, DecisionRow
+from tacit.service.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow
 from tacit.service.ubi_routes import UbiRoutes
 from tacit.service.validation import checked_within
 from tacit.service.wire import Placements, PlacementSummary, Problem, ShardSummary, Status

@@ -10,7 +10,7 @@ import msgspec
 from tacit import checks
 from tacit.decisions import Arm
 from tacit.errors import InvalidValue
-from tacit.service.store import DecisionRow
+from tacit.service.rows import DecisionRow
 
 LONGEST_ID = 256
 

@@ -15,8 +15,8 @@ from tacit.service.engine import Engine
 from tacit.service.impressions import Clicks
 from tacit.service.placement import Placement
 from tacit.service.requests import Told
+from tacit.service.rows import CLICKS, DecisionRow
 from tacit.service.slates import SlatePlacement
-from tacit.service.store import CLICKS, DecisionRow
 from tacit.service.validation import checked_within
 
 MOST_KEYS = 1000

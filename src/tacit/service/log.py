@@ -21,19 +21,8 @@ from tacit.service.duels import duel_of
 from tacit.service.errors import StoreError
 from tacit.service.folding import fold, opened, placement_class, stretches
 from tacit.service.placement import Placement
-from tacit.service.store import (
-    BASES,
-    DecisionRow,
-    Event,
-    FeedbackRow,
-    MarkRow,
-    Old,
-    RecordRow,
-    Rows,
-    Snapshot,
-    Store,
-    save,
-)
+from tacit.service.rows import DecisionRow, Event, FeedbackRow, MarkRow, RecordRow, Rows
+from tacit.service.store import BASES, Old, Snapshot, Store, save
 from tacit.state import leaves
 
 ROWS = 10_000

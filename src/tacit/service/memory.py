@@ -20,17 +20,9 @@ from tacit.service.errors import Conflict, RepeatedFeedback, UnknownDecision
 from tacit.service.impressions import Impression
 from tacit.service.placement import Placement
 from tacit.service.requests import Ask, Request, Share, Switch, Tell, Told
+from tacit.service.rows import REWARD, TICK, DecisionRow, FeedbackRow, Found, MarkRow, Rows
 from tacit.service.sharing import Told as Learned
 from tacit.service.slots import Shard
-from tacit.service.store import (
-    REWARD,
-    TICK,
-    DecisionRow,
-    FeedbackRow,
-    Found,
-    MarkRow,
-    Rows,
-)
 
 MOST_FEEDBACK = 100
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tacit.service.store import EVENT, QUERY
+from tacit.service.rows import EVENT, QUERY
 
 if TYPE_CHECKING:
     from tacit.service.engine import Engine

@@ -29,11 +29,7 @@ from tacit.service.errors import StoreError
 from tacit.service.ids import decision_ids
 from tacit.service.impressions import Clicks, Impression, as_json, checked_id
 from tacit.service.kept import Kept
-from tacit.service.series import Series
-from tacit.service.sharing import Told as Learned
-from tacit.service.sharing import shared_of
-from tacit.service.signals import PlacementSignals
-from tacit.service.store import (
+from tacit.service.rows import (
     ACTIVATE,
     APPRENTICE,
     CLICKS,
@@ -45,12 +41,14 @@ from tacit.service.store import (
     REWARD,
     SHADOW,
     DecisionRow,
-    Draft,
     FeedbackRow,
     MarkRow,
-    Snapshot,
-    StoredPlacement,
 )
+from tacit.service.series import Series
+from tacit.service.sharing import Told as Learned
+from tacit.service.sharing import shared_of
+from tacit.service.signals import PlacementSignals
+from tacit.service.store import Draft, Snapshot, StoredPlacement
 from tacit.snapshot import Frozen, from_bytes, frozen, pieces
 from tacit.state import leaves
 

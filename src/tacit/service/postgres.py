@@ -20,24 +20,26 @@ from tacit import __version__
 from tacit.errors import MissingExtra
 from tacit.service.blocks import tuples
 from tacit.service.errors import StoreError
-from tacit.service.store import (
-    BASES,
-    SNAPSHOTS,
-    SWEPT,
+from tacit.service.rows import (
     DecisionRow,
-    Draft,
-    End,
     Event,
     FeedbackRow,
     Found,
     MarkRow,
-    Old,
     RecordRow,
     Rows,
+    in_order,
+)
+from tacit.service.store import (
+    BASES,
+    SNAPSHOTS,
+    SWEPT,
+    Draft,
+    End,
+    Old,
     Snapshot,
     StoredPlacement,
     assembled,
-    in_order,
 )
 
 try:

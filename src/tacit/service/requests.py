@@ -10,7 +10,7 @@ import numpy as np
 from tacit import checks
 from tacit.service.blocks import Block
 from tacit.service.impressions import Clicks, Impression, checked_id
-from tacit.service.store import MODE, REWARD
+from tacit.service.rows import MODE, REWARD
 
 
 class Told(NamedTuple):

@@ -22,20 +22,10 @@ from tacit.service.folding import opened, take_in
 from tacit.service.layout import Layout, LayoutStore, check_kinds, schema_of
 from tacit.service.placement import Placement
 from tacit.service.postgres import PostgresStore
+from tacit.service.rows import MERGE, MODE, TICK, DecisionRow, Event, FeedbackRow, MarkRow, Rows
 from tacit.service.sharing import Joined, Told
 from tacit.service.slots import MOST_SHARDS, shard_of, slot_in, slot_of
-from tacit.service.store import (
-    MERGE,
-    MODE,
-    TICK,
-    DecisionRow,
-    Event,
-    FeedbackRow,
-    MarkRow,
-    Rows,
-    Store,
-    StoredPlacement,
-)
+from tacit.service.store import Store, StoredPlacement
 
 ROWS = 5000
 

@@ -216,7 +216,7 @@ def _traces(config: Config) -> Callable[[Guard, Engine], Any] | None:
 def _opened(config: Config) -> Engine:
     """Open the store and an engine over it."""
     from tacit.service.engine import Engine
-    from tacit.service.store import open_store
+    from tacit.service.stores import open_store
 
     store = open_store(config.store)
     try:

@@ -14,7 +14,7 @@ from tacit.errors import InvalidValue
 from tacit.learner import Learner
 from tacit.policies import Policy
 from tacit.service.blocks import Block
-from tacit.service.store import DecisionRow
+from tacit.service.rows import DecisionRow
 from tacit.signals import Signals, check
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tacit.service.attribution import ClickAttribution, Lessons
 from tacit.service.blocks import Block
 from tacit.service.impressions import Clicks, Impression, clicked_positions
 from tacit.service.placement import Placement, Rows
-from tacit.service.store import CLICKS, REWARD, DecisionRow
+from tacit.service.rows import CLICKS, REWARD, DecisionRow
 
 # Rows of a tally over the positions: lists with something there, with a click there, with their
 # first click there.

@@ -18,24 +18,26 @@ import filelock
 from tacit import __version__
 from tacit.service.blocks import tuples
 from tacit.service.errors import StoreError
-from tacit.service.store import (
-    BASES,
-    SNAPSHOTS,
-    SWEPT,
+from tacit.service.rows import (
     DecisionRow,
-    Draft,
-    End,
     Event,
     FeedbackRow,
     Found,
     MarkRow,
-    Old,
     RecordRow,
     Rows,
+    in_order,
+)
+from tacit.service.store import (
+    BASES,
+    SNAPSHOTS,
+    SWEPT,
+    Draft,
+    End,
+    Old,
     Snapshot,
     StoredPlacement,
     assembled,
-    in_order,
 )
 
 APPLICATION_ID = 0x7AC17

@@ -13,15 +13,8 @@ from tacit.policies import policy_from_spec
 from tacit.service.features import matrix
 from tacit.service.impressions import Clicks, checked_id
 from tacit.service.requests import Told
-from tacit.service.store import (
-    ACTIVATE,
-    CLICKS,
-    EXAMINED,
-    REWARD,
-    DecisionRow,
-    FeedbackRow,
-    StoredPlacement,
-)
+from tacit.service.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.store import StoredPlacement
 from tacit.ubi import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
 from tacit.ubi import CLICKS as CLICK_ACTIONS
 from tacit.ubi import EXAMINED as EXAMINED_ACTIONS

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from tacit.service.store import QUERY, DecisionRow, FeedbackRow, Store
+from tacit.service.rows import QUERY, DecisionRow, FeedbackRow
+from tacit.service.store import Store
 from tacit.service.ubi import Names
 
 QUERIES, EVENTS = "ubi_queries", "ubi_events"

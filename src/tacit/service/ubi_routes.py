@@ -13,7 +13,7 @@ from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.impressions import checked_id
 from tacit.service.problems import problem_of
 from tacit.service.requests import Told
-from tacit.service.store import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
+from tacit.service.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
 from tacit.service.ubi import ACTIVATED_ID, told_of
 from tacit.service.wire_ubi import UbiAnswer, UbiOutcome, UbiRequest
 from tacit.ubi import Event, Query, digest, event_of, query_of

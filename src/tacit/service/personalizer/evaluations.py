@@ -36,7 +36,7 @@ from tacit.service.personalizer.wire import (
     PolicyResult,
     PolicyResultSummary,
 )
-from tacit.service.store import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
+from tacit.service.rows import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
 
 ONLINE, BASELINE, RANDOM = "Online", "Baseline", "Random"
 

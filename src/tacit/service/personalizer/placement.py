@@ -20,7 +20,7 @@ from tacit.service.impressions import Impression
 from tacit.service.personalizer.requests import Asked, Offer, vector_of
 from tacit.service.personalizer.settings import Settings
 from tacit.service.placement import Rows
-from tacit.service.store import APPRENTICE, SETTINGS, DecisionRow, MarkRow
+from tacit.service.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
 from tacit.snapshot import to_bytes
 
 

@@ -31,7 +31,7 @@ from tacit.service.personalizer.settings import (
     settings_of,
 )
 from tacit.service.requests import Told
-from tacit.service.store import ACTIVATE, ONLINE, REWARD, SHADOW
+from tacit.service.rows import ACTIVATE, ONLINE, REWARD, SHADOW
 
 JSON, BYTES = "application/json", "application/octet-stream"
 ROWS = 4096

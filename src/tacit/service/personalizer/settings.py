@@ -14,7 +14,7 @@ import msgspec
 from tacit.errors import InvalidValue
 from tacit.service.attribution import Rule
 from tacit.service.personalizer.wire import ServiceConfiguration
-from tacit.service.store import APPRENTICE, FROZEN, ONLINE, SHADOW
+from tacit.service.rows import APPRENTICE, FROZEN, ONLINE, SHADOW
 
 SECOND = 1_000_000
 KEPT = -1
