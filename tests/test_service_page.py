@@ -11,9 +11,9 @@ import apsw
 import numpy as np
 import pytest
 
+from tacit.service.amounts import age
 from tacit.service.charts import Curve, area_chart, line_chart, nice_ticks
 from tacit.service.config_file import load_config
-from tacit.service.page import age
 from tacit.service.server import running
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]

@@ -12,8 +12,8 @@ from tacit.arrays import Floats
 from tacit.evaluate.duels import DuelReport, Pair
 from tacit.service.charts import percent
 from tacit.service.duels import DuelPlacement
-from tacit.service.page import View
 from tacit.service.series import ARMS, R
+from tacit.service.view import View
 
 MOST_RANKERS = 10
 """So many have a row and a column in the matrix; the best ones."""

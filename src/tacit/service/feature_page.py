@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import UnknownName
 from tacit.service.features import FeaturePlacement
-from tacit.service.page import View
+from tacit.service.view import View
 
 MOST_WEIGHTS = 30
 DEVIATIONS = 1.96

@@ -12,6 +12,7 @@ from tacit.errors import UnknownName
 from tacit.policies.base import Counts
 from tacit.policies.position_based import PositionCounts
 from tacit.policies.thompson import Thompson
+from tacit.service.amounts import age
 from tacit.service.beliefs import (
     Believed,
     arms_believed,
@@ -126,8 +127,6 @@ class KeyView:
     @cached_property
     def restarts(self) -> list[RestartRow]:
         """The latest restarts: those that the policy keeps, or else those of the time line."""
-        from tacit.service.page import age
-
         with contextlib.suppress(UnknownName):
             kept = self._of.learner.restarts(self.name)[: -MOST_RESTARTS - 1 : -1]
             return [_told(restart) for restart in kept]

@@ -7,9 +7,9 @@ from functools import cached_property
 from tacit.policies.base import Counts
 from tacit.service.beliefs import Believed, counts_of, rounds_of, share_believed
 from tacit.service.key_page import KeyView
-from tacit.service.page import View
 from tacit.service.series import ARMS, R
 from tacit.service.slates import CLICKED, FIRST, SHOWN, SlatePlacement
+from tacit.service.view import View
 
 
 class SlateView(View):
