@@ -11,7 +11,6 @@ one of them alone.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, repeat
@@ -24,6 +23,7 @@ from tacit import windows as compiled_windows
 from tacit.arrays import Ints
 from tacit.decisions import none_for_nan
 from tacit.service.blocks import Block
+from tacit.service.open_rows import OpenRows
 from tacit.service.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.state import copied_into
 from tacit.windows import LISTED, OPEN, Feedback, Terms, Windows, entries
@@ -181,13 +181,7 @@ class Attribution:
         self._free = np.empty(0, np.int64)
         self._free_count = 0
         self._spent: list[Ints] = []
-        self._blocks: dict[int, Block[DecisionRow]] = {}
-        self._held: dict[int, int] = {}
-        self._given_slots: dict[int, Ints] = {}
-        self._firsts: list[int] = []
-        self._in_order: list[int] = []
-        self._restored: dict[int, int] = {}
-        self._numbers = 0
+        self._rows = OpenRows()
         self._ids: dict[int, dict[str, Content]] = {}
         self._queue: deque[_Queued] = deque()
         self._deferred: deque[_Queued] = deque()
@@ -236,7 +230,7 @@ class Attribution:
 
     def row(self, slot: int) -> DecisionRow:
         """Return the row of a decision."""
-        block = self._blocks[int(self._windows.block[slot])]
+        block = self._rows.block(int(self._windows.block[slot]))
         return block[int(self._windows.place[slot])]
 
     def of(self, seq: int) -> DecisionRow:
@@ -245,31 +239,21 @@ class Attribution:
 
     def _located(self, seq: int) -> int:
         """Return the slot of a decision by its place in the log; −1 if it is long forgotten."""
-        slot = self._restored.get(seq)
-        if slot is None:
-            i = bisect_right(self._firsts, seq) - 1
-            if i < 0:
-                return -1
-            number = self._in_order[i]
-            seqs = self._blocks[number].column("seq")
-            place = bisect_left(seqs, seq)
-            if place == len(seqs) or seqs[place] != seq:
-                return -1
-            slot = int(self._given_slots[number][place])
-        windows = self._windows
-        known = windows.seq[slot] == seq and (windows.open[slot] or windows.defaulted[slot])
-        return slot if known else -1
+        slot, windows = self._rows.slot_of(seq), self._windows
+        if slot is None or windows.seq[slot] != seq:
+            return -1
+        return slot if windows.open[slot] or windows.defaulted[slot] else -1
 
     def rows(self, slots: Ints) -> list[DecisionRow]:
         """Return the rows of decisions."""
-        blocks = map(self._blocks.__getitem__, self._windows.block[slots].tolist())
+        blocks = map(self._rows.block, self._windows.block[slots].tolist())
         places = self._windows.place[slots].tolist()
         return [block[place] for block, place in zip(blocks, places, strict=True)]
 
     def values(self, slots: Ints, field: str) -> list[Any]:
         """Return one field of the rows of decisions."""
         numbers = self._windows.block[slots].tolist()
-        columns = {number: self._blocks[number].column(field) for number in set(numbers)}
+        columns = {number: self._rows.block(number).column(field) for number in set(numbers)}
         places = self._windows.place[slots].tolist()
         return [columns[n][place] for n, place in zip(numbers, places, strict=True)]
 
@@ -308,9 +292,6 @@ class Attribution:
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
         slots = self._given(block)
-        self._firsts.append(block.column("seq")[0])
-        self._in_order.append(self._numbers)
-        self._given_slots[self._numbers] = slots
         windows, deferred = self._windows, block.column("deferred")
         windows.active[slots] = True
         if not any(deferred):
@@ -329,7 +310,7 @@ class Attribution:
                 self._enqueue(queue, self.time + length, those)
         return slots
 
-    def _given(self, block: Block[DecisionRow]) -> Ints:
+    def _given(self, block: Block[DecisionRow], *, in_order: bool = True) -> Ints:
         """Give decisions slots, in which nothing is known but where their rows are."""
         self._release()
         count = len(block)
@@ -343,9 +324,8 @@ class Attribution:
         windows.open[slots] = True
         for flags in (windows.examined, windows.settled, windows.defaulted):
             flags[slots] = False
-        self._numbers += 1
-        self._blocks[self._numbers], self._held[self._numbers] = block, count
-        windows.block[slots], windows.place[slots] = self._numbers, np.arange(count)
+        number = self._rows.put(block, slots, in_order=in_order)
+        windows.block[slots], windows.place[slots] = number, np.arange(count)
         self._open.update(zip(block.column("id"), given, strict=True))
         return slots
 
@@ -364,19 +344,8 @@ class Attribution:
         for slots in self._spent:
             self._free[self._free_count : self._free_count + len(slots)] = slots
             self._free_count += len(slots)
-            numbers, counts = np.unique(self._windows.block[slots], return_counts=True)
-            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-                self._held[number] -= count
-                if not self._held[number]:
-                    self._drop(number)
+            self._rows.let_go(self._windows.block[slots])
         self._spent.clear()
-
-    def _drop(self, number: int) -> None:
-        """Forget a block of which no decision is known any more."""
-        del self._blocks[number], self._held[number]
-        if self._given_slots.pop(number, None) is not None:
-            place = bisect_left(self._in_order, number)
-            del self._in_order[place], self._firsts[place]
 
     def _enqueue(self, queue: deque[_Queued], deadline: int, slots: Ints) -> None:
         """Put windows behind all that end no later: last, unless windows got shorter."""
@@ -417,7 +386,7 @@ class Attribution:
         """Forget closed decisions, but for defaults that may be corrected."""
         slots, windows = queued.slots, self._windows
         for number in np.unique(windows.block[slots]).tolist():
-            ids = self._blocks[number].column("id")
+            ids = self._rows.block(number).column("id")
             places = windows.place[slots[windows.block[slots] == number]].tolist()
             # An id is unique in a placement, so whatever it names is this decision.
             for place in places:
@@ -427,12 +396,7 @@ class Attribution:
         kept = windows.defaulted[slots]
         if kept.any():
             self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
-            slots, queued = slots[~kept], queued._replace(seqs=queued.seqs[~kept])
-        self._spend(slots, queued.seqs)
-
-    def _spend(self, slots: Ints, seqs: Ints) -> None:
-        for seq in seqs.tolist() if self._restored else ():
-            self._restored.pop(seq, None)
+            slots = slots[~kept]
         self._spent.append(slots)
 
     def _abandon(self, queued: _Queued) -> None:
@@ -449,7 +413,7 @@ class Attribution:
             self._defaulted.append(queued)
         else:
             self._windows.defaulted[queued.slots] = False
-            self._spend(queued.slots, queued.seqs)
+            self._spent.append(queued.slots)
 
     def not_learned(self, slots: Ints) -> None:
         """Let defaults stand that were not learned: there is nothing to correct."""
@@ -460,7 +424,7 @@ class Attribution:
         while self._defaulted and self._defaulted[0].deadline + self.rule.correction <= time:
             queued = self._defaulted.popleft()
             self._windows.defaulted[queued.slots] = False
-            self._spend(queued.slots, queued.seqs)
+            self._spent.append(queued.slots)
 
     # Feedback --------------------------------------------------------------------------------
 
@@ -559,7 +523,7 @@ class Attribution:
     def _packed(self, slots: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
         windows = self._windows
         numbers = windows.block[slots].tolist()
-        blocks = {number: self._blocks[number] for number in set(numbers)}
+        blocks = {number: self._rows.block(number) for number in set(numbers)}
         contents: Iterable[Any] = repeat(None)
         if self._ids:
             found = map(self._ids.get, slots.tolist())
@@ -598,8 +562,7 @@ class Attribution:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
         block: Block[DecisionRow] = Block.of(DecisionRow, map(DecisionRow._make, rows))
-        slots, windows = self._given(block), self._windows
-        self._restored.update(zip(block.column("seq"), slots.tolist(), strict=True))
+        slots, windows = self._given(block, in_order=False), self._windows
         windows.deadline[slots], windows.active[slots] = deadlines, active
         windows.examined[slots], windows.settled[slots] = examined, settled
         windows.told[slots] = told
@@ -681,8 +644,8 @@ class ClickAttribution(Attribution):
             self._clicked[slot], reward = reward, 0.0
         super()._take_so_far(slot, reward)
 
-    def _given(self, block: Block[DecisionRow]) -> Ints:
-        slots = super()._given(block)
+    def _given(self, block: Block[DecisionRow], *, in_order: bool = True) -> Ints:
+        slots = super()._given(block, in_order=in_order)
         for slot in slots.tolist() if self._clicked else ():
             self._clicked.pop(slot, None)
         return slots
