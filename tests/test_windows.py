@@ -22,8 +22,6 @@ from tacit.service.attribution import (
 from tacit.service.blocks import Block
 from tacit.service.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
 
-KINDS = (REWARD, EXAMINED, ACTIVATE)
-
 
 @dataclass
 class Decision:
@@ -94,35 +92,39 @@ class Plain:
     def rewarded(self, one, reward):
         before, how = one.reward, self.rule.aggregation
         if before is not None and how == "sum":
-            reward = min(before + reward, 1.0)
+            reward = before + reward
         if before is not None and how == "max":
             reward = max(before, reward)
         one.reward = reward
-        if how == "first" or (how in ("sum", "max") and reward == 1.0):
+        if how == "first" or (how in ("sum", "max") and reward >= 1.0):
             one.settled = True
-            return LEARNED, reward
+            return LEARNED, min(reward, 1.0)
         return PENDING, None
 
 
 RULES = st.builds(
     Rule,
-    window=st.integers(1, 30),
-    activation=st.integers(1, 60),
-    correction=st.integers(1, 60),
+    window=st.integers(5, 40),
+    activation=st.integers(5, 60),
+    correction=st.integers(5, 60),
     default=st.sampled_from([0.0, 0.25]),
     aggregation=st.sampled_from(["first", "last", "sum", "max"]),
     seen=st.sampled_from(["decided", "examined"]),
     late=st.sampled_from(["record", "correct"]),
 )
-# Sums of these are exact.
-TOLD = st.tuples(st.integers(0, 11), st.sampled_from(KINDS), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+# Rewards come most often, and their sums are exact.
+TOLD = st.tuples(
+    st.integers(0, 6),
+    st.sampled_from((REWARD, REWARD, REWARD, EXAMINED, ACTIVATE)),
+    st.sampled_from([0.25, 0.5, 0.0, 1.0]),
+)
 GROUPS = st.lists(
     st.tuples(
-        st.integers(0, 20),
-        st.lists(st.booleans(), max_size=5),
-        st.lists(TOLD, max_size=8, unique_by=lambda told: told[0]),
+        st.integers(0, 12),
+        st.lists(st.sampled_from((False, False, True)), max_size=2),
+        st.lists(TOLD, min_size=1, max_size=6, unique_by=lambda told: told[0]),
     ),
-    min_size=1,
+    min_size=4,
     max_size=12,
 )
 
