@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from tacit import windows as compiled_windows
+from tacit import windows as codes
 from tacit.arrays import Ints
 from tacit.decisions import none_for_nan
 from tacit.service.blocks import Block
@@ -108,9 +108,27 @@ Content = tuple[str, float | None, str | None]
 Beside = Callable[[Ints], Iterable[Iterable[Any]]]
 """Returns columns of what is known elsewhere of decisions, by their slots."""
 
-KINDS = {REWARD: 0, CLICKS: 1, EXAMINED: 2, ACTIVATE: 3}
-AGGREGATIONS = {"first": 0, "last": 1, "sum": 2, "max": 3}
-_BECAME = (LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED)
+KINDS = {
+    REWARD: codes.REWARD,
+    CLICKS: codes.CLICKS,
+    EXAMINED: codes.EXAMINED,
+    ACTIVATE: codes.ACTIVATE,
+}
+AGGREGATIONS = {
+    "first": codes.FIRST,
+    "last": codes.LAST,
+    "sum": codes.SUM,
+    "max": codes.MAX,
+}
+_BECAME = {
+    codes.LEARNED: LEARNED,
+    codes.PENDING: PENDING,
+    codes.REPEATED: REPEATED,
+    codes.LATE: LATE,
+    codes.CORRECTED: CORRECTED,
+    codes.INACTIVE: INACTIVE,
+    codes.NOTED: NOTED,
+}
 SPARE_SLOTS = 256
 
 
@@ -471,14 +489,14 @@ class Attribution:
 
     def _start_windows(self, came: Feedback) -> None:
         """Let the windows begin of decisions that were activated."""
-        started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == compiled_windows.NOTED)
+        started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
             slot = came.slots[i : i + 1]
             self._enqueue(self._queue, int(self._windows.deadline[slot[0]]), slot)
 
     def _lessons(self, came: Feedback) -> Iterator[Lessons]:
         taught = np.flatnonzero(came.teaches)
-        corrects = (came.outcomes[taught] == compiled_windows.CORRECTED).tolist()
+        corrects = (came.outcomes[taught] == codes.CORRECTED).tolist()
         start = 0
         for corrected, run in groupby(corrects):
             stop = start + len(list(run))
@@ -569,7 +587,8 @@ class Attribution:
         for slot, reward, contents in zip(slots.tolist(), rewards, ids, strict=True):
             if reward is not None:
                 self._take_so_far(slot, reward)
-            if contents:
+            # A late one is looked up in the store.
+            if contents and not defaulted:
                 self._ids[slot] = {id: tuple(content) for id, content in contents.items()}
         self._requeue(slots, defaulted)
         return slots
@@ -627,7 +646,7 @@ class ClickAttribution(Attribution):
                 self._take_so_far(slot, positions)
             settled = clicks is None or self.rule.aggregation == "first"
             self._windows.settled[slot] = came.teaches[i] = settled
-            came.outcomes[i] = compiled_windows.LEARNED if settled else compiled_windows.PENDING
+            came.outcomes[i] = codes.LEARNED if settled else codes.PENDING
 
     def clicked(self, slots: Ints) -> list[bool]:
         """Say for each decision whether something came back for it that is not 0."""
