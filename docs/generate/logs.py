@@ -7,14 +7,14 @@ from typing import Any
 
 from generate.tables import attributes, code, markdown, summary, table
 from tacit.logs import schema
-from tacit.service import log, sqlite, store
+from tacit.service import log, rows, sqlite, store
 from tacit.service.attribution import OUTCOMES
 
 ROWS = {
-    "decisions": store.DecisionRow,
-    "feedback": store.FeedbackRow,
-    "marks": store.MarkRow,
-    "records": store.RecordRow,
+    "decisions": rows.DecisionRow,
+    "feedback": rows.FeedbackRow,
+    "marks": rows.MarkRow,
+    "records": rows.RecordRow,
     "bases": store.Snapshot,
 }
 SCHEMAS = log.SCHEMAS | {"records": log.RECORDS_SCHEMA, "bases": log.BASES_SCHEMA}
