@@ -458,3 +458,12 @@ def test_decisions_of_another_learner_teach_their_own_keys():
     assert [ours.state.rewards[ours.lane(key)].sum() for key in "abc"] == [1.0, 0.0, 0.5]
     with pytest.raises(UnknownName):
         ours.learn_many(theirs.choose_many(["d"]), [1.0])
+
+
+def test_a_learner_tells_its_keys():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    assert "tomato" not in learner
+    learner.choose("tomato")
+    assert "tomato" in learner
+    assert len(learner) == 1
+    assert learner.keys == ["tomato"]
