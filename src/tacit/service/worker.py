@@ -36,17 +36,27 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._stopped = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def do(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """Call a function there; await what it returns or raises."""
+        """Call a function there; await what it returns or raises.
+
+        Raises
+        ------
+        RuntimeError
+            If the worker was stopped.
+        """
+        if self._stopped:
+            raise RuntimeError("the worker was stopped")
         done = self._loop.create_future()
         self._calls.put((done, function, arguments))
         return done
 
     def stop(self) -> None:
         """Wait for all calls, and end."""
+        self._stopped = True
         self._calls.put(None)
         self._thread.join()
 

@@ -1,0 +1,64 @@
+"""The thread that does what blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from tacit.service.worker import Worker
+
+
+def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():
+    done = []
+
+    def note(number):
+        done.append((number, threading.current_thread().name))
+        return number
+
+    async def session():
+        worker = Worker("worker")
+        calls = [worker.do(note, number) for number in range(100)]
+        worker.stop()
+        assert len(done) == 100
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(session()) == list(range(100))
+    assert done == [(number, "worker") for number in range(100)]
+
+
+def test_what_a_call_raises_reaches_its_caller_and_no_other():
+    def fail():
+        raise KeyError("gone")
+
+    async def session():
+        worker = Worker("worker")
+        failed, fine = worker.do(fail), worker.do(int, "7")
+        with pytest.raises(KeyError, match="gone"):
+            await failed
+        assert await fine == 7
+        worker.stop()
+        with pytest.raises(RuntimeError, match="stopped"):
+            worker.do(int)
+
+    asyncio.run(session())
+
+
+def test_a_caller_that_gave_up_harms_nobody():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        go_on.wait(10)
+
+    async def session():
+        worker = Worker("worker")
+        call = worker.do(wait)
+        await asyncio.to_thread(begun.wait, 10)
+        call.cancel()
+        go_on.set()
+        assert await worker.do(int, "7") == 7
+        worker.stop()
+
+    asyncio.run(session())
