@@ -15,7 +15,7 @@ from tacit.service.rows import Event, Found, RecordRow, Rows
 if TYPE_CHECKING:
     pass
 
-BATCH = 2**20
+BATCH = 2**17
 """Bytes of a snapshot that are written at once, so that no commit waits long."""
 SWEPT = 4
 """Pieces of a snapshot that are removed at once, for the same reason."""
