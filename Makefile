@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate
+# The tests start hundreds of processes, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint chaos fuzz bench bench-peers bench-service bench-ray reproduce docs figures \
   release clean
@@ -17,7 +19,7 @@ help:
 	@echo "make bench-peers measure speed and learning against other packages; goes on where it was cut off"
 	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
-	@echo "make reproduce  compute every table and figure anew, into out/"
+	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
 	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
 	@echo "make figures    run the tutorials and take over their outputs and pictures"
@@ -59,7 +61,7 @@ demo: $(VENV)/.run
 	$(BIN)/tacit demo
 
 test: lint $(VENV)/.browser $(VENV)/.postgres
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -77,7 +79,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
 
 bench-peers: $(VENV)/.dev
-	$(BIN)/python benchmarks/bench_peers.py
+	$(BIN)/python benchmarks/bench_peers.py $(if $(DATA),--data "$(DATA)")
 
 bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py
@@ -88,20 +90,19 @@ bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
 	$(BIN)/python benchmarks/ray_serving.py
 
-# Items that need a file are computed where that file is.
-INTEREST := ../shared/data/search_interest_us_news_2017.csv
+# One item needs a table of search interest: make reproduce DATA=FILE
 reproduce: $(VENV)/.run
 	@for item in $$($(BIN)/tacit reproduce --list --json | $(BIN)/python -c 'import json, sys; print(*(name for name, item in json.load(sys.stdin).items() if not item["needs_data"]))'); do \
 	  $(BIN)/tacit reproduce $$item --out out || exit 1; done
-	@if [ -f $(INTEREST) ]; then \
-	  $(BIN)/tacit reproduce search-interest --data $(INTEREST) --out out; \
-	else echo "left out: search-interest, for want of $(INTEREST)"; fi
+	@if [ -n "$(DATA)" ]; then \
+	  $(BIN)/tacit reproduce search-interest --data "$(DATA)" --out out; \
+	else echo "left out: search-interest, which needs a table of search interest: DATA=FILE"; fi
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
-# PYTHONPATH=docs $(BIN)/python -m generate.gallery
+# PYTHONPATH=docs $(BIN)/python -m generate.gallery --data FILE
 figures: $(VENV)/.dev
 	PYTHONPATH=docs $(BIN)/python -m generate.home
 	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md

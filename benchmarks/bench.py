@@ -29,8 +29,8 @@ import offline
 import plain_duels
 
 import tacit
-from tacit.state import byte_count
-from tacit.text import aligned
+from tacit.core.state import byte_count
+from tacit.core.text import aligned
 
 HERE = Path(__file__).parent
 ARMS = len(c_loops.MEANS)
@@ -272,7 +272,7 @@ def duels(effort: Effort) -> Iterator[Row]:
         plain_ones = environment.plain_duels
         rng = np.random.default_rng(seed)
         start = time.perf_counter()
-        found = policy.leap(plain_ones.preferences, plain_ones.gaps, horizon, rng)
+        found = policy.sample_run(plain_ones.preferences, plain_ones.gaps, horizon, rng)
         leapt.append(found.comparisons / (time.perf_counter() - start))
     what = f"BeatTheMean, {arms} arms, million comparisons/s: "
     million = [[1e-6 * value for value in values] for values in (plain, stepped, leapt)]

@@ -153,10 +153,12 @@ class Bench:
     effort : Effort
     so_far : bool, default False
         Whether to take what is not measured for failed, instead of measuring it.
+    data : path, optional
+        A table of real search interest.
     """
 
-    def __init__(self, effort: Effort, so_far: bool = False) -> None:
-        self.effort, self.so_far = effort, so_far
+    def __init__(self, effort: Effort, so_far: bool = False, data: Path | None = None) -> None:
+        self.effort, self.so_far, self.data = effort, so_far, data
         self.pythons = {"tacit": Path(sys.executable)}
         self.notes: dict[str, str] = {}
         self.folder = MEASURED / self._digest()
@@ -166,6 +168,7 @@ class Bench:
         """Return what the results depend on, as a name."""
         files = [HERE / name for name in ("streams.py", "features.py", "c/loops.c", "c/features.c")]
         files += sorted([*HERE.glob("peers/*.py"), *HERE.glob("peers/requirements/*.txt")])
+        files += [self.data] if self.data else []
         text = repr(self.effort).encode() + b"".join(file.read_bytes() for file in files)
         return hashlib.sha256(text).hexdigest()[:12]
 
@@ -199,7 +202,7 @@ class Bench:
         paths = [folder / f"{role}-{seed}.npz" for seed in seeds]
         for path, seed in zip(paths, seeds, strict=True):
             if not path.exists():
-                streams.write(folder, role, seed)
+                streams.write(folder, role, seed, self.data)
         # -P keeps the scripts' folder, where files are named after packages, off the import path.
         command = [str(self.pythons[peer]), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
         arguments = [peer, played_as, *map(str, paths), *([f"--only={only}"] if only else [])]
@@ -328,8 +331,8 @@ def summary(scores: list[float]) -> dict[str, Any]:
 def learned(bench: Bench) -> Iterator[dict[str, Any]]:
     """Give the rows of regret: of each package the candidate that tuning found best."""
     for role, peers in QUALITY.items():
-        if role == "interest" and not streams.INTEREST.exists():
-            bench.notes["interest"] = f"left out, for want of {streams.INTEREST.name}"
+        if role == "interest" and bench.data is None:
+            bench.notes["interest"] = "left out, for want of --data"
             continue
         ours: list[float] = []
         for peer in ("tacit", *(peer for peer in peers if peer in bench.pythons)):
@@ -395,9 +398,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="few runs")
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
+    parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     asked = parser.parse_args()
     effort = SHORT if asked.short else FULL
-    bench = Bench(effort, asked.so_far)
+    bench = Bench(effort, asked.so_far, asked.data)
     for peer in PEERS:
         bench.install(peer)
     results = {

@@ -29,14 +29,15 @@ import numpy as np
 
 import tacit
 from tacit.classifiers import Rectangle
-from tacit.learner import Learner
-from tacit.merging import added, delta
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine
-from tacit.service.requests import Told
-from tacit.service.sqlite import SqliteStore
-from tacit.state import byte_count
+from tacit.core.state import byte_count
+from tacit.learning.learner import Learner
+from tacit.learning.merging import added, delta
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.log.requests import Feedback
+from tacit.service.stores.sqlite import SqliteStore
 
+JSON = {"content-type": "application/json"}
 ARMS = 10
 BATCH = 64
 DECISIONS = 20_000
@@ -117,8 +118,8 @@ async def engine_costs(path: Path, policy: Any) -> dict[str, float]:
 
     async def told(ids: list[str]) -> None:
         for start in range(0, len(ids), BATCH):
-            batch = [Told(id, reward=1.0) for id in ids[start : start + BATCH]]
-            await engine.tell_many("home", batch)
+            batch = [Feedback(id, reward=1.0) for id in ids[start : start + BATCH]]
+            await engine.record_many("home", batch)
 
     await told(await decided(BATCH))
     sizes, began = [on_disk(path)], time.process_time()
@@ -193,7 +194,7 @@ def server_costs(folder: Path) -> dict[str, float]:
 
 def ask(client: http.client.HTTPConnection, path: str, body: Any) -> Any:
     """Return the answer to a request."""
-    client.request("POST", f"/v1/placements/home/{path}", json.dumps(body))
+    client.request("POST", f"/v1/placements/home/{path}", json.dumps(body), JSON)
     return json.loads(client.getresponse().read())
 
 

@@ -19,13 +19,13 @@ import numpy as np
 import uvloop
 
 import tacit
-from tacit.service.attribution import Rule
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine
-from tacit.service.requests import rewards
-from tacit.service.server import GC_THRESHOLDS
-from tacit.service.sqlite import SqliteStore
-from tacit.service.store import End, StoredPlacement
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.log.requests import rewards
+from tacit.service.running.server import GC_THRESHOLDS
+from tacit.service.stores.base import End, StoredPlacement
+from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = 10
 GROUP = 256
@@ -63,6 +63,9 @@ class Nowhere:
     def saving(self, draft, what):
         return iter(())
 
+    def check(self):
+        pass
+
     def size(self):
         return 0
 
@@ -89,7 +92,7 @@ async def groups(engine, count, rng):
         rows = await engine.decide_many("home", check([names[key] for key in group]))
         clicks = rng.random(GROUP) < rates[rows.column("arm")]
         told = rewards(rows.column("id"), clicks.astype(float).tolist())
-        await engine.tell_many("home", told)
+        await engine.record_many("home", told)
     return 1e6 * (time.process_time() - began) / (count * GROUP)
 
 

@@ -20,10 +20,10 @@ import c_loops
 import numpy as np
 
 import tacit
-from tacit.compiled import compiled
-from tacit.dispatch import choose, learn
+from tacit.core.compiled import compiled
+from tacit.core.dispatch import choose, learn
 from tacit.policies.base import Impression
-from tacit.policies.gaussian import Gaussian, belief, commit, dot, project
+from tacit.policies.features.gaussian import Gaussian, belief, commit, dot, project
 
 SOURCE = Path(__file__).with_name("c") / "features.c"
 SIZES = {(10, 10): 100_000, (100, 1000): 1_000}
@@ -53,6 +53,12 @@ def policies(dim: int) -> list[tacit.ClickModel]:
         tacit.LogisticTS(half, half, intercept=False),
         tacit.LinTS(half, half, intercept=False),
     ]
+
+
+def coupled(dim: int) -> list[tacit.ClickModel]:
+    """Return what draws one number for all arms, at O(d²) an arm."""
+    half = dim // 2
+    return [tacit.LaplaceEC(half, half, draw="coupled"), tacit.ClickMixture(half, half)]
 
 
 def microseconds(
@@ -131,6 +137,9 @@ def main() -> None:
             times = microseconds(policy, offered, rounds, 9)
             name = type(policy).__name__
             print(f"{name}, d = {dim}, {offered} on offer: {spread(times)} µs", flush=True)
+        for policy in coupled(dim) if dim == 10 else []:
+            times = microseconds(policy, offered, rounds, 9)
+            print(f"{policy.label}, {offered} on offer: {spread(times)} µs", flush=True)
         print(f"C -O3, d = {dim}, {offered} on offer: {spread(floor(dim, offered, rounds, 9))} µs")
 
 

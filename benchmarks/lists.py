@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 import tacit
-from tacit.dispatch import learn
-from tacit.policies.features import place_of
-from tacit.policies.gaussian import clear, draw_gaussian, scored, sigmoid
+from tacit.core.dispatch import learn
+from tacit.policies.features.click_model import place_of
+from tacit.policies.features.gaussian import clear, draw_gaussian, scored, sigmoid
 
 HORIZON, RUNS, SEED = 10_000, 24, 1
 
@@ -30,7 +30,7 @@ class TopK(tacit.ClickModel, tacit.SlatePolicy):
         policy: tacit.LaplaceEC.Params
 
     class State(NamedTuple):
-        policy: tacit.policies.gaussian.Gaussian
+        policy: tacit.policies.features.gaussian.Gaussian
         room: np.ndarray  # (lanes, positions)
 
     positions: int = 3

@@ -19,97 +19,57 @@ from pathlib import Path
 import numpy as np
 
 import tacit
+from tacit.core.dispatch import shipped
+from tacit.core.state import byte_count
 from tacit.policies import Policy
-from tacit.state import byte_count
+from tacit.policies.base import registry
 
 OUT = Path(__file__).parents[1] / "docs" / "generate" / "policies.json"
 SECONDS = 0.2
 """Least time of a run that is counted."""
 
-FIVE = tacit.BernoulliArms([0.1, 0.2, 0.3, 0.4, 0.5])
-SIGNALS = tacit.ShiftingArms(arms=5, dim=5, announced=True)
-DUELS = tacit.PreferenceMatrix("arxiv")
-LISTS = tacit.CascadeArms([0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], positions=3)
-FEATURES = tacit.ExaminationArms(5, 5, pool=100, offered=10)
-KNOWN = tacit.ExaminationArms(5, 5, pool=100, offered=10, identified=True)
-FEATURE_LISTS = tacit.ContextualCascade(5, 5, positions=3, pool=100, offered=10)
-PLACES = tacit.BernoulliArms([0.4, 0.3, 0.2, 0.2, 0.15, 0.1])
-SETTINGS = {
-    "FIVE": "5 arms",
-    "SIGNALS": "5 arms, 5 signals",
-    "DUELS": "6 arms, duels",
-    "LISTS": "3 of 8 arms",
-    "FEATURES": "1 of 10 arms by 10 features",
-    "KNOWN": "1 of 10 arms by 10 features, 100 in all",
-    "FEATURE_LISTS": "3 of 10 arms by 10 features",
-    "PLACES": "2 items at 3 places",
+DIM = 5
+SETTINGS: dict[str, tacit.Environment] = {
+    "5 arms": tacit.BernoulliArms([0.1, 0.2, 0.3, 0.4, 0.5]),
+    "5 arms, 5 signals": tacit.ShiftingArms(arms=5, dim=DIM, announced=True),
+    "6 arms, duels": tacit.PreferenceMatrix("arxiv"),
+    "3 of 8 arms": tacit.CascadeArms([0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], positions=3),
+    "1 of 10 arms by 10 features": tacit.ExaminationArms(DIM, DIM, pool=100, offered=10),
+    "1 of 10 arms by 10 features, 100 in all": tacit.ExaminationArms(
+        DIM, DIM, pool=100, offered=10, identified=True
+    ),
+    "3 of 10 arms by 10 features": tacit.ContextualCascade(
+        DIM, DIM, positions=3, pool=100, offered=10
+    ),
 }
-BOX = tacit.Rectangle(dim=5, margin=0.1)
-PLAYED: dict[str, list[Policy]] = {
-    "FIVE": [
-        tacit.UniformRandom(5),
-        tacit.EpsilonGreedy(5),
-        tacit.UCB1(5),
-        tacit.KLUCB(5),
-        tacit.Thompson(5),
-        tacit.EXP3(5),
-        tacit.EXP3S(5),
-        tacit.ExplorationFloor(tacit.UCB1(5)),
-        tacit.TestableUCB1(5, horizon=100_000),
-        tacit.DiscountedUCB(5),
-        tacit.SlidingWindowUCB(5),
-        tacit.CUSUMUCB(5),
-        tacit.MUCB(5),
-        tacit.GLRKLUCB(5),
-    ],
-    "SIGNALS": [
-        tacit.BWC(5, classifier=BOX),
-        tacit.ProbationBandit(5, classifier=BOX),
-        tacit.OracleRestart(tacit.UCB1(5), signal=5),
-    ],
-    "DUELS": [
-        tacit.RMED1(6),
-        tacit.DoubleThompsonSampling(6),
-        tacit.RUCB(6),
-        tacit.SelfSparring(6),
-        tacit.WinnerStays(6),
-        tacit.BeatTheMean(6, horizon=1_000_000),
-        tacit.BeatTheMeanPAC(6, epsilon=0.05, delta=0.05),
-        tacit.InterleavedFilter1(6, horizon=1_000_000),
-        tacit.InterleavedFilter2(6, horizon=1_000_000),
-    ],
-    "LISTS": [
-        tacit.CascadeKLUCB(8, positions=3),
-        tacit.CascadeUCB1(8, positions=3),
-        tacit.RankedBandit(tacit.UCB1(8), positions=3),
-        tacit.PBMUCB(8, positions=3),
-        tacit.PBMThompson(8, positions=3),
-    ],
-    "FEATURES": [
-        tacit.LaplaceEC(5, 5),
-        tacit.LaplaceECMixture(5, 5),
-        tacit.ECBandit(5, 5),
-        tacit.LogisticTS(5, 5),
-        tacit.LinTS(5, 5),
-        tacit.LinUCB(5, 5),
-        tacit.PolyaGammaTS(5, 5),
-        tacit.CUSUMRestart(tacit.LaplaceEC(5, 5)),
-    ],
-    "KNOWN": [tacit.HLinUCB(100, 5, 5)],
-    "FEATURE_LISTS": [tacit.CascadeEC(5, 5, positions=3)],
-    "PLACES": [tacit.PlacedPBMUCB(6, positions=3)],
-}
-# No environment brings features of one kind only.
-UNTIMED: tuple[Policy, ...] = (tacit.LinearEpsilonGreedy(10),)
+
+
+def suits(policy: tacit.Policy, environment: tacit.Environment) -> bool:
+    """Return whether a policy reads all that an environment tells, and can be played there."""
+    features = environment.feature_dims
+    by_name = features == (0, 0) or environment.arm_count == 100
+    return (
+        policy.shows == environment.takes
+        and policy.feature_dims == features
+        and (policy.arms is not None) == by_name
+        and (policy.context_dim > 0) == (environment.context_dim > 0)
+    )
+
+
+def played(kind: type[tacit.Policy]) -> tuple[tacit.Policy, str | None]:
+    """Return an example of a policy and its setting; None where no environment suits it."""
+    for setting, environment in SETTINGS.items():
+        policy = kind.example(environment.arm_count, DIM)
+        if suits(policy, environment):
+            return policy, setting
+    return kind.example(dim=DIM), None
 
 
 def propensity(policy: Policy) -> str:
     """Say whether decisions carry their propensity."""
-    kind = type(policy)
-    if "randomized" in vars(policy):
+    if "randomized" in vars(policy) and not isinstance(policy, tacit.ExplorationFloor):
         return "that of its policy"
-    known = kind.propensity is not Policy.propensity
-    return "exact" if policy.randomized and known else "null"
+    return "exact" if policy.randomized and policy.knows_propensity else "null"
 
 
 def bytes_a_key(policy: Policy) -> int:
@@ -147,13 +107,11 @@ def facts(policy: Policy, setting: str | None, time_of_round: float | None) -> d
 def main() -> None:
     """Measure every policy and write what was found."""
     found: dict[str, dict[str, object]] = {}
-    for setting, policies in PLAYED.items():
-        for policy in policies:
-            time_of_round = float(f"{nanoseconds(policy, globals()[setting]):.2g}")
-            found[type(policy).__name__] = facts(policy, SETTINGS[setting], time_of_round)
-            print(type(policy).__name__, found[type(policy).__name__], file=sys.stderr)
-    for policy in UNTIMED:
-        found[type(policy).__name__] = facts(policy, None, None)
+    for kind in shipped(registry, "policies"):
+        policy, setting = played(kind)
+        taken = nanoseconds(policy, SETTINGS[setting]) if setting else None
+        found[kind.__name__] = facts(policy, setting, float(f"{taken:.2g}") if taken else None)
+        print(kind.__name__, found[kind.__name__], file=sys.stderr)
     machine = {
         "date": date.today().isoformat(),
         "cpu": processor(),

@@ -24,9 +24,9 @@ from offline import ARMS, TARGET, write
 
 import tacit
 from tacit import cluster
+from tacit.core.spread import in_threads, runner, spread
 from tacit.evaluate import IPS, SNIPS, DoublyRobust, off_policy
 from tacit.simulation import play_runs
-from tacit.spread import in_threads, runner, spread
 
 PAIRS = 3
 FILE_ROWS = 2_500_000

@@ -30,14 +30,14 @@ from serve import loaded
 
 PLAIN = """
 import json, sys
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
 config = load_config(overrides=json.loads(sys.argv[1]))
 serve(config, ready=lambda address: print("at", address.rpartition(":")[2], flush=True))
 """
 SHARDED = """
 import json, sys
-from tacit.service.config_file import load_config
+from tacit.service.config.file import load_config
 from tacit.cluster.serving import serve
 config = load_config(overrides=json.loads(sys.argv[1]))
 ready = lambda address: print("at", address.rpartition(":")[2], flush=True)
@@ -49,8 +49,8 @@ import asyncio, json, signal, sys, threading
 import ray
 from ray import serve
 from tacit.cluster.serving import opened
-from tacit.service.config_file import load_config
-from tacit.service.http import application
+from tacit.service.config.file import load_config
+from tacit.service.app.app import application
 
 overrides, shards = json.loads(sys.argv[1]), int(sys.argv[2])
 port = int(sys.argv[3])

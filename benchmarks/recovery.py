@@ -54,11 +54,11 @@ class Timed:
 def opened(path, snapshot_every=10**9):
     """Return the engine over a store, as the server makes it."""
     import tacit
-    from tacit.service.attribution import Rule
-    from tacit.service.config import Config, PlacementConfig
-    from tacit.service.engine import Engine
-    from tacit.service.server import GC_THRESHOLDS
-    from tacit.service.sqlite import SqliteStore
+    from tacit.service.config.rule import Rule
+    from tacit.service.config.schema import Config, PlacementConfig
+    from tacit.service.engine.engine import Engine
+    from tacit.service.running.server import GC_THRESHOLDS
+    from tacit.service.stores.sqlite import SqliteStore
 
     gc.set_threshold(*GC_THRESHOLDS)
     # Compiled or loaded before anything is measured.
@@ -117,15 +117,15 @@ async def fill(path, keys):
 
 
 async def tail(path, keys, events):
-    from tacit.service.requests import Told
+    from tacit.service.log.requests import Feedback
 
     engine = opened(path)
     await engine.start()
     with Timed() as timed:
         for first in range(0, events // 2, BATCH):
             rows = await decided(engine, first * 7919 % keys, BATCH)
-            await engine.tell_many(
-                "home", [Told(r.id, reward=float(r.seq % 11 == 0)) for r in rows]
+            await engine.record_many(
+                "home", [Feedback(r.id, reward=float(r.seq % 11 == 0)) for r in rows]
             )
     told("tail", cpu=timed.cpu, clock=timed.clock, memory=memory())
     os._exit(0)

@@ -29,29 +29,32 @@ KEYS = 1000
 BATCH = 100
 
 NOTHING = """
-import socket, sys, msgspec, uvicorn
+import socket, uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
-from tacit.service.http import _HotRoute
-from tacit.service import wire
+from tacit.service.config.schema import ServerConfig
+from tacit.service.api import wire
+from tacit.service.http.endpoint import FOUND, Endpoint
+from tacit.service.http.route import Found
+from tacit.service.app.routes import PLACEMENTS
 
-class Endpoint:
-    def __init__(self, *arguments):
-        self.route = _HotRoute(*arguments)
-
+class Page(Endpoint):
     async def __call__(self, scope, receive, send):
-        await self.route(scope["path_params"]["name"], scope, receive, send)
+        scope[FOUND] = Found(self._path, scope["path_params"]["name"])
+        await super().__call__(scope, receive, send)
 
-async def decide(name, request):
+async def decide(engine, call):
     return wire.DecideAnswer("018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", 3, 0.1, 0, "committed")
 
-async def feedback(name, request):
-    return wire.FeedbackAnswer(request.decision_id, True, "learned", "committed")
+async def feedback(engine, call):
+    return wire.FeedbackAnswer(call.request.decision_id, True, "learned", "committed")
 
-app = Starlette(routes=[
-    Route("/v1/placements/{name}/decide", Endpoint(wire.DecideRequest, decide, 65536)),
-    Route("/v1/placements/{name}/feedback", Endpoint(wire.FeedbackRequest, feedback, 65536)),
-])
+def page(name, handler):
+    path = PLACEMENTS.paths[name]
+    path.routes["POST"] = path.routes["POST"]._replace(handler=handler)
+    return Route(path.template, Page(path, None, ServerConfig))
+
+app = Starlette(routes=[page("decide", decide), page("feedback", feedback)])
 listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
 print("at", listener.getsockname()[1], flush=True)
 settings = uvicorn.Config(app, loop="uvloop", http="httptools", ws="none", lifespan="off",
@@ -60,8 +63,8 @@ uvicorn.Server(settings).run(sockets=[listener])
 """
 SERVICE = """
 import sys
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,
     "placements.default.arms": 10, "placements.default.policy": sys.argv[2],

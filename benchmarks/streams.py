@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit import preferences
+from tacit.environments import preferences
 from tacit.environments.search_interest import read_interest
 
 Stream = dict[str, Any]
@@ -16,16 +16,14 @@ MEANS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
 """The arms of the C loops."""
 TARGET = np.array([0.05, 0.1, 0.15, 0.3, 0.4])
 """The policy whose value is estimated from a log."""
-INTEREST = Path(__file__).parents[2] / "shared" / "data" / "search_interest_us_news_2017.csv"
 
 
-def write(folder: Path, role: str, seed: int) -> Path:
-    """Write the stream of a role and a seed, and return its path."""
-    path = folder / f"{role}-{seed}.npz"
+def write(folder: Path, role: str, seed: int, data: Path | None = None) -> Path:
+    """Write the stream of a role and a seed, and return its path; ``interest`` needs its data."""
+    path, rng = folder / f"{role}-{seed}.npz", np.random.default_rng([7, seed])
+    made = interest(rng, seed, data) if role == "interest" and data else STREAMS[role](rng, seed)
     with path.open("wb") as file:
-        np.savez(
-            file, seed=1000 * seed + 1, **STREAMS[role](np.random.default_rng([7, seed]), seed)
-        )
+        np.savez(file, seed=1000 * seed + 1, **made)
     return path
 
 
@@ -80,12 +78,12 @@ def _clicks(rng: Any, before: Any) -> Any:
             return drawn
 
 
-def interest(rng: Any, seed: int) -> Stream:
-    """Real search interest in 40 topics, 5 000 impressions over a half of the year.
+def interest(rng: Any, seed: int, data: Path) -> Stream:
+    """Real search interest, a table of dates and topics: 5 000 impressions over a half of its days.
 
     Policies are tuned on the days of the first half and tested on those of the second.
     """
-    table = read_interest(INTEREST)[2]
+    table = read_interest(data)[2]
     half = len(table) // 2
     days = table[:half] if seed < TEST else table[half:]
     places = np.linspace(0.0, len(days) - 1.0, 5_000)
@@ -162,7 +160,6 @@ STREAMS = {
         classical,
         changes,
         shifting,
-        interest,
         dueling,
         duels,
         examination,

@@ -22,11 +22,11 @@ import numpy as np
 
 import tacit
 from tacit.clicks import ClickModel, informational, navigational, perfect
+from tacit.core.text import aligned
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.evaluate.duels import log_evidence
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
 from tacit.plots import COLOURS, figure, save
-from tacit.text import aligned
 
 GRADES = 5
 USERS = {"perfect": perfect, "navigational": navigational, "informational": informational}

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tacit
-from tacit.service.attribution import Rule
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine
-from tacit.service.requests import Told
-from tacit.service.signals import SignalConfig
-from tacit.service.sqlite import SqliteStore
-from tacit.text import aligned
+from tacit.core.text import aligned
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.signals import SignalConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.log.requests import Feedback
+from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = ("a", "b", "c", "d", "e")
 MINUTE = 60_000_000
@@ -144,12 +144,12 @@ async def served(news: News, placement: PlacementConfig, folder: Path) -> Outcom
             wanted = row.arm == ARMS[best[query, minute]]
             regret += 0.0 if wanted else BEST - OTHER
             if chance < (BEST if wanted else OTHER):
-                clicks.append(Told(row.id, reward=1.0))
+                clicks.append(Feedback(row.id, reward=1.0))
             if row.epoch != epochs[query]:
                 epochs[query] = row.epoch
                 restarts.append((query, minute))
         clock.now += MINUTE // 6
-        await engine.tell_many("news", clicks)
+        await engine.record_many("news", clicks)
     await engine.stop()
     return Outcome(int(counts.sum()), regret, restarts)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 import tacit
-from tacit.text import aligned
+from tacit.core.text import aligned
 
 BEFORE, AFTER = np.array([0.6, 0.2, 0.1]), np.array([0.2, 0.6, 0.1])
 SHIFT, PATIENCE, QUERIES = 2000, 3000, 50

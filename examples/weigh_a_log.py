@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 import tacit
+from tacit.core.text import aligned
 from tacit.evaluate import SNIPS, Table
-from tacit.text import aligned
 
 ARMS = ["drama", "comedy", "thriller"]
 LIKES = {"evening": [0.10, 0.05, 0.14], "morning": [0.06, 0.12, 0.04]}

@@ -21,10 +21,11 @@ from collections import Counter
 from pathlib import Path
 
 import stores
+from harness import PATIENCE, eventually
 
-from tacit.service.config_file import load_config
-from tacit.service.log import verify
-from tacit.service.rows import DecisionRow, FeedbackRow
+from tacit.service.config.file import load_config
+from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.maintenance.verify import verify
 
 CLIENTS = 6
 WORK = 20
@@ -32,8 +33,10 @@ SERVE = """
 import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
 time.time_ns = lambda: wall() + skew
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
+from tacit.service.stores import postgres
+postgres.START_SECONDS = float(sys.argv[3])
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
 serve(load_config(sys.argv[1]))
 """
 CONFIG = """
@@ -85,7 +88,7 @@ class Clients:
     def stop(self):
         self._over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE)
 
     def _play(self, rng, number):
         waiting, connection = [], None
@@ -182,7 +185,7 @@ class Run:
     def start(self, skew):
         self.await_database()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(self.path), str(skew)],
+            [sys.executable, "-c", SERVE, str(self.path), str(skew), str(PATIENCE)],
             stdout=subprocess.PIPE, stderr=self.log, text=True,
         )  # fmt: skip
         line = self.process.stdout.readline()
@@ -190,7 +193,7 @@ class Run:
 
     def end(self, number):
         self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         self.process.stdout.close()
 
     def suffer(self, fault):
@@ -214,9 +217,8 @@ class Run:
 
     def await_work(self):
         """Let the service get some work done between faults, however slow the machine."""
-        before, deadline = self.clients.acknowledged, time.monotonic() + 60
-        while self.clients.acknowledged < before + WORK and time.monotonic() < deadline:
-            time.sleep(0.05)
+        enough = self.clients.acknowledged + WORK
+        eventually(lambda: self.clients.acknowledged >= enough)
 
     def fill_disk(self, seconds):
         """Let no file of the service grow for a while."""
@@ -244,7 +246,7 @@ class Run:
         """Connect to the database, once it is there."""
         import psycopg
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return psycopg.connect(self.cluster.url, autocommit=True)
@@ -258,7 +260,7 @@ class Run:
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
         config = load_config(self.path)
-        from tacit.service.stores import open_store
+        from tacit.service.stores.opening import open_store
 
         self.await_database()
         store = open_store(config.store)

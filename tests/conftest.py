@@ -2,16 +2,90 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
+DATA = ROOT / "tests" / "data"
+"""Parts of real data, which the tests carry; its README says where they come from."""
+CHROMIUM = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tacit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tacit")
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def kind(request, monkeypatch):
+    """Run a test once on each kind of store."""
+    import stores
+
+    monkeypatch.setattr(stores, "chosen", request.param)
+    return request.param
 
 
 @pytest.fixture
-def shared_data() -> Path:
-    """The folder of real data, beside the project."""
-    folder = ROOT.parent / "shared" / "data"
-    assert folder.is_dir(), f"this test reads {folder}, which is not there"
-    return folder
+def client(address):
+    """A client of the service that the module serves."""
+    from harness import Client
+
+    return Client(address)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser. It holds the thread's event loop, so modules that need none get none."""
+    from harness import PATIENCE
+    from playwright.sync_api import expect, sync_playwright
+
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.fail("chromium is missing; install it with: apt-get install chromium")
+    expect.set_options(timeout=1000 * PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=CHROMIUM, timeout=1000 * PATIENCE
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Give a function that opens the page, and fail if the browser complained."""
+    from harness import PATIENCE
+
+    complaints, contexts = [], []
+
+    def failed(request):
+        # Whoever leaves the page leaves its stream.
+        if not request.url.endswith("/live"):
+            complaints.append(request.url)
+
+    def open_page(**options):
+        context = browser.new_context(**options)
+        context.set_default_timeout(1000 * PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", failed)
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []

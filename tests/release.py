@@ -29,8 +29,8 @@ assert result.table
     "service": """
 import json, tempfile, urllib.request
 from pathlib import Path
-from tacit.service.config_file import load_config
-from tacit.service.server import running
+from tacit.service.config.file import load_config
+from tacit.service.running.server import running
 
 def asked(url, body=None):
     head = {"content-type": "application/json"}
@@ -48,9 +48,9 @@ with tempfile.TemporaryDirectory() as folder:
         assert "fetch" in asked(f"{address}/static/page.js")
 """,
     "postgres": """
-from tacit.service.config import StoreConfig
+from tacit.service.config.schema import StoreConfig
 from tacit.service.errors import StoreError
-from tacit.service.stores import open_store
+from tacit.service.stores.opening import open_store
 try:
     open_store(StoreConfig(url="postgresql://nobody@127.0.0.1:1/nothing"))
 except StoreError as error:
@@ -77,8 +77,8 @@ with on_ray("local"):
     assert tacit.simulate(*arguments, runs=2, seed=1).table == local.table
 """,
     "otel": """
-from tacit.service.config import TracesConfig
-from tacit.service.traces import provider_of
+from tacit.service.config.schema import TracesConfig
+from tacit.service.running.traces import provider_of
 provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
     "plots": """
@@ -190,9 +190,6 @@ def try_tests(python, wheel, sdist):
         with tarfile.open(sdist) as archive:
             archive.extractall(folder, filter="data")
         source = Path(folder) / sdist.name.removesuffix(".tar.gz")
-        # Where the real data are beside the project, some tests read them.
-        if (ROOT.parent / "shared").is_dir():
-            (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
         pinned = ("--constraint", source / "constraints.txt")
         inside = environment(python, Path(folder) / "venv", wheel, "all,dev", *pinned)
         tests = [source / "tests" / f"{name}.py" for name in REPRESENTATIVE]

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tacit.service.sqlite import SqliteStore
+from tacit.service.stores.sqlite import SqliteStore
 
 KINDS = ("sqlite", "postgres")
 chosen = "sqlite"
@@ -23,7 +23,7 @@ def store_at(path):
     """Open the store that a path stands for."""
     if chosen == "sqlite":
         return SqliteStore(path)
-    from tacit.service.postgres import PostgresStore
+    from tacit.service.stores.postgres import PostgresStore
 
     return PostgresStore(cluster().url, schema_of(path))
 
@@ -60,7 +60,9 @@ class Cluster:
             "-c max_connections=60 -c shared_buffers=32MB"
         )
         log = self.folder / "log"
-        self._run("pg_ctl", "-D", self.data, "-l", log, "-w", "-s", "-o", options, "start")
+        self._run(
+            "pg_ctl", "-D", self.data, "-l", log, "-w", "-t", "600", "-s", "-o", options, "start"
+        )
 
     def stop(self, how="immediate"):
         self._run("pg_ctl", "-D", self.data, "-w", "-s", "-m", how, "stop")
@@ -85,6 +87,10 @@ def binary(program):
 def cluster():
     import atexit
 
+    from tacit.service.stores import postgres
+
+    # A busy server takes its time to see that a writer is gone.
+    postgres.START_SECONDS = 60.0
     made = Cluster()
     atexit.register(made.remove)
     return made

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnknownName
-from tacit.state import leaves
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def test_arms_may_be_known_by_their_features():
     examination = [[0.0], [0.1], [0.9]]
     decision = learner.choose("user", relevance=relevance, examination=examination)
     assert (decision.arm, decision.propensity) == (2, 1.0)
-    named = learner.choose("user", arms="pqr", relevance=relevance, examination=examination)
+    named = learner.choose("user", arms=list("pqr"), relevance=relevance, examination=examination)
     assert named.arm == "r"
     learner.learn(decision, 1.0)
     learner.learn(named, 0.5)
@@ -235,7 +235,7 @@ def test_features_of_many_impressions_may_differ_in_number():
     learner.learn_many(decisions, [1.0, 1.0])
     assert learner.state.seen[:2].tolist() == [[1.0, 0.0], [0.0, 1.0]]
     again = tacit.Learner(LargestFeature(), seed=1)
-    again.recall(list(decisions))
+    again.batch.recall(list(decisions))
     again.learn_many(list(decisions), [1.0, 1.0])
     for (_, a), (_, b) in zip(leaves(learner.state), leaves(again.state), strict=True):
         assert a.tobytes() == b.tobytes()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import DATA
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 NAMES = ("bench_peers", "page", "streams", "wrong")
@@ -17,11 +17,7 @@ NAMES = ("bench_peers", "page", "streams", "wrong")
 
 @pytest.fixture(scope="module")
 def modules():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return {name: importlib.import_module(name) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +47,19 @@ def test_streams_repeat(modules, tmp_path):
         paths = [streams.write(tmp_path, "shifting", seed) for _ in range(2)]
         loaded = [np.load(path)["chances"] for path in paths]
         np.testing.assert_array_equal(*loaded)
+
+
+def test_real_interest_is_halved_for_tuning_and_testing(modules):
+    streams, table = modules["streams"], DATA / "search_interest_us_news_2017.csv"
+    tuned, tested = (
+        streams.interest(np.random.default_rng(1), seed, table)["chances"]
+        for seed in (3, streams.TEST)
+    )
+    assert tuned.shape == tested.shape == (5_000, 19)
+    # Floor and share, on the first day and on the last: 1 September's favourites.
+    assert tuned[0].argmax() == 18
+    assert tuned[0, 18] == 0.5
+    assert not np.array_equal(tuned[-1], tested[0])
 
 
 def test_shifting_intent_is_as_the_paper_draws_it(modules):

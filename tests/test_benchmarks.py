@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import importlib
 
 import pytest
 from scipy import stats
 
 import tacit
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 ROUNDS, RUNS = 1000, 1000
 
 
 @pytest.fixture(scope="module")
 def c_loops():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import c_loops
-
-        yield c_loops
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return importlib.import_module("c_loops")
 
 
 @pytest.fixture(scope="module")

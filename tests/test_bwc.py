@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import tacit
 from tacit.cli import say_warning
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
-from tacit.evaluate.rejection import Source
+from tacit.evaluate.rejection.rules import Rules
+from tacit.evaluate.rejection.windows import WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
@@ -171,7 +172,7 @@ def test_going_on_from_a_snapshot_equals_never_having_stopped(base, tmp_path):
 def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
     policy = bwc(merge_phases=merge, test_rounds=rounds)
     rng = np.random.default_rng(seed)
-    learner = tacit.Learner(policy, seed=seed)
+    learner = tacit.Learner(policy, seed=np.random.SeedSequence(seed))
     cls, params, state = type(policy), policy.params, policy.init(2)
     draws = np.random.Generator(np.random.PCG64(seed))
     for key in rng.integers(0, 2, 80).tolist():
@@ -290,7 +291,7 @@ def test_replay_tells_of_contexts_too():
         }
     )
     with pytest.warns(AssumptionWarning, match="context: \\[1.5\\]"):
-        list(Source(tacit.ExplorationFloor(bwc())).windows(log, 10))
+        list(WindowReader(Rules(tacit.ExplorationFloor(bwc()), window=10)).read(log))
 
 
 def test_the_command_line_prints_warnings_for_people(capsys):

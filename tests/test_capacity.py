@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import importlib
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-
 
 @pytest.fixture(scope="module")
 def capacity():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import capacity
-
-        yield capacity
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return importlib.import_module("capacity")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tacit.classifiers import (
     classifier_to_spec,
 )
 from tacit.classifiers.hyperplane import hull_distance, row_of
-from tacit.dispatch import learn_false, predict
+from tacit.core.dispatch import learn_false, predict
 from tacit.errors import InvalidValue, UnknownName
 
 unit = st.floats(0.0, 1.0)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
+from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.cascade_ec import click_given_above, fill_list
-from tacit.state import leaves
+from tacit.policies.lists.cascade_ec import click_given_above, fill_list
 
 POLICIES = [
     tacit.CascadeEC(2, 3),
@@ -53,7 +53,7 @@ def teach(policy, rounds, seed=1, arms=None):
 
 @by_label
 def test_compiled_and_plain_kernels_agree(policy):
-    learner = tacit.Learner(policy, seed=11)
+    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng, users = np.random.Generator(np.random.PCG64(11)), np.random.default_rng(3)
     for t in range(40):
@@ -129,7 +129,7 @@ def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
     assert [d.slate for d in together] == [d.slate for d in singles]
     many.learn_many(together, feedback)
     again = tacit.Learner(policy, seed=9)
-    again.recall(singles)
+    again.batch.recall(singles)
     again.learn_many(singles, feedback)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from generate.run import execute
+from harness import PATIENCE
 
 
 def blocks(page, language):
     """Return the code blocks of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def printed(code, folder):
+    """Run Python code in a folder, as a program would; return what it printed."""
+    with contextlib.chdir(folder), warnings.catch_warnings():
+        return execute(code, {"__name__": "__main__"}, "page")
 
 
 def run(arguments, folder, path=None):
@@ -26,7 +36,7 @@ def run(arguments, folder, path=None):
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(folder) if path is None else path},
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -34,7 +44,7 @@ def run(arguments, folder, path=None):
 
 def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("README.md", "python"))
-    output = run([sys.executable, "-c", code], tmp_path)
+    output = printed(code, tmp_path)
     assert output.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
     assert (tmp_path / "regret.png").stat().st_size > 10_000
 
@@ -53,26 +63,26 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
 
 def test_the_page_on_shifting_intent_runs(tmp_path):
     (code,) = blocks("docs/shifting-intent.md", "python")
-    run([sys.executable, "-c", code], tmp_path)
+    printed(code, tmp_path)
 
 
 def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/dueling.md", "python"))
-    output = run([sys.executable, "-c", code], tmp_path)
+    output = printed(code, tmp_path)
     assert output == "".join(blocks("docs/dueling.md", "text"))
 
 
 def test_the_page_on_interleaving_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/interleaving.md", "python"))
     *shown, study = blocks("docs/interleaving.md", "text")
-    assert run([sys.executable, "-c", code], tmp_path) == "".join(shown)
+    assert printed(code, tmp_path) == "".join(shown)
     assert (tmp_path / "duels.png").stat().st_size > 10_000
     assert "impressions to be sure" in study
 
 
 def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
     page = "docs/offline-evaluation.md"
-    output = run([sys.executable, "-c", "\n".join(blocks(page, "python"))], tmp_path)
+    output = printed("\n".join(blocks(page, "python")), tmp_path)
     shown = "".join(text for text in blocks(page, "text") if "interval" in text)
     assert output.strip() == shown.strip()
     assert (tmp_path / "offline-estimates.png").stat().st_size > 10_000
@@ -80,19 +90,21 @@ def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
 
 def test_the_page_on_lists_runs(tmp_path):
     code = "\n".join(blocks("docs/lists.md", "python"))
-    assert run([sys.executable, "-c", code], tmp_path) == "['holiday', 'parade']\n"
+    assert printed(code, tmp_path) == "['holiday', 'parade']\n"
 
 
 def test_the_page_on_examination_runs(tmp_path):
     code = "\n".join(blocks("docs/examination.md", "python"))
-    shown, better = run([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shown, better = printed(code, tmp_path).splitlines()
     assert shown.endswith("(3,) (4, 4)")
     assert better == "True"
 
 
 def test_the_page_on_scale_runs(tmp_path):
     (code,) = blocks("docs/scale.md", "python")
-    run([sys.executable, "-c", code], tmp_path)
+    printed(code, tmp_path)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
@@ -104,7 +116,7 @@ def test_links_between_files_lead_somewhere(page):
 
 def test_the_page_on_moving_from_personalizer_runs_and_prints_what_it_shows(tmp_path):
     page = "docs/personalizer.md"
-    output = run([sys.executable, "-c", "\n".join(blocks(page, "python"))], tmp_path)
+    output = printed("\n".join(blocks(page, "python")), tmp_path)
     assert output == "".join(blocks(page, "text"))
 
 
@@ -112,9 +124,9 @@ def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
     for code, output in zip(
         blocks("docs/service.md", "python"), blocks("docs/service.md", "text"), strict=True
     ):
-        assert run([sys.executable, "-c", code], tmp_path) == output
+        assert printed(code, tmp_path) == output
 
 
 def test_the_page_on_user_behavior_insights_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/ubi.md", "python"))
-    assert run([sys.executable, "-c", code], tmp_path) == "".join(blocks("docs/ubi.md", "text"))
+    assert printed(code, tmp_path) == "".join(blocks("docs/ubi.md", "text"))

@@ -18,8 +18,8 @@ from tacit.evaluate.duels import (
     preferences,
     read_duels,
     safe_interval,
-    wilson,
 )
+from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Balanced, Probabilistic, TeamDraft, TeamDraftMultileave
 
 DUELS = [("a", "b", 1.0)] * 40 + [("b", "a", 0.0)] * 20 + [("a", "b", 0.5)] * 4
@@ -30,12 +30,12 @@ DUELS = [("a", "b", 1.0)] * 40 + [("b", "a", 0.0)] * 20 + [("a", "b", 0.5)] * 4
 
 def test_wilson_by_hand():
     # The ends p solve |8/10 - p| = z·sqrt(p(1 - p)/10).
-    for end in wilson(8, 10, 0.95):
+    for end in wilson(8 / 10, 10):
         assert math.isclose(
             abs(0.8 - end), 1.959964 * math.sqrt(end * (1 - end) / 10), rel_tol=1e-6
         )
-    assert wilson(0, 0, 0.95) == (0.0, 1.0)
-    assert wilson(0, 10, 0.95)[0] == 0.0
+    assert wilson(math.nan, 0) == (0.0, 1.0)
+    assert wilson(0.0, 10)[0] == 0.0
 
 
 def test_evidence_is_the_mixture_of_likelihoods():
@@ -80,7 +80,7 @@ def test_safe_intervals_are_where_there_is_no_evidence():
     low, high = safe_interval(30, 50, 0.05)
     for end in (low, high):
         assert math.isclose(log_evidence(30, 50, end), math.log(20), rel_tol=1e-6)
-    assert low < wilson(30, 50, 0.95)[0] < 0.6 < wilson(30, 50, 0.95)[1] < high
+    assert low < wilson(30 / 50, 50)[0] < 0.6 < wilson(30 / 50, 50)[1] < high
     assert safe_interval(0, 0, 0.05) == (0.0, 1.0)
 
 

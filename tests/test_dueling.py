@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 
 import tacit
-from tacit import preferences
-from tacit.compiled import compiled
-from tacit.dispatch import choose, learn
-from tacit.dueling.binomial import binomial, log_probability
-from tacit.dueling.outcome import charge
+from tacit.core.compiled import compiled
+from tacit.core.dispatch import choose, learn
+from tacit.core.state import leaves
+from tacit.environments import preferences
 from tacit.errors import InvalidValue
 from tacit.policies import sample_size
-from tacit.state import leaves
+from tacit.policies.duels.sampling.binomial import binomial, log_probability
+from tacit.policies.duels.sampling.sampled_run import charge
 
 # By hand ------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ def stepped(policy, matrix, horizon, rng):
 
 
 def leapt(policy, matrix, horizon, rng):
-    return policy.leap(matrix, matrix[0] - 0.5, horizon, rng)
+    return policy.sample_run(matrix, matrix[0] - 0.5, horizon, rng)
 
 
 CYCLE = np.array(
@@ -306,7 +306,7 @@ def test_leaps_reach_the_paper_s_horizon():
     matrix, horizon = preferences.relaxed_chain(20, 1.3), 10**10
     for seed in range(10):
         policy = tacit.BeatTheMean(20, horizon, gamma=1.3)
-        found = policy.leap(matrix, matrix[0] - 0.5, horizon, np.random.default_rng(seed))
+        found = policy.sample_run(matrix, matrix[0] - 0.5, horizon, np.random.default_rng(seed))
         assert found.winner == 0
         assert len(found.eliminated) == 19
         assert found.weak <= found.regret <= found.strong

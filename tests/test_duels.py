@@ -11,20 +11,21 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
+from tacit.core.dispatch import shipped
+from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.beta_tail import beta_tail, draw_above
-from tacit.policies.duel_bounds import Bounds, record_duel
-from tacit.state import leaves
+from tacit.policies.base import registry
+from tacit.policies.duels.duel_bounds import Bounds, record_duel
+from tacit.policies.duels.working_set import Eliminating
+from tacit.policies.stationary.beta_tail import beta_tail, draw_above
 
+# Those that eliminate arms are in test_dueling.py.
+KINDS = [kind for kind in shipped(registry, "policies.duels") if not issubclass(kind, Eliminating)]
 POLICIES = [
-    tacit.RMED1(4),
+    *(kind.example(4) for kind in KINDS),
     tacit.RMED1(4, f=0.0),
-    tacit.DoubleThompsonSampling(4),
-    tacit.RUCB(4),
-    tacit.SelfSparring(4),
-    tacit.WinnerStays(4),
     tacit.WinnerStays(4, variant="weak"),
 ]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
@@ -52,7 +53,7 @@ def taught(policy, rounds, seed=1, ties=0.2):
 @by_label
 def test_compiled_and_plain_kernels_agree(policy):
     """The kernels are plain Python too: same draws, same pairs, same state to rounding."""
-    learner = tacit.Learner(policy, seed=11)
+    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng = np.random.Generator(np.random.PCG64(11))
     impression = tacit.Impression(np.arange(4), np.zeros(0))
@@ -587,8 +588,8 @@ def test_no_condorcet_winner_is_needed_by_double_thompson_sampling():
 
 
 def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path):
-    from tacit.papers import dueling_practice
-    from tacit.papers.report import Setup, write
+    from tacit.reproduce.duels import dueling_practice
+    from tacit.reproduce.report import Setup, write
 
     monkeypatch.setattr(dueling_practice, "HORIZONS", (100, 1000))
     monkeypatch.setattr(dueling_practice, "TIMED", 100)
@@ -604,7 +605,7 @@ def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path)
 
 def test_the_interval_of_the_median_covers_it():
     """20 values miss the median with probability 0.041: 2000 samples, within 5.1 sigma."""
-    from tacit.papers.dueling_practice import median_interval
+    from tacit.reproduce.duels.dueling_practice import median_interval
 
     rng = np.random.default_rng(1)
     samples = rng.standard_normal((2000, 20))

@@ -10,9 +10,9 @@ import pytest
 
 import tacit
 from tacit.errors import InvalidValue
-from tacit.papers import eventful_robustness as study
-from tacit.papers import item
-from tacit.papers.report import Setup, write
+from tacit.reproduce import item
+from tacit.reproduce.eventful import eventful_robustness as study
+from tacit.reproduce.report import Setup, write
 
 
 def test_a_paired_ratio_by_hand():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_off_policy import DATA, log_of
+from conftest import DATA
+from test_off_policy import log_of
 
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate import PositionBasedIPS, Uniform, examine
@@ -122,10 +123,9 @@ def test_wrong_values_are_refused():
         examine(log.slice(0, 0))
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs the Open Bandit Dataset's small version")
 def test_the_open_bandit_logs_tell_little_and_say_so():
     for method in METHODS:
-        result = examine(DATA / "random" / "men", method)
+        result = examine(DATA / "open_bandit" / "random" / "men", method)
         assert result.positions.tolist() == [1, 2, 3]
         assert (result.low[1:] < 1).all()
         assert (result.high[1:] > 1).all()

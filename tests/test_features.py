@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.examination import most_clicked, variational
-from tacit.policies.gaussian import jaakkola, log_sigmoid
-from tacit.state import leaves
+from tacit.policies.features.examination import most_clicked, variational
+from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
 FEATURED = [
     tacit.ECBandit(2, 3),
@@ -24,9 +24,13 @@ FEATURED = [
     tacit.LaplaceEC(2, 3),
     tacit.LaplaceEC(2, 3, examination_intercept=True, discount=0.99),
     tacit.LaplaceECMixture(2, 3, components=3),
+    tacit.LaplaceEC(2, 3, draw="coupled"),
+    tacit.ClickMixture(2, 3),
     tacit.LogisticTS(2, 3),
+    tacit.LogisticTS(2, 3, draw="coupled"),
     tacit.LogisticTS(2, 3, intercept=False),
     tacit.LinTS(2, 3),
+    tacit.LinTS(2, 3, draw="coupled"),
     tacit.LinUCB(2, 3),
     tacit.PolyaGammaTS(2, 3, sweeps=3, memory=8),
     tacit.HLinUCB(7, 2, 3),
@@ -325,7 +329,7 @@ def test_one_by_one_in_batches_and_recalled(tmp_path):
     assert together.arms == [decision.arm for decision in singles]
     many.learn_many(together, rewards)
     again = tacit.Learner(tacit.LaplaceEC(5, 5), seed=9)
-    again.recall(singles)
+    again.batch.recall(singles)
     again.learn_many(singles, rewards)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")
@@ -492,7 +496,7 @@ def test_pbm_bounds_by_hand():
         cls.learn(params, state, 0, impression, arm, reward, 1.0)
     first = 2 / 4 + math.sqrt(5 / 4) * math.sqrt(math.log(9) / 8)
     second = 1 / 4 + math.sqrt(math.log(9) / 8)
-    from tacit.policies.position_based import upper_bound
+    from tacit.policies.lists.position_based import upper_bound
 
     assert upper_bound(state, 0, 0, 1.0) == pytest.approx(first)
     assert upper_bound(state, 0, 1, 1.0) == pytest.approx(second)
@@ -614,3 +618,83 @@ def test_bad_values_name_the_field(make, field):
 def test_dimensions_must_fit():
     with pytest.raises(InvalidValue, match="features"):
         tacit.simulate(tacit.LaplaceEC(5, 4), tacit.ExaminationArms(), 10)
+
+
+# Under an exploration floor -------------------------------------------------------------------
+
+OFFER = {
+    "relevance": [[0.3, -1.0], [1.0, 0.2], [-0.4, 0.9]],
+    "examination": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.2, 0.2, -1.0]],
+}
+KNOWN = [
+    (tacit.LinUCB(2, 3), OFFER),
+    (tacit.HLinUCB(3, 2, 3), OFFER),
+    (tacit.LinearEpsilonGreedy(2, epsilon=0.3), {"relevance": OFFER["relevance"]}),
+    (tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER),
+    (tacit.LaplaceEC(2, 3, draw="coupled"), OFFER),
+    (tacit.ClickMixture(2, 3), OFFER),
+    (tacit.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
+]
+
+
+def floored(policy, offer, epsilon=0.2):
+    """Return a learner under a floor that has learned from some clicks."""
+    learner = tacit.Learner(tacit.ExplorationFloor(policy, epsilon), seed=3)
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        decision = learner.choose("q", **offer)
+        learner.learn(decision, float(rng.random() < 0.3))
+    return learner
+
+
+@pytest.mark.parametrize(("policy", "offer"), KNOWN, ids=lambda given: getattr(given, "label", ""))
+def test_a_floor_tells_exact_propensities_over_features(policy, offer):
+    """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
+    draws = 3000
+    for learner in (floored(policy, offer), tacit.Learner(tacit.ExplorationFloor(policy, 0.2), 3)):
+        told = learner.probabilities("q", **offer)
+        assert told.sum() == pytest.approx(1.0)
+        assert told.min() >= 0.2 / 3 - 1e-12
+        decisions = learner.choose_many(
+            ["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()}
+        )
+        np.testing.assert_allclose(decisions.propensities, told[decisions.slots])
+        observed = np.bincount(decisions.slots, minlength=3) / draws
+        assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / draws)).all()
+
+
+def test_a_deterministic_choice_under_a_floor_is_told_by_hand():
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.LinUCB(1, 1), epsilon=0.3), seed=1)
+    offer = {"relevance": [[1.0], [2.0], [0.5]], "examination": [[0.0], [1.0], [0.0]]}
+    # Nothing is known yet, so the bound is that of the longest features: of arm 1.
+    assert learner.probabilities("q", **offer).tolist() == pytest.approx([0.1, 0.8, 0.1])
+    assert tacit.Learner(tacit.LinUCB(1, 1), seed=1).choose("q", **offer).propensity is None
+
+
+def test_a_floor_over_a_policy_without_propensity_says_so_and_explores():
+    with pytest.warns(tacit.errors.AssumptionWarning, match="LaplaceEC does not know its propens"):
+        learner = floored(tacit.LaplaceEC(2, 3), OFFER, epsilon=1.0)
+    decisions = learner.choose_many(
+        ["q"] * 3000, **{block: [rows] * 3000 for block, rows in OFFER.items()}
+    )
+    assert np.isnan(decisions.propensities).all()
+    assert learner.choose("q", **OFFER).propensity is None
+    assert learner.probabilities("q", **OFFER) is None
+    observed = np.bincount(decisions.slots, minlength=3) / 3000
+    np.testing.assert_allclose(observed, 1 / 3, atol=5.1 * math.sqrt(2 / 9 / 3000))
+    assert learner.posterior("q").relevance.mean.shape == (2,)
+    with pytest.warns(tacit.errors.AssumptionWarning, match="ProbationBandit"):
+        tacit.ExplorationFloor(
+            tacit.ProbationBandit(3, classifier=tacit.Rectangle(dim=1, margin=0.1))
+        )
+
+
+def test_a_floor_hands_on_what_its_policy_warns_of():
+    twice = [[1.0, 1.0]] * 3
+    policy = tacit.LaplaceEC(2, 2, relevance_intercept=True, examination_intercept=True)
+    with pytest.warns(tacit.errors.AssumptionWarning):
+        floor = tacit.ExplorationFloor(policy)
+    with pytest.warns(UserWarning, match="both blocks have a constant"):
+        tacit.Learner(floor, seed=1).choose_many(
+            ["q"] * 9, relevance=[twice] * 9, examination=[twice] * 9
+        )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
-from tacit.compiled import compiled
-from tacit.policies.gaussian import (
+from tacit.core.compiled import compiled
+from tacit.policies.features.gaussian import (
     Gaussian,
     belief,
     commit,
@@ -25,7 +25,7 @@ from tacit.policies.gaussian import (
     project,
     sigmoid,
 )
-from tacit.policies.polya_gamma import draw_by_precision, draw_polya_gamma
+from tacit.policies.features.polya_gamma import draw_by_precision, draw_polya_gamma
 
 LOGITS = st.floats(-700.0, 700.0)
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import warnings
 import zipfile
 
 import numpy as np
@@ -14,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue, SnapshotError, UnknownName
-from tacit.state import leaves
 
 
 def state_bytes(learner):
@@ -75,6 +76,41 @@ def test_a_batch_equals_its_single_calls(policy):
     assert state_bytes(one) == state_bytes(many)
     # A list of single decisions is as good as the columns.
     assert many.learn_many([decisions[0], decisions[3]], [1.0, 0.0]) == 2
+
+
+def test_a_decision_that_a_list_names_twice_is_learned_not_even_once():
+    learner = tacit.Learner(tacit.UCB1(3), seed=1)
+    first, second = learner.choose("a"), learner.choose("b")
+    before = state_bytes(learner)
+    for learn in (
+        lambda: learner.learn_many([first, second, first], [1.0, 0.0, 1.0]),
+        lambda: learner.batch.learn([first, second, first], [1.0, 0.0, 1.0]),
+        lambda: learner.correct_many([first, second, first], [1.0, 0.0, 1.0], [0.0] * 3),
+    ):
+        with pytest.raises(InvalidValue, match=r"decisions\[2\].id: 0 .*decisions\[0\] has it too"):
+            learn()
+        assert state_bytes(learner) == before
+    assert learner.learn_many([second, first], [1.0, 0.0]) == 2
+
+
+def test_a_string_is_no_list_of_keys_or_arms():
+    learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
+    featured = tacit.Learner(tacit.LinearEpsilonGreedy(1), seed=1)
+    features = [[0.1], [0.2]]
+    for field, call in (
+        ("keys", lambda: learner.choose_many("ab")),
+        ("keys", lambda: learner.batch.lanes.admit("ab")),
+        ("arms", lambda: learner.choose("key", arms="ab")),
+        ("arms", lambda: learner.choose_many(["one", "two"], arms="ab")),
+        ("arms", lambda: learner.choose_many(["one"], arms=["ab"])),
+        ("arms", lambda: learner.probabilities("key", arms="ab")),
+        ("arms", lambda: learner.batch.offer.slots_of("ab")),
+        ("arms", lambda: featured.choose("key", arms="ab", relevance=features)),
+        ("arms", lambda: tacit.UCB1("ab")),
+    ):
+        with pytest.raises(InvalidValue, match=rf"^{field}: 'ab' is not allowed"):
+            call()
+    assert learner.keys == featured.keys == []
 
 
 def test_decisions_are_a_sequence():
@@ -215,14 +251,14 @@ class TestEpochs:
         from policies_of_ones_own import Forgetful
 
         learner = tacit.Learner(Forgetful(2, patience=3), seed=1)
-        old = learner.choose("q")
+        old, older = learner.choose("q"), learner.choose("q")
         for _ in range(3):
             assert learner.learn(learner.choose("q"), 1.0)
         assert learner.epoch("q") == 1
         assert learner.choose("q").epoch == 1
         before = state_bytes(learner)
         assert not learner.learn(old, 1.0)
-        assert learner.learn_many([old, old], [1.0, 1.0]) == 0
+        assert learner.learn_many([old, older], [1.0, 1.0]) == 0
         assert state_bytes(learner) == before
 
 
@@ -467,3 +503,23 @@ def test_a_learner_tells_its_keys():
     assert "tomato" in learner
     assert len(learner) == 1
     assert learner.keys == ["tomato"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"),
+    [
+        (tacit.BWC(2, classifier=tacit.Rectangle(dim=1, margin=0.1)), {"context": [7.0]}),
+        (tacit.LaplaceEC(2, 2), {"relevance": np.ones((9, 2)), "examination": np.ones((9, 2))}),
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_a_warning_points_at_the_call_that_caused_it(policy, given, many):
+    learner = tacit.Learner(policy, seed=1)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if many:
+            several = {{"context": "contexts"}.get(n, n): [value] for n, value in given.items()}
+            learner.choose_many(["k"], **several)
+        else:
+            learner.choose("k", **given)
+    assert [warning.filename for warning in warned] == [__file__]

@@ -10,16 +10,20 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.core.dispatch import shipped
+from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
-from tacit.state import leaves
+from tacit.policies.base import registry
 
-POLICIES = [
-    tacit.CascadeUCB1(5, positions=3),
-    tacit.CascadeKLUCB(5, positions=3),
-    tacit.RankedBandit(tacit.UCB1(5), positions=3),
+# Lists of what is known by features are in test_contextual_cascade.py.
+KINDS = [
+    kind
+    for kind in shipped(registry, "policies.lists")
+    if issubclass(kind, tacit.SlatePolicy) and not issubclass(kind, tacit.FeaturePolicy)
 ]
+POLICIES = [kind.example(5) for kind in KINDS]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 ATTRACTION = [0.5, 0.1, 0.3, 0.4, 0.05]
 
@@ -40,7 +44,7 @@ def read(slate, rng):
 
 @by_label
 def test_compiled_and_plain_kernels_agree(policy):
-    learner = tacit.Learner(policy, seed=11)
+    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng = np.random.Generator(np.random.PCG64(11))
     readers = np.random.default_rng(3)
@@ -52,7 +56,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         feedback = read(decision.slate, readers)
         learner.learn(decision, feedback)
         cls.update(params, state, 0, everyone(5), action, np.array(feedback), math.nan)
-    state = tacit.state.copied_into(state, policy.init(1))
+    state = tacit.core.state.copied_into(state, policy.init(1))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[: len(plain)], plain, rtol=1e-9, err_msg=name)
 
@@ -66,7 +70,7 @@ def test_a_list_shows_distinct_arms_on_offer(policy):
             decision = learner.choose("query", arms=offered)
             assert len(set(decision.slate)) == min(3, len(offered)) == len(decision.slate)
             assert set(decision.slate) <= set(offered)
-            assert decision.propensity is None
+            assert (decision.propensity is None) == (not policy.knows_propensity)
             learner.learn(decision, read(decision.slate, rng) + [0.0] * (3 - len(decision.slate)))
     learner.add_arm()
     assert any(5 in learner.choose("query").slate for _ in range(200))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import tacit
 from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.errors import InvalidValue
-from tacit.merging import Natural, added, delta, gaussian, joined, natural, plus
+from tacit.learning.merging import Natural, added, delta, gaussian, joined, natural, plus
 from tacit.policies.base import Counts, Impression
-from tacit.policies.gaussian import Gaussian, commit, dot, project
+from tacit.policies.features.gaussian import Gaussian, commit, dot, project
 
 seeds = st.integers(0, 2**32)
 

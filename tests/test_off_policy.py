@@ -5,18 +5,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import warnings
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import ROOT
+from conftest import DATA, ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import inputs
 
 import tacit
-from tacit.errors import InvalidValue, TacitError, UnfitLog
+from tacit.errors import AssumptionWarning, InvalidValue, TacitError, UnfitLog
 from tacit.evaluate import (
     IPS,
     SNIPS,
@@ -37,11 +38,11 @@ from tacit.evaluate import (
     Uniform,
     conclude,
     off_policy,
+    replay,
 )
 from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error
 from tacit.evaluate.sums import summed
 
-DATA = ROOT.parent / "shared" / "data" / "open_bandit"
 REFERENCE = ROOT / "tests" / "reference"
 
 
@@ -290,7 +291,6 @@ def per_position(matrix):
     }
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs the Open Bandit Dataset's small version")
 @pytest.mark.parametrize("policy", ["random", "bts"])
 def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
     numbers = numbers_of_obp()
@@ -305,7 +305,7 @@ def test_estimates_equal_those_of_obp_on_the_open_bandit_dataset(policy):
         "switch-dr": SwitchDR(model, threshold=1.5),
     }
     target = Table(per_position(inputs.target()), per="position")
-    result = off_policy(target, DATA / policy / "men", list(estimators.values()))
+    result = off_policy(target, DATA / "open_bandit" / policy / "men", list(estimators.values()))
     assert result.rows == numbers[policy]["rounds"]
     for name, estimate in zip(estimators, result.estimates, strict=True):
         assert estimate.value == pytest.approx(numbers[policy][name], abs=1e-9), name
@@ -502,8 +502,8 @@ def test_the_plot_is_drawn(tmp_path):
 
 
 def test_coverage_can_be_measured_anew(tmp_path):
-    from tacit.papers import item
-    from tacit.papers.report import Setup, write
+    from tacit.reproduce import item
+    from tacit.reproduce.report import Setup, write
 
     found = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=1))
     again = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=2))
@@ -511,3 +511,48 @@ def test_coverage_can_be_measured_anew(tmp_path):
     assert {cell["runs"] for cell in found.cells} == {4}
     paths = write("offline-coverage", found, tmp_path)
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+# When not to trust ----------------------------------------------------------------------------
+
+
+def heavy(rows=5000, certain=1e-4):
+    """Return a log in which two rows carry all the weight."""
+    shown = ["b"] * 2 + ["a"] * (rows - 2)
+    propensity = [certain] * 2 + [1 - certain] * (rows - 2)
+    return log_of(["a", "b"], shown, propensity, [1.0] + [0.0] * (rows - 1))
+
+
+def test_few_rows_with_all_the_weight_are_told():
+    with pytest.warns(AssumptionWarning, match=r"^IPS: .*n_eff.*largest weight is 10,000"):
+        found = off_policy(Table({"b": 1.0}), heavy(), [IPS(), DoublyRobust()])
+    ips, robust = found.estimates
+    assert ips.effective_sample_size == pytest.approx(2)
+    assert ips.intervals["normal"][0] < 0.0  # not clipped: it would look better than it is
+    (told,) = ips.warnings
+    low, high = ips.intervals["anytime"]
+    assert f"trust the anytime interval, [{low:.5f}, {high:.5f}], alone" in told
+    assert "the normal interval, [-" in told
+    assert "not clipped" in told
+    assert "trust none of its intervals (the anytime interval of IPS" in robust.warnings[0]
+
+
+def test_many_rows_of_like_weight_are_told_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AssumptionWarning)
+        found = off_policy(
+            Table({"a": 0.2, "b": 0.3, "c": 0.5}), simulated(5000, 1), [IPS(), SNIPS()]
+        )
+    assert [estimate.warnings for estimate in found.estimates] == [(), ()]
+
+
+def test_what_reads_features_of_arms_is_refused_for_logs():
+    for policy in (tacit.LinUCB(1, 1), tacit.HLinUCB(2, 1, 1), tacit.LinearEpsilonGreedy(2)):
+        for ask in (Learning, lambda given: replay(given, FOUR)):
+            with pytest.raises(InvalidValue, match="features of arms, which a click log"):
+                ask(policy)
+
+
+def test_one_name_is_no_list_of_columns():
+    with pytest.raises(InvalidValue, match=r"columns: 'day' is not allowed; .*\['day'\]"):
+        Probabilities(lambda batch: np.ones((len(batch), 1)), ["a"], "day")

@@ -31,8 +31,9 @@ from tacit.evaluate import (
     Table,
     Uniform,
 )
-from tacit.evaluate.rewards import ArmCounts
+from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import summed
+from tacit.evaluate.weighting.arm_means import ArmCounts
 from tacit.logs import parts as cutting
 from tacit.logs.parts import KeyShard, parts_of, shards_of
 
@@ -132,7 +133,7 @@ def test_parts_are_cut_between_row_groups_and_hold_every_row_once(folder):
     # 97·4 rows are the first to reach 200 after 97·2, whatever the file.
     assert sum(part.rows for part in parts) == 1551
     assert all(part.rows >= 200 for part in parts[:-1])
-    read = [rows for part in parts for rows in evaluate.weighting.RowReader(()).read(part)]
+    read = [rows for part in parts for rows in RowReader(()).read(part)]
     assert sum(len(rows.reward) for rows in read) == 1551
     (whole,) = parts_of(log, 10_000)
     assert whole.groups == ((0, 4), (0, 9), (0, 5))
@@ -275,7 +276,7 @@ def test_shards_hold_whole_keys_and_all_rows(folder):
     assert all(len(set(which[keys == key])) == 1 for key in set(keys))
     assert len(set(which)) > 1
     for shard in range(3):
-        read = evaluate.weighting.RowReader({"key"}).read(KeyShard(log, shard, 3))
+        read = RowReader({"key"}).read(KeyShard(log, shard, 3))
         assert sum(len(rows.reward) for rows in read) == (which == shard).sum()
 
 

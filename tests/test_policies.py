@@ -11,20 +11,18 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import tacit
+from tacit.core.dispatch import shipped
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import registry
-from tacit.policies.beta_maximum import NODES, WEIGHTS, probability_largest
-from tacit.policies.kl_ucb import bernoulli_kl, kl_upper_bound
+from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_largest
+from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
 
+SHIPPED = shipped(registry, "policies")
 POLICIES = [
-    tacit.UniformRandom(3),
-    tacit.EpsilonGreedy(3, epsilon=0.3),
-    tacit.UCB1(3),
-    tacit.KLUCB(3),
-    tacit.Thompson(3),
+    *(kind.example(3) for kind in shipped(registry, "policies.stationary")),
     tacit.Thompson(3, discount=0.9),
-    tacit.EXP3(3, gamma=0.2),
     tacit.EXP3S(3, gamma=0.2, alpha=0.01),
     tacit.ExplorationFloor(tacit.UCB1(3), epsilon=0.3),
     tacit.ExplorationFloor(tacit.EXP3(3, gamma=0.2), epsilon=0.3),
@@ -40,6 +38,11 @@ def taught(policy, rewards, seed=1, key="query"):
         decision = learner.choose(key)
         learner.learn(decision, float(rng.random() < rewards[decision.arm]))
     return learner
+
+
+def arrays(state):
+    """Return the arrays of a state."""
+    return [array for _, array in leaves(state)]
 
 
 def frequencies(learner, draws, key="query", arms=None):
@@ -105,17 +108,17 @@ def test_keys_learn_apart(policy):
     learner.learn(first, 1.0)
     alone_first = alone.choose("a")
     alone.learn(alone_first, 1.0)
-    for leaf, other in zip(learner.state, alone.state, strict=True):
+    for leaf, other in zip(arrays(learner.state), arrays(alone.state), strict=True):
         np.testing.assert_array_equal(leaf, other)
     learner.learn(learner.choose("b"), 1.0)
-    for leaf, other in zip(learner.state, alone.state, strict=True):
+    for leaf, other in zip(arrays(learner.state), arrays(alone.state), strict=True):
         np.testing.assert_array_equal(leaf[0], other[0])
 
 
 @by_label
 def test_compiled_and_plain_kernels_agree(policy):
     """The kernels are plain Python too: same draws, same choices, same state to rounding."""
-    learner = tacit.Learner(policy, seed=11)
+    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng = np.random.Generator(np.random.PCG64(11))
     impression = tacit.Impression(np.arange(3), np.zeros(0))
@@ -129,7 +132,7 @@ def test_compiled_and_plain_kernels_agree(policy):
             assert decision.propensity == pytest.approx(propensity, rel=1e-9)
         learner.learn(decision, reward)
         cls.learn(params, state, 0, impression, arm, reward, propensity)
-    for leaf, plain in zip(learner.state, state, strict=True):
+    for leaf, plain in zip(arrays(learner.state), arrays(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12)
 
 
@@ -225,7 +228,7 @@ def test_thompson_counts_and_forgets():
 
 
 def test_exploration_floor_by_hand():
-    learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(4), 0.2), seed=1)
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(4, alpha=0.01), 0.2), seed=1)
     for _ in range(60):
         decision = learner.choose("query")
         assert decision.propensity in (
@@ -409,8 +412,26 @@ def test_unknown_names_are_helped():
         policy_from_spec("ucb1")
 
 
-def test_every_policy_says_what_it_rests_on():
-    ours = [policy for policy in registry.values() if policy.__module__.startswith("tacit.")]
-    assert len(ours) >= 8
-    for policy in ours:
-        assert all(policy.about), policy
+def test_tab_completion_finds_all_that_is_exported():
+    assert {"UCB1", "BernoulliArms", "Rectangle", "read_log", "simulate"} <= set(tacit.__all__)
+    assert set(tacit.__all__) <= set(dir(tacit))
+    assert all(hasattr(tacit, name) for name in tacit.__all__)
+
+
+@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
+def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example(kind):
+    assert getattr(tacit, kind.__name__) is kind
+    assert kind.__name__ in tacit.__all__
+    assert all(kind.about)
+    policy = kind.example(arms=3, dim=2)
+    params, state = policy.params, policy.init(1)
+    rng, features = np.random.default_rng(1), (np.ones((3, dim)) for dim in policy.feature_dims)
+    impression = tacit.Impression(np.arange(3), np.zeros(policy.context_dim), *features)
+    action = np.full(policy.action_width, -1)
+    for _ in range(3):
+        kind.observe(params, state, 0, impression)
+        kind.decide(params, state, 0, impression, rng, action)
+        assert set(action) <= {0, 1, 2}
+        chance = kind.chance(params, state, 0, impression, action)
+        assert math.isnan(chance) or 0.0 < chance <= 1.0
+        kind.update(params, state, 0, impression, action, np.ones(policy.feedback_width), chance)

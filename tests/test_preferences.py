@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import preferences
+from tacit.environments import preferences
 from tacit.errors import InvalidValue
 
 A, B, C, D, E, F = range(6)

@@ -10,7 +10,7 @@ import pytest
 import tacit
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.probation import COMMIT, WARNED, weigh
+from tacit.policies.shifting.probation import COMMIT, WARNED, weigh
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
 

@@ -14,9 +14,9 @@ from test_cli import tacit as command
 
 import tacit
 from tacit.classifiers import classifier_from_spec
-from tacit.dispatch import arrive, respond
+from tacit.core.dispatch import arrive, respond
 from tacit.errors import InvalidValue, LogError
-from tacit.evaluate.segments import changes, likelihood_ratios
+from tacit.evaluate.proposal.segments import changes, likelihood_ratios
 from tacit.policies import policy_from_spec
 
 

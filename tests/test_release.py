@@ -14,8 +14,8 @@ from conftest import ROOT
 
 import tacit
 from tacit.errors import ConfigError
-from tacit.service import doctor
-from tacit.service.config_file import VERSION, load_config
+from tacit.service.config.file import VERSION, load_config
+from tacit.service.maintenance import doctor
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
     )}  # fmt: skip
     assert inside == release.package_files() | info
-    for needed in ("py.typed", "service/templates/page.html", "service/static/page.css"):
+    for needed in ("py.typed", "service/page/templates/page.html", "service/page/static/page.css"):
         assert f"tacit/{needed}" in inside
 
 
@@ -82,9 +82,10 @@ def test_the_citation_is_of_this_version():
 
 
 def test_the_documented_versions_of_formats_are_those_of_the_code():
-    from tacit import snapshot
+    from tacit.learning import snapshot
     from tacit.logs import schema
-    from tacit.service import log, postgres, sqlite
+    from tacit.service.maintenance import export as log
+    from tacit.service.stores import postgres, sqlite
 
     rows = re.findall(
         r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", (ROOT / "docs" / "stability.md").read_text(), re.M

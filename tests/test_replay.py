@@ -6,24 +6,28 @@ are fixed, so that they either always pass or always fail.
 
 import math
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import DATA
 
 import tacit
+from tacit.core.seeds import stream
+from tacit.core.state import leaves, trimmed
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
-from tacit.evaluate.rejection import Pass, Source, score_interval
+from tacit.evaluate.intervals import wilson
+from tacit.evaluate.rejection.passes import Pass
+from tacit.evaluate.rejection.rules import Rules
+from tacit.evaluate.rejection.windows import WindowReader
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
-from tacit.state import leaves, trimmed
 
 ARMS = ["film", "holiday", "tomato"]
 MEANS = np.array([0.1, 0.5, 0.3])
-DATA = Path(__file__).parents[1] / "../shared/data/open_bandit"
+LOGS = DATA / "open_bandit"
 SEEDS = range(200)
 RARE = 3.89  # A normal variable is farther than this from its mean with probability 1e-4.
 
@@ -90,11 +94,12 @@ def numbered(rows):
 
 
 def played(policy, log, number=0, seed=7, window=1000):
-    source, run = Source(policy), Pass(policy, seed, number)
-    for part in source.windows(log, window):
-        for _ in run.play(part, len(source.lanes)):
+    rules = Rules(policy, seed, window)
+    reader, run = WindowReader(rules), Pass(rules, number)
+    for part in reader.read(log):
+        for _ in run.play(part, len(reader.lanes)):
             pass
-    return run, source
+    return run, reader
 
 
 # Exact --------------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ def test_passes_without_a_match_do_not_count_in_the_mean():
     result = replay(tacit.UniformRandom(ARMS), click_log([0], [1]), passes=40, seed=1)
     assert 0 < sum(result.matched) < 40
     assert result.estimate == 1.0
-    assert result.low == score_interval(1.0, sum(result.matched) / 40)[0]
+    assert result.low == wilson(1.0, sum(result.matched) / 40)[0]
 
 
 def test_an_empty_log_has_no_rows():
@@ -195,7 +200,7 @@ def test_the_first_pass_is_the_learner_bit_for_bit(policy):
     log = random_log(rows, 2, key=keys)
     run, source = played(policy, log, window=150)
 
-    learner = tacit.Learner(policy, seed=np.random.SeedSequence(7, spawn_key=(0,)))
+    learner = tacit.Learner(policy, seed=stream("replay", 7, 0))
     matched = 0
     for key, arm, reward in zip(
         keys, log["arm"].to_pylist(), log["reward"].to_pylist(), strict=True
@@ -399,18 +404,18 @@ def test_replay_agrees_with_deciding_live():
 
 
 def test_a_real_uniform_log_is_replayed():
-    log = read_log(DATA / "random" / "men")
+    log = read_log(LOGS / "random" / "men")
     arms = arms_of(log)
     assert arms == tuple(str(item) for item in range(34))
     result = replay(tacit.Thompson(arms=arms), log, passes=3)
-    assert result.rows == 10_000
-    assert result.logged == pytest.approx(0.0046)
-    assert all(200 < matched < 400 for matched in result.matched)
-    assert 0 <= result.low <= result.estimate <= result.high < 0.05
-    assert "Thompson, replayed on 10,000 logged rows" in result.summary()
+    assert result.rows == 1_042
+    assert result.logged == pytest.approx(46 / 1_042)
+    assert all(10 < matched < 60 for matched in result.matched)
+    assert 0 <= result.low <= result.estimate <= result.high < 0.5
+    assert "Thompson, replayed on 1,042 logged rows" in result.summary()
 
 
 def test_a_real_log_of_thompson_sampling_is_refused():
-    log = read_log(DATA / "bts" / "men")
+    log = read_log(LOGS / "bts" / "men")
     with pytest.raises(UnfitLog, match=r"men\.csv: row 1: .*0\.045525.*UniformRandom.*SNIPS"):
         replay(tacit.Thompson(arms=arms_of(log)), log)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.classifiers import Rectangle
-from tacit.dispatch import arrive, respond
+from tacit.core.dispatch import arrive, respond
 from tacit.environments import SearchInterest
 from tacit.errors import InvalidValue
-from tacit.papers import item
-from tacit.papers import search_interest as study
-from tacit.papers.report import Setup, write
-from tacit.papers.search_interest import WatchedInterest, best_clicks, day_ends, season
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, Policy, Thompson, UniformRandom
+from tacit.reproduce import item
+from tacit.reproduce.eventful import search_interest as study
+from tacit.reproduce.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
+from tacit.reproduce.report import Setup, write
 
 DAYS = 12
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import SimpleNamespace
 
 import apsw
@@ -12,16 +11,18 @@ import numpy as np
 import psycopg
 import pytest
 import stores
+from harness import SECOND, Clock, served
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
-from stores import KINDS, store_at
+from stores import store_at
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue
-from tacit.learner import Learner
+from tacit.learning.learner import Learner
 from tacit.logs import read_log
-from tacit.service.attribution import (
+from tacit.service.attribution.attribution import (
     DUPLICATE,
     FROZEN,
     INACTIVE,
@@ -31,24 +32,30 @@ from tacit.service.attribution import (
     PENDING,
     REPEATED,
     Attribution,
-    Rule,
 )
-from tacit.service.blocks import Block
-from tacit.service.clock import LogClock
-from tacit.service.config import BUFFERED, Config, PlacementConfig, StoreConfig
-from tacit.service.draws import Draws
-from tacit.service.engine import Engine
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, StoreConfig
+from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
-from tacit.service.folding import fold, opened
-from tacit.service.log import export, take_in, verify
-from tacit.service.requests import Told
-from tacit.service.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
-from tacit.service.sqlite import MIGRATIONS
-from tacit.service.store import save
-from tacit.state import leaves
+from tacit.service.log.blocks import Block
+from tacit.service.log.clock import LogClock
+from tacit.service.log.draws import Draws
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import (
+    ACTIVATE,
+    EXAMINED,
+    REWARD,
+    SHADOW,
+    DecisionRow,
+    FeedbackRow,
+    MarkRow,
+)
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.stores.base import save
+from tacit.service.stores.sqlite import MIGRATIONS
 
-SECOND = 1_000_000
-START = 1_700_000_000 * SECOND
 ARMS = ("holiday", "film", "recipe")
 
 
@@ -60,7 +67,7 @@ def rewarded(rule, *story):
     attribution, taught, outcomes = Attribution(rule), [], []
 
     def advance(time):
-        taught.extend((time, reward) for reward in attribution.advance(time).rewards)
+        taught.extend((time, reward) for reward in attribution.advance(time).values)
 
     deferred = int(any(what == ACTIVATE for _, what, _ in story))
     row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
@@ -70,7 +77,7 @@ def rewarded(rule, *story):
         row = FeedbackRow(seq, 1, 1, None, time, what, reward)
         became, parts = attribution.told(Block.of(FeedbackRow, [row]))
         outcomes += became
-        taught.extend((time, reward) for lessons in parts for reward in lessons.rewards)
+        taught.extend((time, reward) for rewards in parts for reward in rewards.values)
     for time in (29, 30, 31, 60, 90):
         advance(max(time, attribution.time))
     assert len(attribution) == 0
@@ -166,35 +173,8 @@ def test_the_log_s_clock_does_not_jump():
 # The engine ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
-    """Run a test once on each kind of store."""
-    monkeypatch.setattr(stores, "chosen", request.param)
-
-
-class Clock:
-    """Time that stands still until it is told."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        return self.now
-
-
 def configured(policy=None, **options):
     return Config({"home": PlacementConfig(policy or tacit.UCB1(ARMS), seed=7, **options)})
-
-
-@contextlib.asynccontextmanager
-async def served(path, config, clock=None, wrap=lambda store: store):
-    engine = Engine(config, wrap(store_at(path)), clock or Clock())
-    await engine.start()
-    try:
-        async with asyncio.timeout(60):
-            yield engine
-    finally:
-        await asyncio.wait_for(engine.stop(), 20)
 
 
 def everything(placement):
@@ -228,7 +208,7 @@ def plays(engine, key="k"):
 
 
 def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("tacit.service.engine.writer.TICK_SECONDS", 0.01)
     path, config, clock = tmp_path / "s.db", configured(), Clock()
 
     async def before():
@@ -540,7 +520,7 @@ class Broken:
 
 
 def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
     path = tmp_path / "s.db"
     placements = {
         "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
@@ -586,8 +566,10 @@ def test_many_at_once_share_one_commit(tmp_path, kind):
         async with served(tmp_path / "s.db", configured()) as engine:
             check = engine.placement("home").checked
             made = await engine.decide_many("home", [check(f"k {i}") for i in range(50)])
-            told = [Told(row.id, REWARD, 1.0) for row in made]
-            outcomes = await engine.tell_many("home", [*told, Told("never made", REWARD, 1.0)])
+            told = [Feedback(row.id, REWARD, 1.0) for row in made]
+            outcomes = await engine.record_many(
+                "home", [*told, Feedback("never made", REWARD, 1.0)]
+            )
             assert outcomes[:50] == [LEARNED] * 50
             assert isinstance(outcomes[50], UnknownDecision)
             twice = [check("k", id="twice"), check("l", id="twice")]
@@ -699,7 +681,7 @@ def terminate(postgres):
 
 
 def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.engine.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
     path, config = tmp_path / "s.db", configured()
 
     async def decided(engine, id):
@@ -725,7 +707,7 @@ def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, mon
 
 
 def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.postgres.START_SECONDS", 0.1)
+    monkeypatch.setattr("tacit.service.stores.postgres.START_SECONDS", 0.1)
     store = stores.store_at(tmp_path)
     with pytest.raises(StoreError, match="in use by another process"):
         stores.store_at(tmp_path)
@@ -733,7 +715,7 @@ def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
 
 
 def test_no_message_names_the_password():
-    from tacit.service.postgres import PostgresStore
+    from tacit.service.stores.postgres import PostgresStore
 
     with pytest.raises(StoreError) as caught:
         PostgresStore("postgresql://tacit:hush@127.0.0.1:1/nowhere")

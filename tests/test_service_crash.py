@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import http.client
-import json
 import random
 import signal
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from harness import PATIENCE, Client, arrays, eventually, snapshots, started, stopped
 
 import tacit
-from tacit.decisions import Decision
-from tacit.learner import Learner
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
-from tacit.service.rows import DecisionRow, FeedbackRow
-from tacit.service.sqlite import SqliteStore
-from tacit.snapshot import from_bytes
-from tacit.state import leaves
+from tacit.learning.decisions import Decision
+from tacit.learning.learner import Learner, restored
+from tacit.learning.snapshot import from_bytes
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.stores.sqlite import SqliteStore
 
 ROUNDS = 3
 CLIENTS = 6
 REQUESTS_BEFORE_KILL = 250
-SERVE = """
-import sys
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
-serve(load_config(sys.argv[1]))
-"""
 CONFIG = """
 [server]
 port = 0
@@ -45,6 +36,7 @@ snapshot_every = 150
 attribution_window = 0.1
 """
 WINDOW = 100_000
+JSON = {"content-type": "application/json"}
 
 
 class Traffic:
@@ -69,13 +61,11 @@ class Traffic:
 
     def _client(self, port, number):
         rng = random.Random(number)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        client = Client(f":{port}")
 
         def post(what, body):
-            connection.request("POST", f"/v1/placements/home/{what}", json.dumps(body))
-            response = connection.getresponse()
-            answer = json.loads(response.read())
-            assert response.status == 200, answer
+            status, _, answer = client.post(f"home/{what}", body)
+            assert status == 200, answer
             return answer
 
         try:
@@ -98,22 +88,6 @@ class Traffic:
             return
 
 
-def started(config):
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(config)], stdout=subprocess.PIPE, text=True
-    )
-    line = process.stdout.readline()
-    assert line.startswith("tacit serves at"), line
-    return process, int(line.split()[3].rpartition(":")[2])
-
-
-def stopped(process, number):
-    process.send_signal(number)
-    code = process.wait(timeout=20)
-    process.stdout.close()
-    return code
-
-
 def folded(events):
     """Return a learner that took in the log one event at a time, and nothing but the log."""
     arms = ("a", "b", "c", "d", "e")
@@ -133,15 +107,10 @@ def folded(events):
                 np.arange(5), np.array([slot]), np.empty(0),
             )  # fmt: skip
             waiting[event.seq] = event, made
-            learner.recall([made])
+            learner.batch.recall([made])
         elif isinstance(event, FeedbackRow) and event.decision in waiting:
             learner.learn(waiting.pop(event.decision)[1], event.reward)
     return learner, defaults
-
-
-def arrays(learner):
-    used = len(learner.keys)
-    return learner.keys, [array[:used].tobytes() for _, array in leaves(learner.state)]
 
 
 def check_log(events, traffic):
@@ -166,10 +135,11 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
     for _ in range(ROUNDS):
         process, port = started(config)
         threads = traffic.play(port)
-        assert traffic.enough.wait(timeout=20)
+        assert traffic.enough.wait(PATIENCE)
+        eventually(lambda: snapshots(tmp_path / "s.db"))
         assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
         for thread in threads:
-            thread.join(timeout=20)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
         store = SqliteStore(tmp_path / "s.db")
         events = list(store.events(0))
@@ -185,14 +155,16 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
     # The state of a server that lived, as it wrote it down when it was asked to stop.
     process, port = started(config)
     threads = traffic.play(port)
-    assert traffic.enough.wait(timeout=20)
+    assert traffic.enough.wait(PATIENCE)
     assert stopped(process, signal.SIGTERM) == 0
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(PATIENCE)
     store = SqliteStore(tmp_path / "s.db")
     events = list(store.events(0))
     snapshot = store.snapshot(1)
     store.close()
     check_log(events, traffic)
     assert snapshot.seq == events[-1].seq
-    assert arrays(from_bytes(snapshot.learner, "the last snapshot")) == arrays(folded(events)[0])
+    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(
+        folded(events)[0]
+    )

@@ -7,40 +7,45 @@ import contextlib
 import http.client
 import json
 import signal
-import sys
 import threading
-from pathlib import Path
 
+import harness
 import numpy as np
 import pytest
+from harness import (
+    PATIENCE,
+    START,
+    Client,
+    Clock,
+    as_after_a_crash,
+    eventually,
+    snapshots,
+    started,
+    stopped,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import store_at
 
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited
-from tacit.learner import Learner
-from tacit.service.attribution import LATE, LEARNED, PENDING, TIED
-from tacit.service.config_file import load_config
-from tacit.service.draws import Draws
-from tacit.service.duels import Tally, shown_list
-from tacit.service.engine import Engine
+from tacit.learning.learner import Learner
+from tacit.service.attribution.attribution import LATE, LEARNED, PENDING, TIED
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
-from tacit.service.impressions import Clicks
-from tacit.service.log import export, take_in, verify
-from tacit.service.requests import Told
-from tacit.service.rows import CLICKS, DecisionRow, FeedbackRow
-from tacit.service.server import running
-from tacit.service.sqlite import SqliteStore
-from tacit.state import leaves
-
-sys.path.insert(0, str(Path(__file__).parent))
-import stores
-from stores import KINDS, store_at
-from test_service_crash import started, stopped
-from test_service_engine import START, Clock, as_after_a_crash
-from test_service_engine import learned as arms_learned
-from test_service_http import Client
+from tacit.service.log.draws import Draws
+from tacit.service.log.impressions import Clicks
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.placements.duels import Tally, shown_list
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
 
 RANKINGS = {
     "old": ["a", "b", "c", "d"],
@@ -60,31 +65,25 @@ def configured(path=None, **more):
 
 @contextlib.asynccontextmanager
 async def served(path, now=START, **more):
-    clock = Clock()
-    clock.now = now
-    engine = Engine(configured(**more), store_at(path), clock)
-    await engine.start()
-    try:
+    async with harness.served(path, configured(**more), Clock(now)) as engine:
         yield engine
-    finally:
-        await engine.stop()
 
 
 def learned(engine):
     """Return everything that the placement is, bit for bit."""
     placement = engine.placements["search"]
-    return arms_learned(engine, "search"), placement.counts(), placement.outcomes, placement.mode
+    return harness.learned(engine, "search"), placement.counts(), placement.outcomes, placement.mode
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
-    told = engine.placements["search"].checked_duel(key, rankings, None, id)
+    told = engine.placements["search"].checked(key, rankings, None, id)
     (row,) = await engine.decide_many("search", [told])
     return row
 
 
 async def clicked(engine, row, positions=None, id=None, items=None):
-    told = Told(row.id, CLICKS, None, id, Clicks(positions, items))
-    (outcome,) = await engine.tell_many("search", [told])
+    told = Feedback(row.id, CLICKS, None, id, Clicks(positions, items))
+    (outcome,) = await engine.record_many("search", [told])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -152,12 +151,12 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
                 chance = credited(interleaved, clicks).chance
                 duels.append((left, right, chance))
                 decision = placement._decision(row, row.epoch)
-                expected.recall([decision])
+                expected.batch.recall([decision])
                 told = worth if chance == 0.5 else chance
                 if told is not None:
                     expected.learn(decision, told)
                 await dueled(engine, key="another")
-                state = arms_learned(engine, "search")[1]
+                state = harness.learned(engine, "search")[1]
                 lane = placement.learner.lane("all")
                 for field, array in leaves(expected.state):
                     of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
@@ -315,12 +314,6 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     asyncio.run(session())
 
 
-@pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
-    """Run a test once on each kind of store."""
-    monkeypatch.setattr(stores, "chosen", request.param)
-
-
 @pytest.mark.usefixtures("kind")
 def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
     async def session():
@@ -436,13 +429,11 @@ HEADERS = {"content-type": "application/json"}
 
 def searching(port, shown, told, enough):
     """Search and click until the server is gone, and remember what was acknowledged."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client = Client(f":{port}")
 
     def post(what, body):
-        connection.request("POST", f"/v1/placements/search/{what}", json.dumps(body), HEADERS)
-        answer = connection.getresponse()
-        content = json.loads(answer.read())
-        assert answer.status == 200, content
+        status, _, content = client.post(f"search/{what}", body, **HEADERS)
+        assert status == 200, content
         return content
 
     rng = np.random.default_rng(port + len(shown))
@@ -467,10 +458,11 @@ def test_duels_survive_kill_9(tmp_path):
     ]
     for client in clients:
         client.start()
-    assert enough.wait(timeout=60)
+    assert enough.wait(PATIENCE)
+    eventually(lambda: snapshots(tmp_path / "s.db"))
     assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
     for client in clients:
-        client.join(timeout=20)
+        client.join(PATIENCE)
     store = SqliteStore(tmp_path / "s.db")
     events = list(store.events(0))
     rows = {row.id: row for row in events if isinstance(row, DecisionRow)}
@@ -495,11 +487,6 @@ def address(tmp_path_factory):
     config.placements["home"] = load_config().placements["default"]
     with running(config) as address:
         yield address
-
-
-@pytest.fixture
-def client(address):
-    return Client(address)
 
 
 def test_a_search_over_http(client):
@@ -598,8 +585,13 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
     path = "/v1/placements/search/duels?key=found"
     assert client.ask("GET", "/v1/placements/search/duels?key=found")[0] == 422
     rankings = {"old": list("abcd"), "new": list("bacd"), "odd": list("bcda")}
-    for _ in range(40):
-        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 10}
+
+    def learned_all():
+        placements = client.ask("GET", "/v1/placements")[2]["placements"]
+        return not any(one["pending"] for one in placements if one["name"] == "search")
+
+    def safe_to_stop():
+        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 50}
         _, _, answer = client.post("search/duel/batch", searches)
         clicks = [
             {"decision_id": one["decision_id"], "items": one["items"][:1]}
@@ -608,10 +600,11 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
         ]
         if clicks:
             client.post("search/clicks/batch", {"feedback": clicks})
-        threading.Event().wait(0.25)
+        eventually(learned_all)
         status, _, standings = client.ask("GET", path)
-        if status == 200 and standings["report"]["safe_to_stop"]:
-            break
+        return standings if status == 200 and standings["report"]["safe_to_stop"] else None
+
+    standings = eventually(safe_to_stop)
     report = standings["report"]
     assert report["winner"] == "old"
     assert set(report["out"]) == {"new", "odd"}

@@ -3,57 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import sys
-from pathlib import Path
 
 import apsw
+import harness
 import numpy as np
 import pytest
+from harness import START, Clock, as_after_a_crash, learned
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from policies_of_ones_own import Forgetful
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue, UnknownName
-from tacit.learner import Learner
-from tacit.service.attribution import LATE_EPOCH, LEARNED, REPEATED
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.config_file import load_config
-from tacit.service.draws import Draws
-from tacit.service.engine import Engine
+from tacit.learning.learner import Learner
+from tacit.service.attribution.attribution import LATE_EPOCH, LEARNED, REPEATED
+from tacit.service.config.file import load_config
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import (
     RepeatedFeedback,
     StoreError,
     Unavailable,
     UnknownDecision,
 )
-from tacit.service.ids import decision_id
-from tacit.service.rows import REWARD, DecisionRow, FeedbackRow, Rows
-from tacit.service.series import ARMS, BUCKETS, Series, uniform_estimate
-from tacit.service.sqlite import MIGRATIONS, SqliteStore
-from tacit.state import leaves
-
-sys.path.insert(0, str(Path(__file__).parent))
-from policies_of_ones_own import Forgetful
+from tacit.service.log.draws import Draws
+from tacit.service.log.ids import decision_id
+from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
+from tacit.service.maintenance.verify import verify
+from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
+from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 ARM_NAMES = ("holiday", "film", "recipe")
-
-
-START = 1_700_000_000_000_000
 # So long that windows of 30 s close in the course of a test.
 ROUND_TIME = 7_000_000
 WINDOW = 30_000_000
-
-
-class Clock:
-    """Time that stands still until it is told."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        return self.now
 
 
 class FailingStore:
@@ -88,38 +74,8 @@ def configured(policy=None, seed=7, snapshot_every=50_000, **others):
     return Config({n: PlacementConfig(p, seed, snapshot_every) for n, p in placements.items()})
 
 
-@contextlib.asynccontextmanager
-async def served(path, config=None, wrap=lambda store: store):
-    engine = Engine(config or configured(), wrap(SqliteStore(path)), Clock())
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
-
-
-def learned(engine, name="home"):
-    """Return everything that a placement is, bit for bit."""
-    placement = engine.placements[name]
-    learner = placement.learner
-    used = len(learner.keys)
-    arrays = {field: array[:used].tobytes() for field, array in leaves(learner.state)}
-    counted = (placement.decisions, placement.feedback, placement.series.to_bytes())
-    return learner.keys, arrays, placement.open_windows(), counted
-
-
-def as_after_a_crash(path):
-    """Return a copy of a store that is open, as it would be found if its process died now."""
-    copy = path.with_name(f"{path.stem}+.db")
-    source, target = (
-        apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY),
-        apsw.Connection(str(copy)),
-    )
-    with target.backup("main", source, "main") as backup:
-        backup.step()
-    source.close()
-    target.close()
-    return copy
+def served(path, config=None, **others):
+    return harness.served(path, config or configured(), **others)
 
 
 async def traffic(engine, rounds, seed, start=0):
@@ -463,6 +419,33 @@ def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize("around", [lambda policy: policy, tacit.ExplorationFloor])
+def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
+    """Version 0.1 explored more by default, and its stores say how much."""
+    path = tmp_path / "s.db"
+    began, now = (around(tacit.GLRKLUCB(ARM_NAMES, **told)) for told in ({"alpha": 0.02}, {}))
+
+    async def session(config):
+        async with served(path, config) as engine:
+            for i in range(300):
+                decision = await engine.decide("home", "a")
+                await engine.feedback("home", decision.id, float(i % 3 == 0))
+            return engine.placements["home"].learner.policy, learned(engine)
+
+    asyncio.run(session(configured(began)))
+    policy, there = asyncio.run(session(configured(now)))
+    assert policy == began != now
+    store = SqliteStore(path)
+    assert not verify(configured(now), store)
+    anew = opened("home", configured(now).placements["home"], store, 0, snapshot=False)
+    fold({anew.id: anew}, store)
+    assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
+    other = configured(around(tacit.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
+    with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
+        opened("home", other, store, 0)
+    store.close()
+
+
 # The store -----------------------------------------------------------------------------------
 
 
@@ -509,7 +492,7 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
 
     row = asyncio.run(session())
     grown = (*MIGRATIONS, "ALTER TABLE decisions ADD COLUMN colour TEXT")
-    monkeypatch.setattr("tacit.service.sqlite.MIGRATIONS", grown)
+    monkeypatch.setattr("tacit.service.stores.sqlite.MIGRATIONS", grown)
     store = SqliteStore(path)
     assert store.find([(row.placement, row.id)])[row.placement, row.id] == (row, [])
     store.close()

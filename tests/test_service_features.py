@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from harness import START, Clock, as_after_a_crash, everything, learned
 
 from tacit.errors import ConfigError
-from tacit.learner import Learner
-from tacit.service.attribution import LEARNED
-from tacit.service.config_file import load_config
-from tacit.service.draws import Draws
-from tacit.service.engine import Engine
-from tacit.service.log import verify
-from tacit.service.server import running
-from tacit.service.sqlite import SqliteStore
-from tacit.state import leaves
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_service_engine import START, Clock, as_after_a_crash
-from test_service_http import Client
+from tacit.learning.learner import Learner
+from tacit.service.attribution.attribution import LEARNED
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.log.draws import Draws
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
 
 POLICIES = {
     "lin": "lin-ts(relevance_dim=2, examination_dim=1)",
     "logistic": "logistic-ts(relevance_dim=2, examination_dim=1)",
     "ec": "ec-bandit(relevance_dim=2, examination_dim=1)",
     "laplace": "laplace-ec(relevance_dim=2, examination_dim=1)",
+    "floor": "exploration-floor(lin-ucb(relevance_dim=2, examination_dim=1), epsilon=0.2)",
 }
 
 
@@ -37,14 +32,6 @@ def configured(policy=POLICIES["lin"], path=None, **more):
     placement = {"kind": "features", "policy": policy, "seed": 7} | more
     overrides = {"placements": {"home": placement}, "server.port": 0}
     return load_config(overrides=overrides | {"store.path": path and str(path)})
-
-
-def learned(placement):
-    """Return what the placement is, bit for bit."""
-    used = len(placement.learner.keys)
-    arrays = {name: array[:used].tobytes() for name, array in leaves(placement.learner.state)}
-    counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    return arrays, counted, placement.open_windows()
 
 
 async def traffic(engine, rounds):
@@ -73,12 +60,12 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         await traffic(engine, 25)
-        live = learned(engine.placements["home"])
+        live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
         await engine.stop()
         store = SqliteStore(crashed)
         assert 0 < store.snapshot(1).seq < store.end().seq
-        assert learned(Engine(config, store, Clock()).placements["home"]) == live
+        assert learned(Engine(config, store, Clock())) == live
         assert verify(config, store) == []
         store.close()
 
@@ -122,11 +109,11 @@ def test_a_policy_with_fixed_arms_and_features(tmp_path):
         (row,) = await engine.decide_many("home", [told])
         assert row.arm in ("a", "c")
         assert await engine.feedback("home", row.id, 1.0) == LEARNED
-        live = learned(placement)
+        live = everything(placement)
         crashed = as_after_a_crash(tmp_path / "s.db")
         await engine.stop()
         store = SqliteStore(crashed)
-        assert learned(Engine(config, store, Clock()).placements["home"]) == live
+        assert learned(Engine(config, store, Clock())) == live
         store.close()
 
     asyncio.run(session())
@@ -138,11 +125,6 @@ def address(tmp_path_factory):
     config.placements["plain"] = load_config().placements["default"]
     with running(config) as address:
         yield address
-
-
-@pytest.fixture
-def client(address):
-    return Client(address)
 
 
 FEATURES = {"relevance": [[1, 0], [0, 1]], "examination": [[1], [0.5]]}

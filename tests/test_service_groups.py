@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
+from harness import START, quiet, served
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.service.attribution import DUPLICATE, LEARNED, REPEATED
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine
+from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
+from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict, UnknownDecision
-from tacit.service.ids import decision_id, decision_ids
-from tacit.service.requests import Told
-from tacit.service.rows import FeedbackRow, MarkRow, in_order
-from tacit.service.sqlite import SqliteStore
+from tacit.service.log.ids import decision_id, decision_ids
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
 
-START = 1_700_000_000_000_000
 WINDOW = 30_000_000
 
 
@@ -37,33 +34,24 @@ class Counting:
         return self._store.saving(*told)
 
 
-@contextlib.asynccontextmanager
-async def served(path, snapshot_every=50_000):
-    placement = PlacementConfig(tacit.Thompson(3), 7, snapshot_every)
-    time = [START]
-    store = Counting(SqliteStore(path))
-    engine = Engine(Config({"home": placement}), store, lambda: time[0])
-    await engine.start()
-    try:
-        yield engine, store, time
-    finally:
-        await engine.stop()
+def configured(snapshot_every=50_000):
+    return Config({"home": PlacementConfig(tacit.Thompson(3), 7, snapshot_every)})
 
 
 def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as (engine, _, _):
+        async with served(tmp_path / "s.db", configured()) as engine:
             first = (await engine.decide("home", "film")).id
             second = (await engine.decide("home", "holiday")).id
             told = [
-                Told(first, reward=1.0, id="a"),
-                Told(second, reward=1.0),
-                Told(first, reward=1.0, id="a"),
-                Told(first, reward=0.5, id="a"),
-                Told("nobody", reward=1.0),
-                Told(first, reward=1.0, id="b"),
+                Feedback(first, reward=1.0, id="a"),
+                Feedback(second, reward=1.0),
+                Feedback(first, reward=1.0, id="a"),
+                Feedback(first, reward=0.5, id="a"),
+                Feedback("nobody", reward=1.0),
+                Feedback(first, reward=1.0, id="b"),
             ]
-            outcomes = await engine.tell_many("home", told)
+            outcomes = await engine.record_many("home", told)
             kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
             assert kinds == [LEARNED, LEARNED, DUPLICATE, Conflict, UnknownDecision, REPEATED]
             assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
@@ -75,16 +63,15 @@ def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
     """400 keys, ten at a time: each waits for as many events as the one before held."""
 
     async def session():
-        async with served(tmp_path / "s.db", snapshot_every=10) as (engine, store, time):
+        async with served(tmp_path / "s.db", configured(10), wrap=Counting) as engine:
             home = engine.placement("home")
             for first in range(0, 400, 10):
                 asked = [home.checked(f"key {first + i}") for i in range(10)]
                 await engine.decide_many("home", asked)
-                while engine._saving or engine._writing:
-                    await asyncio.sleep(0.001)
-                time[0] += WINDOW
+                await quiet(engine)
+                engine.clock.now += WINDOW
             # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
-            assert store.snapshots == 5
+            assert engine.store.snapshots == 5
             assert home.snapshot_after == 310 + 10
 
     asyncio.run(session())

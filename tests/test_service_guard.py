@@ -10,19 +10,18 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from click.testing import CliRunner
-from test_service_http import Client
+from harness import PATIENCE, Client, eventually
 
 from tacit.cli import cli
 from tacit.errors import ConfigError
-from tacit.service.config_file import load_config
-from tacit.service.guard import Rates
-from tacit.service.keys import KeyConfig, Keys, new_key
-from tacit.service.logs import JsonLines
-from tacit.service.server import running, serve
+from tacit.service.app.guard import Rates
+from tacit.service.config.file import load_config
+from tacit.service.config.keys import KeyConfig, Keys, new_key
+from tacit.service.running.logs import JsonLines
+from tacit.service.running.server import running, serve
 
 NAMES = {"decide": "page", "feedback": "tracker", "read": "people", "admin": "operator"}
 MADE = {scope: new_key() for scope in NAMES}
@@ -153,7 +152,6 @@ def test_what_a_foreign_page_could_send_is_refused(open_, media):
 
 
 def test_requests_have_ids_which_may_come_from_outside(open_, caplog):
-    logging.getLogger("tacit").propagate = True
     with caplog.at_level(logging.INFO, "tacit.requests"):
         _, headers, _ = open_.ask(*DECIDE, {"X-Request-Id": "trace-7.a_B"})
         assert headers["x-request-id"] == "trace-7.a_B"
@@ -219,8 +217,8 @@ def test_clients_that_are_forgotten_start_anew():
 
 SERVE = """
 import sys
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 FIRST = """
@@ -245,7 +243,7 @@ def process(path):
         yield started, Client(started.stdout.readline().split()[3])
     finally:
         started.terminate()
-        started.communicate(timeout=20)
+        started.communicate(timeout=PATIENCE)
 
 
 def test_the_configuration_is_reloaded_without_loss(tmp_path):
@@ -256,10 +254,7 @@ def test_the_configuration_is_reloaded_without_loss(tmp_path):
         assert client.post("new/decide", {"key": "a"})[0] == 404
         path.write_text(FIRST + "[placements.new]\narms = 2\n")
         server.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 20
-        while client.post("new/decide", {"key": "a"})[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(lambda: client.post("new/decide", {"key": "a"})[0] == 200)
         told = {"decision_id": decision["decision_id"], "reward": 1}
         assert client.post("home/feedback", told)[2]["outcome"] == "learned"
         # A configuration that cannot be used changes nothing.
@@ -272,3 +267,17 @@ def test_the_configuration_is_reloaded_without_loss(tmp_path):
         assert client.post("new/decide", {"key": "a"})[0] == 200
         home, _ = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (home["decisions"], home["feedback"]) == (1, 1)
+
+
+def test_the_limits_of_bodies_are_reloaded(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(FIRST)
+    asked = {"key": "k" * 200}
+    with process(path) as (server, client):
+        assert client.post("home/decide", asked)[0] == 200
+        limits = "[server]\nbody_limit = 100\nbatch_limit = 150\n"
+        path.write_text(FIRST.replace("[server]\n", limits))
+        server.send_signal(signal.SIGHUP)
+        eventually(lambda: client.post("home/decide", asked)[0] == 413)
+        many = client.post("home/decide/batch", {"decisions": [asked]})
+        assert (many[0], "150 bytes" in many[2]["detail"]) == (413, True)

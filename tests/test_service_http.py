@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
-import json
+import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,43 +13,23 @@ import threading
 import time
 
 import pytest
+from harness import PATIENCE, Client, eventually
 
 from tacit.errors import ConfigError, MissingExtra
-from tacit.service import doctor
-from tacit.service.config_file import load_config
+from tacit.service.config.file import load_config
 from tacit.service.errors import StoreError
-from tacit.service.server import DRAIN_SECONDS, running, serve
+from tacit.service.maintenance import doctor
+from tacit.service.running.server import running, serve
 
 ARMS = ["holiday", "film", "recipe"]
 LIMIT = 2000
 SERVE = """
 import sys
-from tacit.service.config_file import load_config
-from tacit.service.server import serve
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
 serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
 print("stopped cleanly", flush=True)
 """
-
-
-class Client:
-    """One connection that is kept alive."""
-
-    def __init__(self, address):
-        self.port = int(address.rpartition(":")[2])
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-
-    def ask(self, method, path, body=None, headers=None):
-        """Return status, headers and decoded body."""
-        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        self.connection.request(method, path, raw, headers or {})
-        response = self.connection.getresponse()
-        content = response.read()
-        if "json" in response.headers["content-type"]:
-            content = json.loads(content)
-        return response.status, response.headers, content
-
-    def post(self, path, body, **headers):
-        return self.ask("POST", f"/v1/placements/{path}", body, headers)
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +45,6 @@ def address(tmp_path_factory):
     }
     with running(load_config(overrides=values)) as address:
         yield address
-
-
-@pytest.fixture
-def client(address):
-    return Client(address)
 
 
 def test_a_decision_and_its_feedback(client):
@@ -243,12 +218,26 @@ def test_an_unknown_path_is_refused(client, path):
     assert (status, problem["field"]) == (404, "path")
 
 
+def test_a_connection_serves_many_requests(address):
+    """All are sent at once, so that the connection is never idle; one of them is refused."""
+    bodies = b'{"key": "kept"}', b'{"key": 7}', b'{"key": "kept"}'
+    head = (
+        b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n"
+    )
+    ends = b"\r\n", b"\r\n", b"Connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", Client(address).port), timeout=PATIENCE) as raw:
+        raw.sendall(b"".join(head % len(b) + end + b for b, end in zip(bodies, ends, strict=True)))
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"422", b"200"]
+
+
 def send_chunks(address, count):
     """Send a body in chunks of 1 kB without saying its length; return all of the answer."""
-    with socket.create_connection(("127.0.0.1", Client(address).port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", Client(address).port), timeout=PATIENCE) as raw:
         raw.sendall(
             b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         for _ in range(count):
             raw.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n")
@@ -368,7 +357,7 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path, number):
     client = Client(line.split()[3])
     _, _, decision = client.post("default/decide", {"key": "a"})
     process.send_signal(number)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert process.stdout.read() == "stopped cleanly\n"
     process.stdout.close()
     assert not os.path.exists(f"{path}-wal")
@@ -398,7 +387,7 @@ def test_a_store_in_use_is_named(tmp_path):
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
-    for name in ("apsw", "tacit.service.sqlite"):
+    for name in ("apsw", "tacit.service.stores.sqlite"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r"tacit\[service\]"):
         serve(config)
@@ -428,6 +417,7 @@ def test_readiness_follows_the_store(tmp_path):
         import apsw
 
         other = apsw.Connection(str(tmp_path / "s.db"))
+        other.set_busy_timeout(int(1000 * PATIENCE))
         other.execute("BEGIN IMMEDIATE")
         status, _, problem = client.post("default/decide", {"key": "b"})
         assert (status, problem["field"]) == (503, "store")
@@ -436,28 +426,27 @@ def test_readiness_follows_the_store(tmp_path):
         assert b"commits fail" in client.ask("GET", "/")[2]
         other.execute("ROLLBACK")
         other.close()
-        deadline = time.monotonic() + 10
-        while client.ask("GET", "/readyz")[0] != 200:
-            assert time.monotonic() < deadline
+        eventually(lambda: client.ask("GET", "/readyz")[0] == 200)
         assert client.post("default/decide", {"key": "b"})[0] == 200
         (placement,) = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (placement["decisions"], placement["keys"]) == (2, 2)
 
 
-def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path):
-    overrides = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
-    with running(load_config(overrides=overrides)) as address:
-        client, watcher = Client(address), Client(address)
-        watcher.connection.request("GET", "/live")
-        stream = watcher.connection.getresponse()
-        assert stream.headers["content-type"].startswith("text/event-stream")
-        assert told(stream) == 0
-        client.post("default/decide", {"key": "a"})
-        assert told(stream) == 1
-        began = time.monotonic()
-    # Whoever watches does not keep the service from stopping.
-    assert time.monotonic() - began < DRAIN_SECONDS / 2
-    assert stream.read() == b""
+def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path, monkeypatch):
+    # Whoever watches does not keep the service from stopping, which would else wait for so long.
+    monkeypatch.setattr("tacit.service.running.server.DRAIN_SECONDS", round(2 * PATIENCE))
+    config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
+    with contextlib.ExitStack() as service:
+        client = Client(service.enter_context(running(config)))
+        with client.opened("GET", "/live") as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            assert told(stream) == 0
+            client.post("default/decide", {"key": "a"})
+            assert told(stream) == 1
+            began = time.monotonic()
+            service.close()
+            assert time.monotonic() - began < PATIENCE
+            assert stream.read() == b""
 
 
 def told(stream):

@@ -7,43 +7,35 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from harness import SECOND, START, Clock, served
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_service_attribution import (
-    ARMS,
-    SECOND,
-    START,
-    Clock,
-    configured,
-    everything,
-    folded,
-    kind,  # noqa: F401
-    served,
-)
+from test_service_attribution import ARMS, configured, everything, folded
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
-from tacit.learner import Learner
+from tacit.learning.learner import Learner
 from tacit.logs import read_log
 from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
-from tacit.service.attribution import (
+from tacit.service.attribution.attribution import (
     CORRECTED,
     DUPLICATE,
     FROZEN,
     LATE,
     LEARNED,
     Attribution,
-    Rule,
 )
-from tacit.service.blocks import Block
-from tacit.service.config import PlacementConfig
-from tacit.service.config_file import load_config
-from tacit.service.log import export, verify
-from tacit.service.requests import Told
-from tacit.service.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
-from tacit.service.signals import SignalConfig
-from tacit.state import leaves
+from tacit.service.config.file import load_config
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.config.signals import SignalConfig
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.verify import verify
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)
 
@@ -134,7 +126,7 @@ def test_the_first_late_reward_corrects_the_default(story, outcomes):
         (outcome,), parts = attribution.told(Block.of(FeedbackRow, [row]))
         told.append(outcome)
         if outcome == CORRECTED:
-            corrections += [(one.before, *one.rewards) for one in parts]
+            corrections += [(one.before, *one.values) for one in parts]
     assert told == outcomes
     assert len(corrections) == (CORRECTED in outcomes)
     assert all(before == 0.25 for before, _ in corrections)
@@ -149,7 +141,7 @@ def sums(engine):
     return learner.state.plays[lane].sum(), learner.state.rewards[lane].sum()
 
 
-def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):  # noqa: F811
+def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
     path, config = tmp_path / "s.db", configured(rule=RULE)
 
     async def session():
@@ -248,8 +240,8 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
                 rows = [await engine.decide("home", f"key {rng.integers(2)}") for _ in range(2)]
                 waiting += [(i + rng.integers(0, 12), row.id) for row in rows]
                 due = [id for when, id in waiting if when <= i]
-                told = [Told(id, REWARD, float(rng.choice(rewards))) for id in due]
-                outcomes.update(await engine.tell_many("home", told))
+                told = [Feedback(id, REWARD, float(rng.choice(rewards))) for id in due]
+                outcomes.update(await engine.record_many("home", told))
                 waiting[:] = [one for one in waiting if one[0] > i]
             assert verify(config, engine.store) == []
             return everything(engine.placements["home"])

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 import urllib.request
-from pathlib import Path
 
 import apsw
 import numpy as np
 import pytest
+from test_service_page import obstacles, post, shown
 
-from tacit.service.config_file import load_config
-from tacit.service.server import running
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_service_page import browser, obstacles, opened, post, shown
-
-# Fixtures are used by their names.
-# ruff: noqa: F401, F811
+from tacit.service.config.file import load_config
+from tacit.service.running.server import running
 
 RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
 
 
-# A list is learned from when its window closes.
-LISTS = {"kind": "slates", "arms": list("abcde"), "seed": 3, "attribution_window": 0.2}
+# Learned from at its first feedback, so that no click can come too late.
+LISTS = {"kind": "slates", "arms": list("abcde"), "seed": 3, "aggregation": "first"}
 BROWSED = 60
 
 
@@ -136,7 +129,7 @@ def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, 
     from playwright.sync_api import expect
 
     shown_lists = page.locator(f"#placement-{placement} [data-field=lists]")
-    expect(shown_lists).to_have_attribute("data-value", str(BROWSED), timeout=60_000)
+    expect(shown_lists).to_have_attribute("data-value", str(BROWSED))
     lists = browsed(store, placement)
     assert len(lists) == BROWSED
     clicked = [sum(i in clicks for _, clicks in lists) for i in range(3)]
@@ -188,7 +181,7 @@ def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
     from playwright.sync_api import expect
 
     report, page = answer["report"], opened()
-    expect(page.locator("#live")).to_have_text("live", timeout=60_000)
+    expect(page.locator("#live")).to_have_text("live")
     assert (
         page.locator('#placement-search [data-field="verdict"]').inner_text() == report["verdict"]
     )

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
+import harness
 import msgspec
 import numpy as np
 import psycopg
 import pyarrow.parquet as pq
 import pytest
-
-from tacit.errors import ConfigError
-from tacit.service import retention
-from tacit.service.backup import backup
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
-from tacit.service.errors import StoreError, UnknownDecision
-from tacit.service.log import export, take_in, verify
-from tacit.service.rows import DecisionRow, MarkRow, RecordRow
-from tacit.service.server import running
-from tacit.service.sqlite import SqliteStore
-from tacit.service.store import BASES, save
-from tacit.service.ubi_export import export_ubi
-
-sys.path.insert(0, str(Path(__file__).parent))
 import stores
 import test_personalizer as personalizer
-from stores import KINDS, store_at
+from harness import START, Client, Clock, learned, quiet
+from stores import store_at
 from test_cli import tacit as tacit_command
-from test_service_engine import START, Clock, learned
-from test_service_http import Client
+
+from tacit.errors import ConfigError
+from tacit.service.config.file import load_config
+from tacit.service.engine import retention
+from tacit.service.engine.engine import Engine
+from tacit.service.errors import StoreError, UnknownDecision
+from tacit.service.log.rows import DecisionRow, MarkRow, RecordRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+from tacit.service.stores.backup import backup
+from tacit.service.stores.base import BASES, save
+from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.ubi.export import export_ubi
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -49,22 +46,9 @@ def configured(keep=1.0, archive=None, home=None, **more):
     return load_config(overrides=values | more)
 
 
-@pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
-    """Run a test once on each kind of store."""
-    monkeypatch.setattr(stores, "chosen", request.param)
-
-
-@contextlib.asynccontextmanager
-async def served(path, config, now=START):
-    clock = Clock()
-    clock.now = now
-    engine = Engine(config, store_at(path), clock)
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+def served(path, config, now=START):
+    """Return an engine that is served from a time on."""
+    return harness.served(path, config, Clock(now))
 
 
 async def traffic(engine, rounds, first=0):
@@ -84,12 +68,6 @@ async def traffic(engine, rounds, first=0):
             records = [RecordRow(0, "query", f"record {i}", 0, "{}")]
             id = engine.placements["home"].id
             await engine.keep("home", [record._replace(placement=id) for record in records])
-
-
-async def settled(engine):
-    """Wait until nothing old is left."""
-    while engine._saving or engine._writing or engine._retention.busy:
-        await asyncio.sleep(0.01)
 
 
 def rows(store):
@@ -113,7 +91,7 @@ class _Holds:
 async def run(path, config, rounds=30):
     async with served(path, config) as engine:
         await traffic(engine, rounds)
-        await settled(engine)
+        await quiet(engine)
         return {name: learned(engine, name) for name in engine.placements}
 
 
@@ -200,7 +178,7 @@ def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
             for hours in (13, 15):
                 engine.clock.now = START + hours * HOUR
                 await engine.decide("other", "k")
-                await settled(engine)
+                await quiet(engine)
             with pytest.raises(UnknownDecision):
                 await engine.feedback("other", "old", 1.0)
             assert await engine.feedback("home", "open", 1.0) == "learned"
@@ -388,7 +366,7 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
             for i in range(20):
                 engine.clock.now = START + i * 4 * HOUR
                 await personalizer.decided(engine, personalizer.rank_of())
-                await settled(engine)
+                await quiet(engine)
             return learned(engine, "home"), engine.placements["home"].settings
 
     live, settings = asyncio.run(session())

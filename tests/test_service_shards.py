@@ -6,53 +6,45 @@ import asyncio
 import contextlib
 import threading
 
+import harness
 import numpy as np
 import psycopg
 import pytest
 import stores
+from harness import PATIENCE, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
 from tacit.classifiers import Rectangle
+from tacit.core.state import leaves
 from tacit.errors import ConfigError
-from tacit.merging import natural
-from tacit.service.config import Config, PlacementConfig, StoreConfig
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
+from tacit.learning.merging import natural
+from tacit.service.config.file import load_config
+from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.fencing import Fenced, FencedStore
-from tacit.service.layout import Layout, LayoutStore, partitions, schema_of
-from tacit.service.log import verify
-from tacit.service.requests import Told
-from tacit.service.resharding import reshard
-from tacit.service.rows import DecisionRow, FeedbackRow, MarkRow, Rows
-from tacit.service.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
-from tacit.service.sqlite import SqliteStore
-from tacit.service.stores import open_store
-from tacit.state import leaves
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
+from tacit.service.log.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
+from tacit.service.maintenance.resharding import reshard
+from tacit.service.maintenance.verify import verify
+from tacit.service.stores.fencing import Fenced, FencedStore
+from tacit.service.stores.layout import Layout, LayoutStore, partitions, schema_of
+from tacit.service.stores.opening import open_store
+from tacit.service.stores.sqlite import SqliteStore
 
-START = 1_700_000_000_000_000
 ARMS = ("holiday", "film", "recipe")
 
 
-class Clock:
-    def __init__(self):
-        self.now = START
-
+class Clock(harness.Clock):
     def __call__(self):
         self.now += 1000
         return self.now
 
 
-@contextlib.asynccontextmanager
-async def served(store, config, shard=None, clock=None):
-    engine = Engine(config, store, clock or Clock(), shard)
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+def served(store, config, shard=None, clock=None):
+    """Return an engine of a shard, with a clock that goes on by a millisecond at each look."""
+    return harness.served(store, config, clock or Clock(), shard)
 
 
 def one_key(engine, key, name="home"):
@@ -316,7 +308,7 @@ def test_the_next_owner_waits_for_a_commit_under_way(schema):
         thread.start()
         assert not taken.wait(0.3)
         other.commit()
-        assert taken.wait(10)
+        assert taken.wait(PATIENCE)
         thread.join()
     store.close()
 
@@ -431,7 +423,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             for name, key, id, _ in later if more else ():
                 slot = slot_of(name, id if name == "hot" else key)
                 engine = engines[shard_of(slot, number)]
-                (outcome,) = await engine.tell_many(name, [Told(id, "reward", 1.0)])
+                (outcome,) = await engine.record_many(name, [Feedback(id, "reward", 1.0)])
                 assert outcome in ("learned", "late", "late-epoch")
             if more:
                 await traffic(engines, clock, rng, 15, [])
@@ -476,7 +468,8 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
     store.close()
 
 
-def test_a_log_that_is_served_is_not_dealt_out(schema):
+def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
+    monkeypatch.setattr("tacit.service.stores.postgres.START_SECONDS", 0.1)
     config = configured(schema)
     store = LayoutStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):

@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import stores
+from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, served
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import store_at
 
 import tacit
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.signals import NAMES
 from tacit.logs import read_log
-from tacit.service import retention
-from tacit.service.attribution import Rule
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
+from tacit.service.config.file import load_config
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.signals import SignalConfig
+from tacit.service.engine import retention
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict
-from tacit.service.folding import fold, opened
-from tacit.service.log import export, verify
-from tacit.service.page import Page
-from tacit.service.requests import Told
-from tacit.service.rows import ACTIVATE, REWARD, DecisionRow
-from tacit.service.server import running
-from tacit.service.signals import PlacementSignals, SignalConfig
-from tacit.service.sqlite import SqliteStore
-from tacit.signals import NAMES
-from tacit.state import leaves
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.verify import verify
+from tacit.service.page.overview import Page
+from tacit.service.placements.signals import PlacementSignals
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
 
-sys.path.insert(0, str(Path(__file__).parent))
-from test_service_engine import ARM_NAMES, START, Clock, as_after_a_crash, served
-from test_service_http import Client
-
-SECOND = 1_000_000
+ARM_NAMES = ("holiday", "film", "recipe")
 SIGNALS = SignalConfig(NAMES, fast=20.0, slow=200.0, client=1)
 POLICY = tacit.BWC(
     classifier=tacit.Rectangle(dim=6, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
@@ -70,9 +67,9 @@ async def traffic(engine, rounds, start=0):
         ]
         rows = await engine.decide_many("home", asked)
         ids = [row.id for row in rows if rng.integers(2)]
-        told = [Told(id, REWARD, float(rng.integers(2))) for id in ids]
-        told += [Told(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
-        await engine.tell_many("home", told)
+        told = [Feedback(id, REWARD, float(rng.integers(2))) for id in ids]
+        told += [Feedback(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
+        await engine.record_many("home", told)
 
 
 def known(engine):
@@ -129,8 +126,7 @@ def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
         # An hour later nearly all rows are too old.
         clock.now += 3600 * SECOND
         await traffic_at(engine, clock.now)
-        while engine._saving or engine._writing or engine._retention.busy:
-            await asyncio.sleep(0.01)
+        await quiet(engine)
         before = known(engine)
         await engine.stop()
         return before

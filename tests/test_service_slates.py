@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from harness import SECOND, START, Clock, as_after_a_crash
 
+from tacit.core.state import leaves
 from tacit.errors import ConfigError
-from tacit.learner import Learner
-from tacit.service.attribution import PENDING
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
-from tacit.service.impressions import Clicks
-from tacit.service.log import verify
-from tacit.service.requests import Told
-from tacit.service.rows import CLICKS
-from tacit.service.server import running
-from tacit.service.sqlite import SqliteStore
-from tacit.state import leaves
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_service_engine import START, Clock, as_after_a_crash
-from test_service_http import Client
+from tacit.learning.learner import Learner
+from tacit.service.attribution.attribution import PENDING
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import Clicks
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = ["a", "b", "c", "d", "e"]
-SECOND = 1_000_000
 
 
 def configured(policy="cascade-kl-ucb", path=None, **more):
@@ -51,20 +45,22 @@ async def traffic(engine, rounds):
     for i in range(rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
-        check = engine.placements["home"].checked_slate
+        check = engine.placements["home"].checked
         told = [check(f"key {rng.integers(2)}", offer) for offer in (None, ["d", "b"], None)]
         for row in await engine.decide_many("home", told):
             clicks = None
             if rng.random() < 0.6:
                 places = [k for k, arm in enumerate(json.loads(row.shown)) if arm is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
-                sent = Told(row.id, CLICKS, clicks=Clicks(clicks))
-                assert await engine.tell_many("home", [sent]) == [PENDING]
+                sent = Feedback(row.id, CLICKS, clicks=Clicks(clicks))
+                assert await engine.record_many("home", [sent]) == [PENDING]
             shown.append((row, clicks))
     return shown
 
 
-@pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb"])
+@pytest.mark.parametrize(
+    "policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"]
+)
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
         config = configured(policy, snapshot_every=40)
@@ -74,12 +70,12 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         live = learned(engine.placements["home"])
         crashed = as_after_a_crash(tmp_path / "s.db")
         engine.clock.now += 60 * SECOND
-        told = engine.placements["home"].checked_slate("key 0")
+        told = engine.placements["home"].checked("key 0")
         await engine.decide_many("home", [told])
         placement = engine.placements["home"]
         expected = Learner(placement.config.policy, seed=0)
         for row, _ in shown:
-            expected.recall([placement._decision(row, row.epoch)])
+            expected.batch.recall([placement._decision(row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
             expected.learn(placement._decision(row, row.epoch), rewards)
@@ -105,11 +101,6 @@ def address(tmp_path_factory):
     config.placements["plain"] = load_config().placements["default"]
     with running(config) as address:
         yield address
-
-
-@pytest.fixture
-def client(address):
-    return Client(address)
 
 
 def test_over_http(client):

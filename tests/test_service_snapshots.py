@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
-from pathlib import Path
 
 import apsw
 import numpy as np
 import pytest
+from harness import START, arrays, everything
+from stores import store_at
 
 import tacit
-from tacit.learner import Learner
-from tacit.service.config import Config, PlacementConfig
-from tacit.service.engine import Engine
+from tacit.learning.learner import Learner, restored, snapshot_of
+from tacit.learning.snapshot import PIECE, from_bytes, pieces
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
-from tacit.service.folding import opened, take_in
-from tacit.service.log import verify
-from tacit.service.sqlite import MIGRATIONS, SqliteStore
-from tacit.service.store import Draft, Snapshot, save
-from tacit.snapshot import PIECE, from_bytes, frozen, pieces, to_bytes
-from tacit.state import leaves
+from tacit.service.maintenance.verify import verify
+from tacit.service.stores.base import Draft, Snapshot, save
+from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
-sys.path.insert(0, str(Path(__file__).parent))
-import stores
-from stores import KINDS, store_at
-
-START = 1_700_000_000_000_000
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
-
-
-@pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
-    """Run a test once on each kind of store."""
-    monkeypatch.setattr(stores, "chosen", request.param)
-    return request.param
 
 
 class SlowStore:
@@ -79,16 +66,6 @@ async def begun(store, times):
         await asyncio.sleep(0.001)
 
 
-def arrays(learner):
-    used = len(learner.keys)
-    return learner.keys, [array[:used].tobytes() for _, array in leaves(learner.state)]
-
-
-def everything(placement):
-    counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    return arrays(placement.learner), placement.open_windows(), counted
-
-
 @pytest.mark.usefixtures("kind")
 def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     path, config = tmp_path / "s.db", configured()
@@ -119,7 +96,7 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     kept = opened("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
     take_in({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    assert arrays(from_bytes(snapshot.learner, "snapshot")) == arrays(kept.learner)
+    assert arrays(from_bytes(snapshot.learner, "snapshot", restored)) == arrays(kept.learner)
     # The snapshot of the middle and the rest of the log lead to what was live.
     save(store, snapshot)
     assert verify(config, store) == []
@@ -248,11 +225,11 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     learner = Learner(tacit.Thompson(10), seed=3)
     keys = [f"clé “{i}”" for i in range(50_000)]
     learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
-    then, parts = to_bytes(learner), frozen(learner)
+    then, parts = b"".join(pieces(snapshot_of(learner))), snapshot_of(learner).copied()
     learner.learn_many(learner.choose_many([*keys, "new"]), np.zeros(len(keys) + 1))
     written = list(pieces(parts))
     assert b"".join(written) == then
     assert len(written) > 3
     assert max(map(len, written)) <= 2.1 * PIECE
-    assert arrays(from_bytes(then, "then"))[0] == keys
-    assert arrays(from_bytes(then, "then")) != arrays(learner)
+    assert arrays(from_bytes(then, "then", restored))[0] == keys
+    assert arrays(from_bytes(then, "then", restored)) != arrays(learner)

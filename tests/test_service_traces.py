@@ -7,25 +7,22 @@ import http.server
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
+from harness import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tacit.errors import ConfigError, MissingExtra
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
-from tacit.service.http import application
-from tacit.service.server import running
-from tacit.service.sqlite import SqliteStore
-from tacit.service.traces import Traced
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_service_http import Client
+from tacit.service.app.app import application
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.running.server import running
+from tacit.service.running.traces import Traced
+from tacit.service.stores.sqlite import SqliteStore
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -117,14 +114,14 @@ def test_they_are_sent_to_a_collector_before_the_service_ends(tmp_path, collecto
 def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path, monkeypatch):
     code = f"""
 import sys
-from tacit.service.config_file import load_config
-from tacit.service.server import running
+from tacit.service.config.file import load_config
+from tacit.service.running.server import running
 with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
     print(any(name.startswith("opentelemetry") for name in sys.modules))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "False\n", result.stderr
-    monkeypatch.setitem(sys.modules, "tacit.service.traces", None)
+    monkeypatch.setitem(sys.modules, "tacit.service.running.traces", None)
     traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
     with (
         pytest.raises(MissingExtra, match=r"tacit\[otel\]"),

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import sys
 from pathlib import Path
 
+import harness
 import jsonschema_rs
 import numpy as np
 import pytest
+from harness import SECOND, START, Client
+from stores import store_at
+from test_cli import tacit as tacit_command
+from test_ubi import event, query, rows
 
 from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
-from tacit.service.config_file import load_config
-from tacit.service.engine import Engine
-from tacit.service.impressions import Clicks
-from tacit.service.log import export, take_in, verify
-from tacit.service.requests import Told
-from tacit.service.rows import CLICKS, DecisionRow, FeedbackRow
-from tacit.service.server import running
-from tacit.service.ubi import listed, told_of
-from tacit.service.ubi_export import export_ubi
-from tacit.service.ubi_routes import UbiRoutes
-from tacit.service.wire_ubi import UbiRequest
-from tacit.ubi import event_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-import stores
-from stores import KINDS, store_at
-from test_cli import tacit as tacit_command
-from test_service_engine import START, Clock
-from test_service_engine import learned as arms_learned
-from test_service_http import Client
-from test_ubi import event, query, rows
-
-SECOND = 1_000_000
+from tacit.logs.ubi.records import event_of
+from tacit.service.config.file import load_config
+from tacit.service.http.route import Call
+from tacit.service.log.impressions import Clicks
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+from tacit.service.ubi.export import export_ubi
+from tacit.service.ubi.records import listed, told_of
+from tacit.service.ubi.routes import take
+from tacit.service.ubi.wire import UbiRequest
 
 
 def schema(name):
@@ -68,39 +62,27 @@ def configured(path=None):
     return load_config(overrides=overrides)
 
 
-@pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
-    """Run a test once on each kind of store."""
-    monkeypatch.setattr(stores, "chosen", request.param)
-
-
-@contextlib.asynccontextmanager
-async def served(path):
-    engine = Engine(configured(), store_at(path), Clock())
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+def served(path):
+    return harness.served(path, configured())
 
 
 def learned(engine):
     """Return everything that the placements are, bit for bit."""
     return {
-        name: (arms_learned(engine, name), placement.counts(), placement.outcomes)
+        name: (harness.learned(engine, name), placement.counts(), placement.outcomes)
         for name, placement in engine.placements.items()
     }
 
 
 async def slated(engine, id=None, deferred=False, arms=None):
-    told = engine.placements["shelf"].checked_slate("tea", arms, None, id, deferred)
+    told = engine.placements["shelf"].checked("tea", arms, None, id, deferred)
     (row,) = await engine.decide_many("shelf", [told])
     return row
 
 
 async def sent(engine, name, queries=(), events=()):
     """Send records; return what became of them, with the fields of the wrong ones."""
-    answer = await UbiRoutes(engine).take(name, UbiRequest([*queries], [*events]))
+    answer = await take(engine, Call(name, request=UbiRequest([*queries], [*events])))
     return tuple(
         [one.outcome if one.field is None else (one.outcome, one.field) for one in part]
         for part in (answer.queries, answer.events)
@@ -188,11 +170,11 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
                 events = [about(row, "click", place) for place in (2, 0)]
                 assert await sent(engine, "shelf", [], events) == ([], ["pending"] * 2)
             else:
-                told = Told(row.id, CLICKS, clicks=Clicks([0, 2]))
-                assert await engine.tell_many("shelf", [told]) == ["pending"]
+                told = Feedback(row.id, CLICKS, clicks=Clicks([0, 2]))
+                assert await engine.record_many("shelf", [told]) == ["pending"]
             engine.clock.now += 60 * SECOND
             await slated(engine, "two")
-            return arms_learned(engine, "shelf")[1]
+            return harness.learned(engine, "shelf")[1]
 
     assert asyncio.run(session(tmp_path / "a.db", True)) == asyncio.run(
         session(tmp_path / "b.db", False)
@@ -202,12 +184,12 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
 def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
-            told = engine.placements["search"].checked_duel("all", RANKINGS, None, "d")
+            told = engine.placements["search"].checked("all", RANKINGS, None, "d")
             (row,) = await engine.decide_many("search", [told])
             # Items may be numbers; in records they are text.
             click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
             assert await sent(engine, "search", [], [click]) == ([], ["pending"])
-            told = engine.placements["search"].checked_duel("all", None, None, "pair")
+            told = engine.placements["search"].checked("all", None, None, "pair")
             await engine.decide_many("search", [told])
             pair = event(id="pair", object="old")
             won = {"ordinal": 0}, {"reward": 1.0}
@@ -302,7 +284,7 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         shelf = await slated(engine, f"s{i}" if i % 2 else None, arms=["d", "b"] if i % 3 else None)
-        told = engine.placements["search"].checked_duel("all", None if i % 4 == 3 else RANKINGS)
+        told = engine.placements["search"].checked("all", None if i % 4 == 3 else RANKINGS)
         (duel,) = await engine.decide_many("search", [told])
         home = await engine.decide("home", f"key {i % 2}", arms=[2, 0] if i % 2 else None)
         names = ["n", "m"] if i % 2 else None
@@ -317,7 +299,7 @@ async def traffic(engine, rounds):
                 places = [place for place, item in enumerate(items) if item is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 id = f"f{i}" if i % 2 else None
-                await engine.tell_many(name, [Told(row.id, CLICKS, None, id, Clicks(clicks))])
+                await engine.record_many(name, [Feedback(row.id, CLICKS, None, id, Clicks(clicks))])
         await engine.examined("shelf", shelf.id, f"e{i}")
         await engine.feedback("home", home.id, float(rng.integers(3)) / 2, f"f{i}")
         await engine.feedback("front", front.id, 1.0)

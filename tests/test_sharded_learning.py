@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from tacit.papers import item
-from tacit.papers import sharded_learning as sharded
-from tacit.papers.report import Setup, write
+from tacit.reproduce import item
+from tacit.reproduce import sharded_learning as sharded
+from tacit.reproduce.report import Setup, write
 
 SHIFT, EXAMINATION = "intent shift, BWC", "examination, LaplaceEC"
 SMALL = {

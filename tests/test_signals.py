@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.core.state import leaves
 from tacit.errors import InvalidValue, SnapshotError
-from tacit.signals import NAMES, REMEMBERED, Signals
-from tacit.state import leaves
+from tacit.learning.signals import NAMES, REMEMBERED, Signals
 
 FAST, SLOW = 60.0, 600.0
 SECOND = 1_000_000

@@ -6,16 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
+from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
+from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
-from tacit.papers.regret_basics import lai_robbins
+from tacit.reproduce.regret_basics import lai_robbins
 from tacit.simulation import POLICY_STREAM, Run
-from tacit.state import leaves
 
 ARMS = tacit.BernoulliArms([0.2, 0.5, 0.8])
 
@@ -137,7 +138,7 @@ def test_table_summary_and_plot(tmp_path):
 
 def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
-    from tacit.compiled import compiled
+    from tacit.core.compiled import compiled
     from tacit.simulation import InFlight, Round, play_delayed
 
     policy = tacit.EXP3(3)
@@ -327,9 +328,9 @@ def test_bad_interest_tables_name_the_cell(tmp_path, text, told):
         tacit.SearchInterest(path)
 
 
-def test_real_interest_shifts_often(shared_data):
-    environment = tacit.SearchInterest(shared_data / "search_interest_us_news_2017.csv")
-    assert environment.arm_count == 40
+def test_real_interest_shifts_often():
+    environment = tacit.SearchInterest(DATA / "search_interest_us_news_2017.csv")
+    assert environment.arm_count == 19
     assert len(environment.dates) == 244
     most_wanted = environment.interest.argmax(axis=1)
     assert (np.diff(most_wanted) != 0).sum() == 64  # a tie counts for the first topic

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit import theory
 from tacit.errors import InvalidValue
-from tacit.papers import syed2009_theory
-from tacit.papers.report import Setup
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.reproduce.claims import exact_interval
+from tacit.reproduce.eventful import syed2009_theory, theory
+from tacit.reproduce.report import Setup
 from tacit.simulation import Run
 
 NOTHING = tacit.Impression(np.arange(3), np.zeros(0))
@@ -395,7 +395,7 @@ def test_slopes_carry_the_error_of_their_points():
 def test_clopper_pearson_intervals_are_exact(observed):
     failures, trials = observed
     expected = stats.binomtest(failures, trials).proportion_ci(0.95, "exact")
-    assert syed2009_theory.clopper_pearson(failures, trials) == pytest.approx(expected, abs=1e-9)
+    assert exact_interval(failures, trials) == pytest.approx(expected, abs=1e-9)
 
 
 # Theorems 1 and 6 (i), simulated -------------------------------------------------------------

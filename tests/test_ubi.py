@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_cli import tacit as tacit_command
 
 import tacit
 from tacit.clicks import PositionBased, sessions_of
 from tacit.errors import InvalidValue, LogError
-from tacit.evaluate import Uniform, examination, off_policy
-from tacit.evaluate.slates import IndependentIPS
+from tacit.evaluate import IndependentIPS, Uniform, examination, off_policy
 from tacit.logs import read_log, read_ubi, write_log
-from tacit.ubi import CLICKS, EXAMINED, event_of, place_of, query_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_cli import tacit as tacit_command
+from tacit.logs.ubi.records import CLICKS, EXAMINED, event_of, place_of, query_of
 
 TIME = "2025-02-26T12:00:00Z"
 MICROS = 1_740_571_200_000_000
@@ -322,3 +317,9 @@ def test_a_place_is_one_of_the_list(hits, ordinal, name):
         at = place_of(names, ordinal, hits)
         assert at is None or 0 <= at < len(hits)
         assert not (names and at is not None) or hits[at] == name
+
+
+@pytest.mark.parametrize("field", ["clicks", "examined"])
+def test_one_name_is_no_list_of_actions(tmp_path, field):
+    with pytest.raises(InvalidValue, match=rf"{field}: 'click' is not allowed; .*\['click'\]"):
+        read_ubi(written(tmp_path / "events.jsonl"), **{field: "click"})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.service.attribution import (
+from tacit.service.attribution.attribution import (
     CORRECTED,
     INACTIVE,
     LATE,
@@ -17,10 +17,10 @@ from tacit.service.attribution import (
     PENDING,
     REPEATED,
     Attribution,
-    Rule,
 )
-from tacit.service.blocks import Block
-from tacit.service.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.config.rule import Rule
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
 
 
 @dataclass
@@ -157,7 +157,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
             for back, kind, reward in told
         ]
         if feedback:
-            outcomes, lessons = attribution.told(block_of(FeedbackRow, feedback))
+            outcomes, parts = attribution.told(block_of(FeedbackRow, feedback))
             expected = [plain.told(row.decision, row.kind, row.reward, time) for row in feedback]
             assert outcomes == [outcome for outcome, _ in expected]
             at_once = {
@@ -165,7 +165,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
                 for row, (_, reward) in zip(feedback, expected, strict=True)
                 if reward is not None
             }
-            taught = [pair for part in lessons for pair in attribution.earned(part)]
+            taught = [pair for part in parts for pair in attribution.earned(part)]
             assert dict(taught) == at_once
             assert len(taught) == len(at_once)
         check_open(attribution, plain)

@@ -6,8 +6,9 @@ import asyncio
 import threading
 
 import pytest
+from harness import PATIENCE
 
-from tacit.service.worker import Worker
+from tacit.service.engine.worker import Worker
 
 
 def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():
@@ -50,12 +51,12 @@ def test_a_caller_that_gave_up_harms_nobody():
 
     def wait():
         begun.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
 
     async def session():
         worker = Worker("worker")
         call = worker.do(wait)
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, PATIENCE)
         call.cancel()
         go_on.set()
         assert await worker.do(int, "7") == 7

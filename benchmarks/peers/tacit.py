@@ -77,7 +77,7 @@ def detectors(arms, horizon):
         # The parameters that SMPyBandits computes.
         "CUSUMUCB": tacit.CUSUMUCB(arms, threshold=ratio, alpha=(ratio / horizon) ** 0.5, xi=2.0),
         "MUCB": tacit.MUCB(arms),
-        "GLRKLUCB": tacit.GLRKLUCB(arms),
+        "GLRKLUCB": tacit.GLRKLUCB(arms, alpha=0.02),
     }
 
 
@@ -107,8 +107,8 @@ def shifting(stream):
         "UCB1(0.1)": tacit.UCB1(arms, alpha=0.1),
         "Thompson": tacit.Thompson(arms),
         "Thompson(discount=0.99)": tacit.Thompson(arms, discount=0.99),
-        "GLRKLUCB(0.001)": tacit.GLRKLUCB(arms),
-        "GLRKLUCB(0.05)": tacit.GLRKLUCB(arms, delta=0.05),
+        "GLRKLUCB(0.001)": tacit.GLRKLUCB(arms, alpha=0.02),
+        "GLRKLUCB(0.05)": tacit.GLRKLUCB(arms, alpha=0.02, delta=0.05),
         "CUSUMUCB(50)": tacit.CUSUMUCB(arms, samples=50, xi=0.5),
         "DiscountedUCB(0.99)": tacit.DiscountedUCB(arms, discount=0.99, xi=0.2),
     }

@@ -9,8 +9,10 @@ import msgspec
 
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
-from tacit.service import config, config_file
-from tacit.service.keys import KeyConfig
+from tacit.service.config import schema as config
+from tacit.service.config.keys import KeyConfig
+from tacit.service.config.tables import PlacementTable
+from tacit.service.kind import KINDS, kind_of
 
 TABLES: dict[str, tuple[str, type]] = {
     "server": ("", config.ServerConfig),
@@ -20,7 +22,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
-        for kind, structure in config_file._TABLES.items()
+        for kind, structure in ((name, kind_of(name).table) for name in KINDS)
     },
 }
 
@@ -34,7 +36,7 @@ def section(title: str, kind: str, structure: type) -> str:
     """Return one table of the file."""
     inherited = [
         name
-        for name in config_file._Placement.__struct_fields__
+        for name in PlacementTable.__struct_fields__
         if kind and kind != config.ARMS and not differs(structure, name)
     ]
     rows = [row for name, row in keys(structure).items() if name not in inherited]
@@ -49,7 +51,7 @@ def section(title: str, kind: str, structure: type) -> str:
 
 def differs(structure: type, name: str) -> bool:
     """Say whether a kind of placement has another type or default for a key that all have."""
-    ours, theirs = (_fields(one)[name] for one in (structure, config_file._Placement))
+    ours, theirs = (_fields(one)[name] for one in (structure, PlacementTable))
     return (ours.type, ours.default) != (theirs.type, theirs.default) or ours.required
 
 

@@ -13,7 +13,7 @@ from generate.tables import code, summary, table
 from tacit.cli import EPILOG
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.policies import IdentifiabilityWarning
-from tacit.service.problems import STATUSES, TITLES
+from tacit.service.http.problems import PROBLEMS
 
 
 def part() -> str:
@@ -22,7 +22,9 @@ def part() -> str:
     warned = [
         [code(name(kind)), summary(kind)] for kind in (AssumptionWarning, IdentifiabilityWarning)
     ]
-    problems = [[code(kind), str(STATUSES[kind]), title + "."] for kind, title in TITLES.items()]
+    problems = [
+        [code(kind), str(status), title + "."] for kind, (status, title) in PROBLEMS.items()
+    ]
     return (
         f"## Exceptions\n\n{table(['exception', 'is a', 'when'], raised)}\n\n"
         f"## Warnings\n\n{table(['warning', 'when'], warned)}\n\n"

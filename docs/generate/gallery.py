@@ -1,10 +1,11 @@
 """The gallery: every figure of ``tacit reproduce``, the command that makes it, what it takes.
 
-Run as a program it makes the figures anew: ``python -m generate.gallery [ITEM ...]``.
+Run as a program it makes the figures anew: ``python -m generate.gallery [--data FILE] [ITEM ...]``.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import resource
@@ -14,14 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from tacit.papers import ITEMS, item
+from tacit.reproduce import ITEMS, item
 
 IMAGES = Path(__file__).parents[1] / "images" / "gallery"
 FACTS = IMAGES / "facts.json"
 LIMIT = 60_000
 """Bytes that a figure may take."""
 COLOURS = 64
-INTEREST = Path("../shared/data/search_interest_us_news_2017.csv")
 
 # Runs behind the figures shown here, where an item's own number would take long.
 RUNS = {
@@ -77,14 +77,14 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def make(name: str) -> dict[str, int]:
+def make(name: str, data: Path | None) -> dict[str, int]:
     """Run an item's command, keep its figure, and return what it took."""
     found = item(name)
     runs = RUNS.get(name, found.runs)
     with tempfile.TemporaryDirectory() as folder:
         command = ["reproduce", name, "--runs", str(runs), "--seed", "1", "--out", folder]
         if found.needs_data:
-            command += ["--data", str(INTEREST)]
+            command += ["--data", str(data)]
         before, start = _processor(), time.monotonic()
         subprocess.run([sys.executable, "-m", "tacit", *command], check=True, capture_output=True)
         seconds, processor = time.monotonic() - start, _processor() - before
@@ -116,16 +116,23 @@ def small(path: Path) -> bytes:
         width = round(0.92 * width)
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Make the figures of some items, or of all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("items", nargs="*", metavar="ITEM", help="default: each")
+    parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
+    asked = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for name in names or list(ITEMS):
+    for name in asked.items or list(ITEMS):
+        if item(name).needs_data and asked.data is None:
+            print(f"left out: {name}, for want of --data")
+            continue
         facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
-        facts[name] = make(name)
+        facts[name] = make(name, asked.data)
         ordered = {known: facts[known] for known in ITEMS if known in facts}
         FACTS.write_text(json.dumps(ordered, indent=1) + "\n")
         print(name, facts[name], flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the OpenAPI document, for tools."""
     from mkdocs.structure.files import File
 
-    from tacit.service.openapi import document
+    from tacit.service.app.openapi import document
 
     content = json.dumps(document(), indent=1)
     files.append(File.generated(config, "reference/openapi.json", content=content))

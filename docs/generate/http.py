@@ -6,7 +6,16 @@ import json
 from typing import Any
 
 from generate.tables import code, markdown, table
-from tacit.service.openapi import document
+from tacit.service.app.openapi import document
+from tacit.service.app.routes import APIS
+
+SCOPES = {
+    (path.template, method.lower()): route.scope
+    for api in APIS
+    for path in api.paths.values()
+    for method, route in path.routes.items()
+}
+"""What a key must be for, by address and method."""
 
 
 def part() -> str:
@@ -16,7 +25,7 @@ def part() -> str:
     paths = "\n\n".join(
         operation(path, method, item[method], item.get("parameters", []))
         for path, item in whole["paths"].items()
-        for method in ("get", "post")
+        for method in ("get", "post", "put", "delete")
         if method in item
     )
     structures = "\n\n".join(structure(name, schema) for name, schema in schemas.items())
@@ -26,7 +35,9 @@ def part() -> str:
 def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any]) -> str:
     """Return an operation: what it takes, answers, and refuses."""
     parameters = [one for one in parameters if one["in"] != "path"]
-    lines = [f"### {heading(path, method)}", f"{what['summary']}."]
+    scope = SCOPES[path, method]
+    needs = "Needs no key." if scope is None else f"Needs the scope {code(scope)}."
+    lines = [f"### {heading(path, method)}", f"{what['summary']}. {needs}"]
     if parameters:
         rows = [
             [code(p["name"]), p["in"], shape(p["schema"]), p.get("description", "")]

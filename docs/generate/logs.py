@@ -7,8 +7,12 @@ from typing import Any
 
 from generate.tables import attributes, code, markdown, summary, table
 from tacit.logs import schema
-from tacit.service import log, rows, sqlite, store
-from tacit.service.attribution import OUTCOMES
+from tacit.service.attribution.attribution import OUTCOMES
+from tacit.service.kind import kind_of
+from tacit.service.log import rows
+from tacit.service.maintenance import export as log
+from tacit.service.stores import base as store
+from tacit.service.stores import sqlite
 
 ROWS = {
     "decisions": rows.DecisionRow,
@@ -23,13 +27,15 @@ SCHEMAS = log.SCHEMAS | {"records": log.RECORDS_SCHEMA, "bases": log.BASES_SCHEM
 def part() -> str:
     """Return the click log, the service's log, and what became of feedback."""
     service = "\n\n".join(service_table(name) for name in ROWS)
+    duels = kind_of("duels").export
+    assert duels is not None
     outcomes = table(["outcome", "meaning"], [[code(k), v] for k, v in OUTCOMES.items()])
     return (
         f"## Versions\n\n{versions()}\n\n"
         f"## The click log\n\n{click_log()}\n\n"
         f"## The service's log\n\n{service}\n\n"
         f"### duels-NAME\n\nThe duels of a placement, for `tacit duel`.\n\n"
-        f"{columns(log.DUELS_SCHEMA, duel_columns())}\n\n"
+        f"{columns(duels.schema(), duel_columns())}\n\n"
         f"## Outcomes of feedback\n\n{outcomes}"
     )
 

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from generate.tables import summary, table
+from tacit.core.dispatch import shipped
 from tacit.environments import Environment
 from tacit.environments.base import registry as environments
 from tacit.policies import Policy
@@ -24,56 +25,24 @@ HEAD = [
     "policy", "assumes", "what goes wrong otherwise", "use then", "a round", "a key", "propensity",
 ]  # fmt: skip
 
-# Which policies stand in which table; each policy stands in one.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "stationary": (
-        "Thompson", "KLUCB", "UCB1", "TestableUCB1", "EpsilonGreedy", "EXP3", "UniformRandom",
-        "ExplorationFloor",
-    ),
-    "shifting": (
-        "ProbationBandit", "BWC", "OracleRestart", "GLRKLUCB", "CUSUMUCB", "MUCB",
-        "DiscountedUCB", "SlidingWindowUCB", "EXP3S",
-    ),
-    "duels": (
-        "RMED1", "DoubleThompsonSampling", "RUCB", "SelfSparring", "WinnerStays", "BeatTheMean",
-        "BeatTheMeanPAC", "InterleavedFilter1", "InterleavedFilter2",
-    ),
-    "features": (
-        "LaplaceEC", "LaplaceECMixture", "ECBandit", "LogisticTS", "LinTS", "LinUCB",
-        "LinearEpsilonGreedy", "HLinUCB", "PolyaGammaTS", "CUSUMRestart",
-    ),
-    "lists": (
-        "CascadeKLUCB", "CascadeUCB1", "CascadeEC", "RankedBandit", "PBMUCB", "PBMThompson",
-        "PlacedPBMUCB",
-    ),
-}  # fmt: skip
+GROUPS = ("stationary", "shifting", "duels", "features", "lists")
+"""The tables: rooms of ``tacit.policies``; what is in none of them stands in the first."""
 
 
 def known() -> dict[str, type[Policy]]:
     """Return every policy of the package by its name."""
-    return {
-        kind.__name__: kind
-        for kind in registry.values()
-        if kind.__module__.startswith("tacit.policies.")
-    }
+    return {kind.__name__: kind for kind in shipped(registry, "policies")}
 
 
 def group_of(policy: type[Policy]) -> str:
-    """Return the table in which a policy stands; for a new one, by what it shows."""
-    for group, names in GROUPS.items():
-        if policy.__name__ in names:
-            return group
-    if policy.shows != "arm":
-        return {"duel": "duels", "slate": "lists"}[policy.shows]
-    return "features" if policy.feature_dims is not Policy.feature_dims else "stationary"
+    """Return the table in which a policy stands."""
+    room = policy.__module__.split(".")[2]
+    return room if room in GROUPS else GROUPS[0]
 
 
 def part(group: str) -> str:
     """Return the table of a group."""
-    order = GROUPS[group]
-    chosen = [kind for kind in known().values() if group_of(kind) == group]
-    chosen.sort(key=lambda kind: order.index(kind.__name__) if kind.__name__ in order else 99)
-    return table(HEAD, [row(kind) for kind in chosen])
+    return table(HEAD, [row(kind) for kind in known().values() if group_of(kind) == group])
 
 
 def row(policy: type[Policy]) -> list[str]:
@@ -132,8 +101,7 @@ def worlds() -> str:
     """Return every environment with the policies that it suits."""
     rows = [
         [f"[`{kind.__name__}`](reference.md#tacit.{kind.__name__})", summary(kind), suited(kind)]
-        for kind in environments.values()
-        if kind.__module__.startswith("tacit.environments.")
+        for kind in shipped(environments, "environments")
     ]
     return table(["environment", "what it is", "for policies that show"], rows)
 

@@ -5,195 +5,46 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tacit.classifiers import Classifier, FiniteConcepts, Hyperplane, Rectangle, SafeClassifier
-from tacit.decisions import Decision, Decisions
-from tacit.dispatch import kernel
-from tacit.environments import (
-    BernoulliArms,
-    CascadeArms,
-    ContextualCascade,
-    DuelEnvironment,
-    Environment,
-    ExaminationArms,
-    PreferenceMatrix,
-    SearchInterest,
-    ShiftingArms,
-)
-from tacit.errors import TacitError
-from tacit.learner import Learner
-from tacit.policies import (
-    BWC,
-    CUSUMUCB,
-    EXP3,
-    EXP3S,
-    GLRKLUCB,
-    KLUCB,
-    MUCB,
-    PBMUCB,
-    RMED1,
-    RUCB,
-    UCB1,
-    BeatTheMean,
-    BeatTheMeanPAC,
-    CascadeEC,
-    CascadeKLUCB,
-    CascadeUCB1,
-    ClickModel,
-    CUSUMRestart,
-    DiscountedUCB,
-    DoubleThompsonSampling,
-    DuelPolicy,
-    ECBandit,
-    EpsilonGreedy,
-    ExplorationFloor,
-    FeaturePolicy,
-    HLinUCB,
-    IdentifiabilityWarning,
-    Impression,
-    IndexPolicy,
-    InterleavedFilter1,
-    InterleavedFilter2,
-    LaplaceEC,
-    LaplaceECMixture,
-    LinearEpsilonGreedy,
-    LinTS,
-    LinUCB,
-    LogisticTS,
-    OracleRestart,
-    PBMThompson,
-    PlacedPBMUCB,
-    Policy,
-    PolyaGammaTS,
-    ProbationBandit,
-    RankedBandit,
-    SelfSparring,
-    SlatePolicy,
-    SlidingWindowUCB,
-    TestableUCB1,
-    Thompson,
-    UniformRandom,
-    WinnerStays,
-    identifiability,
-    policy_from_spec,
-)
-from tacit.simulation import Comparison, SimulationResult, simulate
+from tacit.classifiers import *  # noqa: F403
+from tacit.core.dispatch import kernel as kernel
+from tacit.core.dispatch import public as _public
+from tacit.environments import *  # noqa: F403
+from tacit.errors import TacitError as TacitError
+from tacit.learning.decisions import Decision as Decision
+from tacit.learning.decisions import Decisions as Decisions
+from tacit.learning.learner import Learner as Learner
+from tacit.policies import *  # noqa: F403
+from tacit.simulation import Comparison as Comparison
+from tacit.simulation import SimulationResult as SimulationResult
+from tacit.simulation import simulate as simulate
 
 if TYPE_CHECKING:
-    from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
-    from tacit.evaluate import (
-        OffPolicyResult,
-        Proposal,
-        ReplayResult,
-        examine,
-        off_policy,
-        propose,
-        replay,
-    )
-    from tacit.logs import read_log, read_open_bandit, read_ubi, write_log
+    from tacit.environments.interleaved_rankers import InterleavedRankers as InterleavedRankers
+    from tacit.environments.interleaved_rankers import from_rankers as from_rankers
+    from tacit.evaluate import OffPolicyResult as OffPolicyResult
+    from tacit.evaluate import Proposal as Proposal
+    from tacit.evaluate import ReplayResult as ReplayResult
+    from tacit.evaluate import examine as examine
+    from tacit.evaluate import off_policy as off_policy
+    from tacit.evaluate import propose as propose
+    from tacit.evaluate import replay as replay
+    from tacit.logs import read_log as read_log
+    from tacit.logs import read_open_bandit as read_open_bandit
+    from tacit.logs import read_ubi as read_ubi
+    from tacit.logs import write_log as write_log
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BWC",
-    "CUSUMUCB",
-    "EXP3",
-    "EXP3S",
-    "GLRKLUCB",
-    "KLUCB",
-    "MUCB",
-    "PBMUCB",
-    "RMED1",
-    "RUCB",
-    "UCB1",
-    "BeatTheMean",
-    "BeatTheMeanPAC",
-    "BernoulliArms",
-    "CUSUMRestart",
-    "CascadeArms",
-    "CascadeEC",
-    "CascadeKLUCB",
-    "CascadeUCB1",
-    "Classifier",
-    "ClickModel",
-    "Comparison",
-    "ContextualCascade",
-    "Decision",
-    "Decisions",
-    "DiscountedUCB",
-    "DoubleThompsonSampling",
-    "DuelEnvironment",
-    "DuelPolicy",
-    "ECBandit",
-    "Environment",
-    "EpsilonGreedy",
-    "ExaminationArms",
-    "ExplorationFloor",
-    "FeaturePolicy",
-    "FiniteConcepts",
-    "HLinUCB",
-    "Hyperplane",
-    "IdentifiabilityWarning",
-    "Impression",
-    "IndexPolicy",
-    "InterleavedFilter1",
-    "InterleavedFilter2",
-    "InterleavedRankers",
-    "LaplaceEC",
-    "LaplaceECMixture",
-    "Learner",
-    "LinTS",
-    "LinUCB",
-    "LinearEpsilonGreedy",
-    "LogisticTS",
-    "OffPolicyResult",
-    "OracleRestart",
-    "PBMThompson",
-    "PlacedPBMUCB",
-    "Policy",
-    "PolyaGammaTS",
-    "PreferenceMatrix",
-    "ProbationBandit",
-    "Proposal",
-    "RankedBandit",
-    "Rectangle",
-    "ReplayResult",
-    "SafeClassifier",
-    "SearchInterest",
-    "SelfSparring",
-    "ShiftingArms",
-    "SimulationResult",
-    "SlatePolicy",
-    "SlidingWindowUCB",
-    "TacitError",
-    "TestableUCB1",
-    "Thompson",
-    "UniformRandom",
-    "WinnerStays",
-    "examine",
-    "from_rankers",
-    "identifiability",
-    "kernel",
-    "off_policy",
-    "policy_from_spec",
-    "propose",
-    "read_log",
-    "read_open_bandit",
-    "read_ubi",
-    "replay",
-    "simulate",
-    "write_log",
-]
-
 # pyarrow would double the time that the import takes, and click models would add to it.
 _LATER = {
-    "Proposal": "tacit.evaluate",
     "InterleavedRankers": "tacit.environments.interleaved_rankers",
     "from_rankers": "tacit.environments.interleaved_rankers",
-    "ReplayResult": "tacit.evaluate",
-    "propose": "tacit.evaluate",
     "OffPolicyResult": "tacit.evaluate",
+    "Proposal": "tacit.evaluate",
+    "ReplayResult": "tacit.evaluate",
     "examine": "tacit.evaluate",
     "off_policy": "tacit.evaluate",
+    "propose": "tacit.evaluate",
     "replay": "tacit.evaluate",
     "read_log": "tacit.logs",
     "read_open_bandit": "tacit.logs",
@@ -201,8 +52,15 @@ _LATER = {
     "write_log": "tacit.logs",
 }
 
+# Where no tool reads it: type checkers and the reference go by the imports above.
+globals()["__all__"] = sorted([*_public(globals()), *_LATER])
+
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

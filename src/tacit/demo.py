@@ -20,14 +20,14 @@ from typing import Any
 import click
 import numpy as np
 
-from tacit.arrays import Floats, Ints
-from tacit.dispatch import arrive, expected
+from tacit.core.arrays import Floats, Ints
+from tacit.core.dispatch import arrive, expected
+from tacit.core.progress import progress
+from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import MissingExtra, TacitError
 from tacit.policies import Policy, policy_from_spec
-from tacit.progress import progress
-from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, stream
-from tacit.text import aligned
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
 SEARCHERS = 8
@@ -98,7 +98,7 @@ class Traffic:
     @classmethod
     def drawn(cls, scene: Scenario) -> Traffic:
         """Draw the impressions of a scenario from its seed."""
-        rng = stream(scene.seed, 0, ENVIRONMENT_STREAM)
+        rng = run_stream(scene.seed, 0, ENVIRONMENT_STREAM)
         environment, params = scene.environment, scene.environment.params
         world = environment.world(rng, scene.impressions)
         slots = range(environment.arm_count)
@@ -159,7 +159,7 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool)
 
 def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, Outcome]:
     """Return the outcome of the policy beside those of the three measuring sticks."""
-    rng = stream(scene.seed, 0, POLICY_STREAM)
+    rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown))
     return {
         f"tacit: {scene.policy.label}": traffic.outcome(shown),

@@ -10,7 +10,8 @@ class TacitError(Exception):
 
 
 class AssumptionWarning(UserWarning):
-    """The data contradict what a policy assumes: it goes on, but may not do what it promises."""
+    """The data contradict what a policy or an estimate assumes: it goes on, but may not do what it
+    promises."""
 
 
 class InvalidValue(TacitError, ValueError):

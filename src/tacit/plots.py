@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from tacit.simulation import SimulationResult
 
 # Okabe and Ito's palette, made for all kinds of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
@@ -59,18 +56,24 @@ def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
         )
 
 
-def regret_curves(result: SimulationResult, path: Path) -> Path:
-    """Draw the mean regret of each policy with a band of two standard errors."""
+def regret_curves(curves: dict[str, Any], rounds: Any, title: str, path: Path) -> Path:
+    """Draw the mean regret of each policy with a band of two standard errors.
+
+    Parameters
+    ----------
+    curves : dict of str to array of float, shape (runs, checkpoints)
+        Regret up to each checkpoint, by the name of the policy.
+    rounds : array of int, shape (checkpoints,)
+    title : str
+    path : Path
+    """
     drawing, ax = figure()
-    for name, samples in zip(result.names, result.regret, strict=True):
-        band(ax, result.rounds, samples, name)
-    runs = result.regret.shape[1]
+    for name, samples in curves.items():
+        band(ax, rounds, samples, name)
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret (expected clicks missed)")
-    ax.set_title(
-        f"{type(result.environment).__name__}, {runs} runs, bands of ±2 standard errors", size=10
-    )
-    ax.set_xlim(0, result.rounds[-1])
+    ax.set_title(title, size=10)
+    ax.set_xlim(0, rounds[-1])
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.yaxis.set_major_formatter("{x:,.0f}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import (
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import (
     arrive,
     decide,
     epoch,
@@ -22,10 +22,10 @@ from tacit.dispatch import (
     regret,
     update,
 )
+from tacit.core.spread import spread
 from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy
-from tacit.spread import spread
 
 if TYPE_CHECKING:
     import pyarrow
@@ -187,6 +187,21 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
 
 
 @kernel
+def keep(flight: InFlight, slot: int, impression: Impression) -> None:
+    """Copy an impression to a slot; by loops, as assigning to slices takes seconds to compile."""
+    for a in range(len(impression.arms)):
+        flight.offered[slot, a] = impression.arms[a]
+    for d in range(len(impression.context)):
+        flight.contexts[slot, d] = impression.context[d]
+    for a in range(len(impression.relevance)):
+        for d in range(impression.relevance.shape[1]):
+            flight.relevance[slot, a, d] = impression.relevance[a, d]
+    for a in range(len(impression.examination)):
+        for d in range(impression.examination.shape[1]):
+            flight.examination[slot, a, d] = impression.examination[a, d]
+
+
+@kernel
 def depart(flight: InFlight, slot: int, due: int) -> None:
     """Put a slot at the end of the list of its due round."""
     flight.next[slot] = -1
@@ -228,10 +243,7 @@ def play_delayed(
         react(env, world, lane, action, feedback)
         flight.epochs[slot] = epoch(params, state, lane)
         flight.counts[slot] = len(impression.arms)
-        flight.offered[slot, : len(impression.arms)] = impression.arms
-        flight.contexts[slot, :] = impression.context
-        flight.relevance[slot, : len(impression.relevance)] = impression.relevance
-        flight.examination[slot, : len(impression.examination)] = impression.examination
+        keep(flight, slot, impression)
         record(curve, round, regret(env, world, lane, action), feedback)
         delay = least + int(delay_rng.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
@@ -274,11 +286,11 @@ class Run:
         number: int,
         checkpoints: Ints,
     ) -> None:
-        from tacit.compiled import compiled
+        from tacit.core.compiled import compiled
 
         self.policy, self.environment, self.horizon = policy, environment, horizon
-        env_rng = stream(seed, number, ENVIRONMENT_STREAM)
-        self.rng = stream(seed, number, POLICY_STREAM)
+        env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
+        self.rng = run_stream(seed, number, POLICY_STREAM)
         self.world = environment.world(env_rng, horizon)
         self.state = policy.init(environment.lanes)
         count = len(checkpoints)
@@ -294,7 +306,7 @@ class Run:
         else:
             span = most + environment.batch + 1
             flight = InFlight.empty(span, one, self.world.impression)
-            delay_rng = stream(seed, number, DELAY_STREAM)
+            delay_rng = run_stream(seed, number, DELAY_STREAM)
             self._extra = flight, delay_rng, least, most, environment.batch
             self._play = compiled(play_delayed, *parts)
 
@@ -317,7 +329,7 @@ class Run:
         return played
 
 
-def stream(seed: int, run: int, which: int) -> Generator:
+def run_stream(seed: int, run: int, which: int) -> Generator:
     """Return the generator of one stream of one run."""
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which)))
@@ -418,7 +430,7 @@ class SimulationResult:
         >>> print(result.summary().splitlines()[0])
         policy         regret  ± s.e.  reward/1000  runs
         """
-        from tacit.text import aligned
+        from tacit.core.text import aligned
 
         header = ("policy", "regret", "± s.e.", "reward/1000", "runs")
         return aligned(
@@ -484,7 +496,12 @@ class SimulationResult:
         """
         from tacit.plots import regret_curves
 
-        return regret_curves(self, Path(path))
+        title = (
+            f"{type(self.environment).__name__}, {self.regret.shape[1]} runs, "
+            "bands of ±2 standard errors"
+        )
+        curves = dict(zip(self.names, self.regret, strict=True))
+        return regret_curves(curves, self.rounds, title, Path(path))
 
 
 def standard_error(values: Floats) -> float:
@@ -552,8 +569,8 @@ def simulate(
     rounds = _checkpoint_rounds(checkpoints, horizon)
     for policy in chosen:
         # Compiled here, once, before workers would ask for it side by side.
-        if leaps(policy, environment, horizon, rounds):
-            leap(policy, environment, 1, seed, 0)
+        if is_sampled(policy, environment, horizon, rounds):
+            sample_run(policy, environment, 1, seed, 0)
         else:
             Run(policy, environment, horizon, seed, 0, rounds).advance(0)
     size = max(1, ROUNDS_A_UNIT // horizon)
@@ -592,9 +609,9 @@ def play_runs(
 ) -> Floats:
     """Return regret and reward at the checkpoints of the runs from ``first`` to ``stop``."""
     values = np.zeros((stop - first, len(rounds), 2))
-    if leaps(policy, environment, horizon, rounds):
+    if is_sampled(policy, environment, horizon, rounds):
         for number in range(first, stop):
-            values[number - first] = leap(policy, environment, horizon, seed, number)
+            values[number - first] = sample_run(policy, environment, horizon, seed, number)
             report(horizon)
         return values
     for number in range(first, stop):
@@ -605,20 +622,20 @@ def play_runs(
     return values
 
 
-def leaps(policy: Policy, environment: Environment, horizon: int, rounds: Ints) -> bool:
-    """Say whether runs are simulated without playing every duel: only their end is asked for."""
-    possible = hasattr(policy, "leap") and environment.plain_duels is not None
+def is_sampled(policy: Policy, environment: Environment, horizon: int, rounds: Ints) -> bool:
+    """Whether runs are simulated without playing every duel: only their end is asked for."""
+    possible = hasattr(policy, "sample_run") and environment.plain_duels is not None
     return possible and rounds.tolist() == [horizon]
 
 
-def leap(
+def sample_run(
     policy: Any, environment: Environment, horizon: int, seed: int, number: int
 ) -> tuple[float, float]:
     """Return the final regret and reward of a run, whose law is that of single duels."""
     duels = environment.plain_duels
     assert duels is not None
-    rng = stream(seed, number, POLICY_STREAM)
-    outcome = policy.leap(duels.preferences, duels.gaps, horizon, rng)
+    rng = run_stream(seed, number, POLICY_STREAM)
+    outcome = policy.sample_run(duels.preferences, duels.gaps, horizon, rng)
     return getattr(outcome, duels.regret), outcome.wins
 
 

@@ -3,7 +3,7 @@
     python -m venv /tmp/obp
     /tmp/obp/bin/pip install 'numpy<2' 'pandas<2' scipy scikit-learn tqdm pyyaml matplotlib seaborn
     /tmp/obp/bin/pip install --no-deps --ignore-requires-python obp==0.5.7
-    /tmp/obp/bin/python tests/reference/obp.py ../shared/data/open_bandit > tests/reference/obp.json
+    /tmp/obp/bin/python tests/reference/obp.py tests/data/open_bandit > tests/reference/obp.json
 
 Its releases ask for Python below 3.11 and for torch; the estimators used here need neither, so
 torch is replaced by an empty stand-in.
@@ -30,8 +30,8 @@ sys.modules |= {
 }
 
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 from obp import ope  # noqa: E402
-from obp.dataset import OpenBanditDataset  # noqa: E402
 
 for name in TORCH:  # scipy would take it for the real one
     del sys.modules[name]
@@ -39,14 +39,13 @@ for name in TORCH:  # scipy would take it for the real one
 
 def single(folder, policy):
     """Return the estimates from one part of the Open Bandit Dataset."""
-    data = OpenBanditDataset(behavior_policy=policy, campaign="men", data_path=Path(folder))
-    log = data.obtain_batch_bandit_feedback()
-    n = log["n_rounds"]
+    log = pd.read_csv(Path(folder) / policy / "men" / "men.csv")
+    n = len(log)
     common = {
-        "reward": log["reward"],
-        "action": log["action"],
-        "position": log["position"],
-        "pscore": log["pscore"],
+        "reward": log["click"].to_numpy(),
+        "action": log["item_id"].to_numpy(),
+        "position": log["position"].to_numpy() - 1,
+        "pscore": log["propensity_score"].to_numpy(),
         "action_dist": np.broadcast_to(target(), (n, ITEMS, PLACES)),
     }
     model = {"estimated_rewards_by_reg_model": np.broadcast_to(rewards(), (n, ITEMS, PLACES))}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
-from tacit import checks, dispatch
-from tacit.arrays import Booleans, Floats
+from tacit.core import checks, dispatch
+from tacit.core.arrays import Booleans, Floats
 from tacit.errors import InvalidValue
 
 TIE = 1e-12
@@ -65,6 +65,11 @@ class Classifier:
         """Store the canonical form of a field while the object is being made."""
         object.__setattr__(self, field, value)
 
+    @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        """Return one of its kind, for contexts of ``dim`` signals where that can be chosen."""
+        return cls(dim)
+
     @cached_property
     def params(self) -> Any:
         """The hyperparameters that kernels read, each of the type that its annotation says."""
@@ -100,7 +105,7 @@ class Classifier:
         return array
 
     def feasible(self, contexts: Floats) -> Booleans:
-        """Say of each context whether it is in the universe that the classifier knows."""
+        """Return, for each context, whether it is in the universe that the classifier knows."""
         return np.asarray(((contexts >= 0.0) & (contexts <= 1.0)).all(axis=1))
 
     def init(self, rows: int) -> Any:
@@ -117,7 +122,7 @@ class Classifier:
 
     @staticmethod
     def predict(params: Any, state: Any, row: int, context: Floats) -> bool:
-        """Say whether the context may be an event."""
+        """Return whether the context may be an event."""
         raise NotImplementedError
 
     @staticmethod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.arrays import Booleans, Floats
-from tacit.dispatch import learn_false, predict
+from tacit.core.arrays import Booleans, Floats
+from tacit.core.dispatch import learn_false, predict
 
 
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:

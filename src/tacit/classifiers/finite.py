@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.arrays import Booleans, Floats
 from tacit.classifiers.base import Classifier
-from tacit.dispatch import kernel
+from tacit.core.arrays import Booleans, Floats
+from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
 
 Table = npt.NDArray[np.int8]
@@ -23,7 +23,7 @@ SEARCHED = 2**20
 
 @kernel
 def column(table: Table, context: Floats) -> int:
-    """Give the column of the context that ``context[0]`` numbers; −1 if there is none."""
+    """Return the column of the context that ``context[0]`` numbers; −1 if there is none."""
     return int(context[0]) if 0.0 <= context[0] < table.shape[1] else -1
 
 
@@ -97,10 +97,14 @@ class FiniteConcepts(Classifier):
         self._set("table", tuple(map(tuple, table.tolist())))
 
     @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        return cls(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))
+
+    @classmethod
     def of(
         cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]
     ) -> Self:
-        """Make the table from concepts given as functions.
+        """Return the classifier of concepts that are given as functions.
 
         Parameters
         ----------

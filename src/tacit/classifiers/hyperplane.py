@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Ints
 from tacit.classifiers.base import TIE, Classifier
 from tacit.classifiers.batch import learn_all_false
-from tacit.dispatch import kernel
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.core.dispatch import kernel
 
 GAP = 1e-13
 """Distances are exact to this: the search stops when its two bounds are as near."""
@@ -363,6 +363,10 @@ class Hyperplane(Classifier):
         self._set("margin", checks.number("margin", self.margin, 0.0, 1.0, open_low=True))
         self._set("capacity", checks.integer("capacity", self.capacity, 1, 2**24))
 
+    @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        return cls(dim, margin=0.1)
+
     @property
     def diameter(self) -> float:
         """The most false positives there can be while none is dropped: (1 + √dim/(2·margin))^dim.
@@ -384,7 +388,7 @@ class Hyperplane(Classifier):
         )
 
     def merged(self, first: Hull, second: Hull) -> Hull:
-        from tacit.compiled import compiled
+        from tacit.core.compiled import compiled
 
         learn = compiled(learn_all_false, self.params)
         joined = self.init(len(first.held))

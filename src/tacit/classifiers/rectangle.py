@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats
 from tacit.classifiers.base import TIE, Classifier
+from tacit.core import checks
+from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 
 
@@ -71,6 +71,10 @@ class Rectangle(Classifier):
         if not isinstance(self.anchored, bool | np.bool_):
             raise InvalidValue("anchored", self.anchored, "give True or False")
         self._set("anchored", bool(self.anchored))
+
+    @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        return cls(dim, margin=0.1)
 
     @property
     def diameter(self) -> float:

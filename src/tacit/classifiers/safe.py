@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.arrays import Booleans
 from tacit.classifiers.base import Classifier
 from tacit.classifiers.batch import learn_all_false, predict_all
+from tacit.core.arrays import Booleans
 from tacit.errors import InvalidValue
 
 
@@ -47,7 +47,7 @@ class SafeClassifier:
     """
 
     def __init__(self, classifier: Classifier) -> None:
-        from tacit.compiled import compiled
+        from tacit.core.compiled import compiled
 
         if not isinstance(classifier, Classifier):
             raise InvalidValue(
@@ -65,7 +65,7 @@ class SafeClassifier:
         self._learn = compiled(learn_all_false, params).entry((params, self.state, 0, contexts))
 
     def predict(self, context: npt.ArrayLike) -> bool:
-        """Say whether a context may be an event.
+        """Return whether a context may be an event.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class SafeClassifier:
         return bool(self.predict_many([context])[0])
 
     def predict_many(self, contexts: Any) -> Booleans:
-        """Say of each of many contexts whether it may be an event.
+        """Return, for each of many contexts, whether it may be an event.
 
         Parameters
         ----------

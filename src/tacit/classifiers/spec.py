@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tacit.calls import matched, named_class, parsed_call
 from tacit.classifiers.base import Classifier, registry
+from tacit.core.calls import matched, named_class, parsed_call
 from tacit.errors import InvalidValue, UnknownName
 
 
 def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
-    """Make a classifier from text or from a plain table.
+    """Return a classifier from text or from a plain table.
 
     Parameters
     ----------

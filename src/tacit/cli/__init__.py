@@ -88,7 +88,7 @@ class SaysOnce(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, and nothing more after it."""
-        logging.getLogger("tacit.compiled").removeHandler(self)
+        logging.getLogger("tacit.core.compiled").removeHandler(self)
         text = "compiling for this machine; it is kept, so that this happens once"
         click.echo(text, err=True)
 
@@ -97,7 +97,7 @@ def watch_compilation() -> None:
     """Say on a terminal when something is compiled that was not in the cache."""
     if not sys.stderr.isatty():
         return
-    logger = logging.getLogger("tacit.compiled")
+    logger = logging.getLogger("tacit.core.compiled")
     logger.setLevel(logging.INFO)
     logger.addHandler(SaysOnce())
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from tacit import __version__
 from tacit.cli.options import json_option, show, usage
+from tacit.errors import MissingExtra
 
 
 @click.command()
@@ -30,7 +33,7 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def doctor(as_json: bool) -> None:
     """Check the installation, and say how to mend what is wrong."""
-    from tacit.service.doctor import checks
+    from tacit.service.maintenance.doctor import checks
 
     found = checks()
     marks = {True: "ok", False: "WRONG", None: "note"}
@@ -46,13 +49,33 @@ def doctor(as_json: bool) -> None:
 
 @click.command()
 @json_option
-def warmup(as_json: bool) -> None:
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of the service: compile only what it serves.",
+)
+def warmup(as_json: bool, config: Path | None) -> None:
     """Compile everything ahead, into the cache that later runs use."""
-    from tacit.warmup import compile_all
-
-    hits, misses, folder = compile_all()
+    hits, misses, folder = _compiled() if config is None else _compiled_for(config)
     text = f"compiled {misses} loops, found {hits} in the cache: {folder}"
     show({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
+
+
+def _compiled() -> tuple[int, int, Path]:
+    from tacit.warmup import compile_all
+
+    return compile_all()
+
+
+def _compiled_for(config: Path) -> tuple[int, int, Path]:
+    try:
+        from tacit.service.config.file import load_config
+        from tacit.service.running.warming import compile_served
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    with usage():
+        configuration = load_config(config)
+    return compile_served(configuration)
 
 
 @click.command()

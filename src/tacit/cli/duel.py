@@ -41,9 +41,9 @@ def duel(
     LOG is a file of Parquet, CSV or JSON lines with the columns left and right (rankers) and
     outcome (1 left won, 0 right won, 0.5 tie), or interleaved and clicks in place of outcome.
     """
+    from tacit.core.progress import progress
     from tacit.evaluate.duels import COLUMNS, read_duels
     from tacit.plots import figure
-    from tacit.progress import progress
 
     if plot:
         figure()  # the lack of what draws must not show only when the work is done

@@ -11,6 +11,7 @@ import click
 
 from tacit.cli.options import (
     column_option,
+    concluding,
     config_option,
     constant_option,
     format_option,
@@ -103,7 +104,7 @@ def evaluate(
     JSON lines, or the Open Bandit Dataset's layout.
     Replay needs a log of uniform choices; the other estimators weight by logged propensities.
     """
-    from tacit.calls import parsed_call
+    from tacit.core.calls import parsed_call
     from tacit.evaluate import fixed_target, named_estimators
     from tacit.logs import read_log
     from tacit.plots import figure
@@ -142,11 +143,12 @@ def evaluate(
     content: dict[str, Any] = {}
     texts = []
     result: Any = None
-    with where(ray):
+    with where(ray), concluding(reader):
         evaluation = Evaluation(reader, None if ray is None else shards)
         player: Any = target
         if target is None:
-            arms = evaluation.arms()
+            with concluding(reader):
+                arms = evaluation.arms()
             with usage():
                 player = policy_from_spec(policy, arms)
         if "replay" in wanted:
@@ -169,6 +171,7 @@ def evaluate(
             "rows": result.rows,
             "unanswered": result.unanswered,
             "never_shown": list(result.never_shown),
+            "warnings": [each for estimate in result.estimates for each in estimate.warnings],
         }
         texts.append(result.summary())
     rows = reader.report
@@ -193,8 +196,8 @@ class Evaluation:
     def arms(self) -> tuple[str, ...]:
         """Return the arms on offer."""
         from tacit import cluster
+        from tacit.core.progress import progress
         from tacit.evaluate import arms_of
-        from tacit.progress import progress
 
         if self._shards is not None:
             return cluster.arms_of(self._reader)
@@ -223,7 +226,7 @@ class Evaluation:
 
     @staticmethod
     def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
-        from tacit.progress import progress
+        from tacit.core.progress import progress
 
         with progress(None, label) as advance:
             return function(*given, progress=increments(advance), **options)

@@ -8,6 +8,7 @@ import click
 
 from tacit.cli.options import (
     column_option,
+    concluding,
     config_option,
     constant_option,
     format_option,
@@ -66,7 +67,8 @@ def examine(
             figure()  # the lack of what draws must not show only when the work is done
     if not methods or not set(methods) <= set(examination.METHODS):
         raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
-    results = [examination.examine(reader, name) for name in methods]
+    with concluding(reader):
+        results = [examination.examine(reader, name) for name in methods]
     if plot:
         examination.plot(results, plot)
     texts = [result.summary() for result in results]

@@ -29,7 +29,7 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
     """Fold the log anew and compare with what the snapshots lead to."""
     wrong, rows = [], 0
     for name, configuration, opened in service_logs(config, store):
-        from tacit.service.log import verify as check
+        from tacit.service.maintenance.verify import verify as check
 
         found = check(configuration, opened)
         wrong += [f"{name}: {one}" if name else one for one in found]
@@ -59,11 +59,11 @@ def export(
     counts: dict[str, int] = {}
     for name, configuration, opened in service_logs(config, store):
         if format == "ubi":
-            from tacit.service.ubi_export import export_ubi
+            from tacit.service.ubi.export import export_ubi
 
             written = export_ubi(opened, folder / name)
         else:
-            from tacit.service.log import export as write
+            from tacit.service.maintenance.export import export as write
 
             written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
@@ -79,7 +79,7 @@ def export(
 def import_log(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
     """Fill an empty store with the log that was exported to FOLDER."""
     with service_log(config, store) as (_, opened):
-        from tacit.service.log import take_in
+        from tacit.service.maintenance.take_in import take_in
 
         count = take_in(opened, folder)
     show({"rows": count}, f"{count:,} rows", as_json)
@@ -97,7 +97,7 @@ def back_up(config: Path | None, store: str | None, as_json: bool, target: Path)
     if configuration.store.url is not None:
         schema = configuration.store.schema
         raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
-    from tacit.service.backup import backup
+    from tacit.service.stores.backup import backup
 
     size = backup(configuration.store.path, target)
     show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
@@ -118,7 +118,7 @@ def reshard(config: Path | None, store: str | None, shards: int, drop: bool, as_
     """
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.resharding import reshard as deal
+    from tacit.service.maintenance.resharding import reshard as deal
 
     rows = deal(configuration, shards, drop=drop)
     text = "\n".join(f"{n:>12,}  rows of shard {shard}" for shard, n in enumerate(rows))

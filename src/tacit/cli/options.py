@@ -7,11 +7,15 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tacit.errors import TacitError
+from tacit.errors import LogError, TacitError
+
+if TYPE_CHECKING:
+    from tacit.logs.reader import LogReader
+    from tacit.logs.rows import LogReport
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -107,6 +111,34 @@ def where(cluster: str | None) -> AbstractContextManager[None]:
     from tacit.cluster import on_ray
 
     return on_ray(cluster)
+
+
+def check_kept(report: LogReport) -> None:
+    """Refuse to conclude anything from a log of which no row could be used.
+
+    Raises
+    ------
+    LogError
+        With the reasons.
+    """
+    if not report.kept:
+        why = report.summary() if report.read else "it has no rows"
+        raise LogError(
+            f"log: nothing can be concluded from it: {why}\nname foreign columns with "
+            "--column OURS=THEIRS, fill missing ones with --constant OURS=VALUE, or mend the rows"
+        )
+
+
+@contextmanager
+def concluding(reader: LogReader) -> Iterator[None]:
+    """Refuse, once the log has been read, to conclude anything if no row of it could be used."""
+    try:
+        yield
+    except LogError:
+        if reader.report.rejected and not reader.strict:
+            check_kept(reader.report)
+        raise
+    check_kept(reader.report)
 
 
 def show(value: Any, text: str, as_json: bool) -> None:

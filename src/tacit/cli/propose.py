@@ -9,6 +9,7 @@ import click
 
 from tacit.cli.options import (
     column_option,
+    concluding,
     config_option,
     constant_option,
     format_option,
@@ -49,9 +50,9 @@ def propose(
 
     Says where the log contradicts what such policies assume. LOG is as for evaluate.
     """
+    from tacit.core.progress import progress
     from tacit.evaluate import propose as proposed
     from tacit.logs import read_log
-    from tacit.progress import progress
 
     with usage():
         reader = read_log(
@@ -61,7 +62,7 @@ def propose(
             constants=pairs("constant", constant),
             strict=strict,
         )
-    with progress(None, "searching shifts") as advance:
+    with progress(None, "searching shifts") as advance, concluding(reader):
         result = proposed(reader, keys=keys, progress=lambda done: advance(1))
     rows = reader.report
     text = result.summary()

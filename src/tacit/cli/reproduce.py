@@ -51,10 +51,10 @@ def reproduce(
     as_json: bool,
 ) -> None:
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
-    from tacit.papers import ITEMS, item
-    from tacit.papers.report import Setup, write
+    from tacit.core.text import aligned
     from tacit.plots import figure
-    from tacit.text import aligned
+    from tacit.reproduce import ITEMS, item
+    from tacit.reproduce.report import Setup, write
 
     if listing:
         items = {known: item(known) for known in ITEMS}

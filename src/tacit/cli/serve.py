@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +11,10 @@ import click
 
 from tacit.cli.options import json_option, ray_option_as, show, usage
 from tacit.cli.store import store_place
-from tacit.errors import MissingExtra
+from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:
-    from tacit.service.config import Config
+    from tacit.service.config.schema import Config
 
 
 @click.command()
@@ -48,8 +50,10 @@ def serve(
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
-        from tacit.service.config_file import load_config
-        from tacit.service.server import serve as run
+        from tacit.service.config.file import load_config
+        from tacit.service.errors import AddressUnavailable
+        from tacit.service.running.logs import log_the_uncaught, set_up
+        from tacit.service.running.server import serve as run
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
 
@@ -62,12 +66,26 @@ def serve(
     def reread() -> Config:
         return load_config(config, overrides)
 
-    if cluster is None:
-        run(configuration, reread=reread)
-    else:
-        from tacit.cluster.serving import serve as run_on_ray
+    form = configuration.server.log
+    set_up(form)
+    log_the_uncaught()
+    try:
+        if cluster is None:
+            run(configuration, reread=reread)
+        else:
+            from tacit.cluster.serving import serve as run_on_ray
 
-        run_on_ray(configuration, cluster, shards, merge_seconds=merge_seconds, reread=reread)
+            run_on_ray(configuration, cluster, shards, merge_seconds=merge_seconds, reread=reread)
+    except TacitError as error:
+        # Whoever starts it again must not do so for a wrong configuration: it would end the same.
+        wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
+        if form == "json":
+            # Whoever reads the log must be able to read its end.
+            logging.getLogger("tacit").critical("%s", error)
+            sys.exit(2 if wrong else 1)
+        if wrong:
+            raise click.UsageError(str(error)) from error
+        raise
 
 
 @click.command()
@@ -85,7 +103,7 @@ def serve(
 def key(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
     """Make an API key for the decision service; only its hash goes into the configuration."""
     try:
-        from tacit.service.keys import new_key
+        from tacit.service.config.keys import new_key
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     made, sha256 = new_key()

@@ -30,7 +30,7 @@ def store_place(store: str | None) -> dict[str, str | None]:
 def service_config(config: Path | None, store: str | None) -> Any:
     """Return the configuration of the service."""
     try:
-        from tacit.service.config_file import load_config
+        from tacit.service.config.file import load_config
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     return load_config(config, store_place(store))
@@ -41,7 +41,7 @@ def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, A
     """Open the store of a configuration."""
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.stores import open_store
+    from tacit.service.stores.opening import open_store
 
     opened = open_store(configuration.store)
     try:
@@ -57,11 +57,11 @@ def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, 
     """
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.stores import open_store
+    from tacit.service.stores.opening import open_store
 
     parts = [configuration.store]
     if configuration.store.url is not None:
-        from tacit.service.layout import partitions
+        from tacit.service.stores.layout import partitions
 
         parts = partitions(configuration.store)
     for number, part in enumerate(parts):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.errors import InvalidValue
 
 NOTHING = -1

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import Ints
 from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
 from tacit.clicks.fitting import (
     UNKNOWN,
@@ -18,6 +17,7 @@ from tacit.clicks.fitting import (
     rates,
     totals,
 )
+from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Booleans, Floats, Ints
 from tacit.clicks.base import NOTHING, Chain, ClickModel, log
+from tacit.core import checks
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue
 
 Model = TypeVar("Model", bound=ClickModel)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.arrays import Booleans, Ints
 from tacit.clicks.base import NOTHING
+from tacit.core.arrays import Booleans, Ints
 from tacit.errors import InvalidValue, LogError
 
 

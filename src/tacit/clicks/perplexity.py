@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import Floats
 from tacit.clicks.base import NOTHING, ClickModel, log, log_probabilities
+from tacit.core.arrays import Floats
 
 
 def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool = False) -> Floats:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import Ints
 from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
 from tacit.clicks.fitting import UNKNOWN, Fit, maximised, prepared, rates, totals
+from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit import checks
 from tacit.clicks.dynamic_bayesian import DynamicBayesian
+from tacit.core import checks
 from tacit.errors import InvalidValue
 
 # By the number of grades: the probability of a click, and of being done after one, per grade.

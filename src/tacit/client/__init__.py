@@ -22,17 +22,21 @@ from tacit.client.errors import (
     ServiceError,
     Unavailable,
 )
-from tacit.client.lists import (
+from tacit.client.messages import (
     Clicks,
+    Decided,
     Dueled,
     DuelsOfKey,
+    Feedback,
+    Impression,
     Listed,
+    Recorded,
     Search,
     Standings,
+    Would,
     WouldDuel,
     WouldSlate,
 )
-from tacit.client.messages import Decided, Feedback, Impression, Recorded, Would
 
 __all__ = [
     "AsyncClient",

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import httpx
 import numpy as np
 
-from tacit import __version__, checks
-from tacit.client import lists, messages
-from tacit.client.lists import Clicks, Dueled, Listed, Search, Standings
-from tacit.client.messages import (
-    Arm,
-    Call,
-    Decided,
-    Feedback,
-    Impression,
-    Mode,
-    Recorded,
-)
+from tacit import __version__
+from tacit.client.call import Call, answer
+from tacit.client.calls import Calls
 from tacit.client.retries import Reply, pause
+from tacit.core import checks
 from tacit.errors import InvalidValue
 
 A = TypeVar("A")
+C = TypeVar("C", bound="type[_Connection[Any]]")
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 CONNECTIONS = 100
 # Shorter than the 5 s after which the service closes idle connections, so that no request is
@@ -42,8 +38,10 @@ _KEY = re.compile(r"[!-~]{1,1024}")
 logger = logging.getLogger("tacit.client")
 
 
-class _Settings:
-    """What both clients share: all but the transport."""
+class _Connection(Calls, Generic[H]):
+    """What both clients share: all but waiting."""
+
+    _connect: Callable[..., H]
 
     def __init__(
         self,
@@ -57,32 +55,68 @@ class _Settings:
         self._url = _checked_url(url)
         self._retries = checks.integer("retries", retries, 0)
         self._rng = np.random.default_rng() if rng is None else rng
-        self._transport: dict[str, Any] = {
-            "base_url": self._url,
-            "headers": _headers(key),
-            "timeout": checks.positive("timeout", timeout),
-            "limits": httpx.Limits(
+        self._http: H = self._connect(
+            base_url=self._url,
+            headers=_headers(key),
+            timeout=checks.positive("timeout", timeout),
+            limits=httpx.Limits(
                 max_connections=CONNECTIONS,
                 max_keepalive_connections=CONNECTIONS,
                 keepalive_expiry=KEPT_SECONDS,
             ),
-        }
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r})"
 
-    def _pause(self, call: Call[Any], reply: Reply, tries: int) -> float:
-        """Return the seconds until the next try; infinity if there is none."""
-        seconds = pause(reply, tries, self._retries, time.time(), self._rng)
-        if seconds < math.inf:
-            logger.info(
-                "%s: %s on try %d, again in %.2f s",
-                call.path, reply.failure or reply.status, tries, seconds,
-            )  # fmt: skip
-        return seconds
+    def _pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
+        """Yield the seconds before each try, whose reply is then appended to ``replies``."""
+        seconds = 0.0
+        while seconds < math.inf:
+            yield seconds
+            reply = replies[-1]
+            seconds = pause(reply, len(replies), self._retries, time.time(), self._rng)
+            if seconds < math.inf:
+                logger.info(
+                    "%s: %s on try %d, again in %.2f s",
+                    call.path, reply.failure or reply.status, len(replies), seconds,
+                )  # fmt: skip
 
 
-class Client(_Settings):
+def _with_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
+    """Return the decorator that gives a client each of the calls as a method of its own."""
+
+    def give(client: C) -> C:
+        for name, make in vars(Calls).items():
+            if name.startswith("_"):
+                continue
+            method: Any = wraps(make)(method_of(make))
+            (answered,) = get_args(get_type_hints(make)["return"])
+            method.__annotations__ = {**make.__annotations__, "return": answered}
+            method.__signature__ = inspect.signature(make).replace(return_annotation=answered)
+            method.__qualname__ = f"{client.__name__}.{name}"
+            setattr(client, name, method)
+        return client
+
+    return give
+
+
+def _blocking(make: Callable[..., Call[A]]) -> Callable[..., A]:
+    def method(self: Client, *args: Any, **options: Any) -> A:
+        return self._answer(make(self, *args, **options))
+
+    return method
+
+
+def _awaited(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, A]]:
+    async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
+        return await self._answer(make(self, *args, **options))
+
+    return method
+
+
+@_with_calls(_blocking)
+class Client(_Connection[httpx.Client]):
     """A client of the decision service.
 
     Every decision and all feedback is sent with an id, made here unless one is given. So a request
@@ -112,295 +146,38 @@ class Client(_Settings):
     Examples
     --------
     >>> import tempfile
-    >>> from tacit.client import Client
-    >>> from tacit.service.config_file import load_config
-    >>> from tacit.service.server import running
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
-    ...     with running(load_config(overrides=values)) as url, Client(url) as client:
-    ...         decided = client.decide("default", "independence day")
-    ...         client.feedback("default", decided.decision_id, 1).outcome
-    'learned'
+    >>> from tacit.client import Client, Feedback, Impression
+    >>> from tacit.service.config.file import load_config
+    >>> from tacit.service.running.server import running
+    >>> values = {
+    ...     "server.port": 0,
+    ...     "placements.banner.arms": ["holiday", "film"],
+    ...     "placements.shelf": {"kind": "slates", "arms": ["a", "b"], "positions": 2},
+    ...     "placements.rankers": {"kind": "duels", "rankers": ["old", "new"]},
+    ... }
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> service = running(load_config(overrides={**values, "store.path": f"{folder.name}/t.db"}))
+    >>> with folder, service as url, Client(url) as client:
+    ...     shown = client.decide("banner", "independence day")
+    ...     print(client.feedback("banner", shown.decision_id, 1).outcome)
+    ...     page = client.decide_many("banner", [Impression("tomato"), Impression("film")])
+    ...     many = client.feedback_many("banner", [Feedback(one.decision_id, 0) for one in page])
+    ...     print([recorded.outcome for recorded in many])
+    ...     listed = client.slate("shelf", "tomato")
+    ...     print(sorted(listed.slate), client.clicks("shelf", listed.decision_id, [0]).outcome)
+    ...     dueled = client.duel("rankers", {"old": ["a", "b"], "new": ["b", "c"]})
+    ...     print(client.clicks("rankers", dueled.decision_id, items=["b"]).outcome)
+    ...     print(client.standings("rankers").report["safe_to_stop"])
+    ...     print(client.mode("banner", "frozen"))
+    learned
+    ['learned', 'learned']
+    ['a', 'b'] pending
+    pending
+    False
+    frozen
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 5.0,
-        retries: int = 3,
-        rng: np.random.Generator | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout=timeout, retries=retries, rng=rng)
-        self._http = httpx.Client(**self._transport)
-
-    def decide(
-        self,
-        placement: str,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-        relevance: Sequence[Sequence[float]] | None = None,
-        examination: Sequence[Sequence[float]] | None = None,
-        session: str | None = None,
-    ) -> Decided:
-        """Ask what to show.
-
-        Parameters
-        ----------
-        placement : str
-        key : str
-            What the decision is for; at most 512 bytes in UTF-8.
-        arms : sequence of int or str, optional
-            The arms on offer; all if left out.
-        context : sequence of float, optional
-            Signals about the key, for policies that use them.
-        decision_id : str, optional
-            Names the decision: the same question with the same id gets the same answer. By
-            default a new UUID of version 7.
-        deferred : bool, default False
-            True: it counts only once it is activated.
-        relevance, examination : sequence of sequence of float, optional
-            A row of features for each arm on offer, for policies that know arms by these.
-        session : str, optional
-            Whose search this is, for placements with the signal ``reformulation``.
-
-        Returns
-        -------
-        Decided
-
-        Raises
-        ------
-        InvalidValue
-            If an argument is not allowed; nothing is sent then.
-        ServiceError
-            What the service says no to: :class:`InvalidRequest`, :class:`NotFound`,
-            :class:`Conflict`, :class:`Denied`; :class:`Unavailable` after the last try.
-        """
-        impression = Impression(
-            key, arms, context, decision_id, deferred, relevance, examination, session
-        )
-        return self._ask(messages.decide(placement, impression))
-
-    def decide_many(self, placement: str, impressions: Iterable[Impression]) -> list[Decided]:
-        """Ask what to show for 1 to 1000 impressions: all are decided in one commit, or none.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`; the field names the place: ``decisions[1].arms``.
-        """
-        return self._ask(messages.decide_many(placement, impressions))
-
-    def feedback(
-        self, placement: str, decision_id: str, reward: float, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """Tell what came back for a decision.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        reward : float
-            A click (1), none (0), or a reward between.
-        feedback_id : str, optional
-            Names this feedback: sent again with the same id, it counts once. By default a new
-            UUID of version 7.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(messages.feedback(placement, Feedback(decision_id, reward, feedback_id)))
-
-    def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> list[Recorded]:
-        """Tell what came back for 1 to 1000 decisions, in one commit.
-
-        What cannot be recorded refuses nothing else: its outcome is the kind of its problem
-        (``unknown-decision``, ``conflict``, ``repeated-feedback``).
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`; the field names the place: ``feedback[1].reward``.
-        """
-        return self._ask(messages.feedback_many(placement, feedback))
-
-    def slate(
-        self,
-        placement: str,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-    ) -> Listed:
-        """Ask which arms to list; arguments are those of :meth:`decide`.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        impression = Impression(key, arms, context, decision_id, deferred)
-        return self._ask(lists.slate(placement, impression))
-
-    def slate_many(self, placement: str, impressions: Iterable[Impression]) -> list[Listed]:
-        """Ask for 1 to 1000 lists: all are decided in one commit, or none.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide_many`.
-        """
-        return self._ask(lists.slate_many(placement, impressions))
-
-    def duel(
-        self,
-        placement: str,
-        rankings: Mapping[str, Sequence[Arm]] | None = None,
-        *,
-        key: str = "all",
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-    ) -> Dueled:
-        """Ask which two rankers duel, and for one list of both.
-
-        Parameters
-        ----------
-        placement : str
-        rankings : mapping from str to sequence of int or str, optional
-            From every ranker's name to its items, best first; without it the answer is a pair
-            alone, whose outcome is the reward of :meth:`feedback`.
-        key : str, default "all"
-            What finds a best ranker of its own, such as a market.
-        context, decision_id, deferred : optional
-            As for :meth:`decide`.
-
-        Returns
-        -------
-        Dueled
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(
-            lists.duel(placement, Search(rankings, key, context, decision_id, deferred))
-        )
-
-    def duel_many(self, placement: str, searches: Iterable[Search]) -> list[Dueled]:
-        """Ask for 1 to 1000 searches which rankers duel: all are decided in one commit, or none.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide_many`.
-        """
-        return self._ask(lists.duel_many(placement, searches))
-
-    def clicks(
-        self,
-        placement: str,
-        decision_id: str,
-        clicks: Sequence[int] | None = None,
-        *,
-        items: Sequence[Arm] | None = None,
-        feedback_id: str | None = None,
-    ) -> Recorded:
-        """Tell what was clicked in a list.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        clicks : sequence of int, optional
-            The clicked positions from 0; empty for none.
-        items : sequence of int or str, optional
-            The clicked items, in place of positions.
-        feedback_id : str, optional
-            As for :meth:`feedback`.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(lists.clicks(placement, Clicks(decision_id, clicks, items, feedback_id)))
-
-    def clicks_many(self, placement: str, told: Iterable[Clicks]) -> list[Recorded]:
-        """Tell what was clicked in 1 to 1000 lists, in one commit; as :meth:`feedback_many`.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`feedback_many`.
-        """
-        return self._ask(lists.clicks_many(placement, told))
-
-    def standings(
-        self, placement: str, key: str | None = None, *, confidence: float = 0.95
-    ) -> Standings:
-        """Ask who wins the duels of a key (by default that with the most duels).
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(lists.standings(placement, key, confidence))
-
-    def activate(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """Tell that a deferred decision counts from now on.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(messages.event(placement, "activate", decision_id, feedback_id))
-
-    def examined(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """Tell that what was shown was looked at.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(messages.event(placement, "examined", decision_id, feedback_id))
-
-    def mode(self, placement: str, mode: Mode) -> str:
-        """Switch the mode of a placement, and return it.
-
-        A switch has no id: one that is sent again also overrides what others set meanwhile.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return self._ask(messages.switch(placement, mode))
+    _connect = httpx.Client
 
     def close(self) -> None:
         """Close all connections."""
@@ -417,23 +194,20 @@ class Client(_Settings):
     ) -> None:
         self.close()
 
-    def _ask(self, call: Call[A]) -> A:
-        tries = 1
-        reply = self._send(call)
-        while (seconds := self._pause(call, reply, tries)) < math.inf:
+    def _answer(self, call: Call[A]) -> A:
+        replies: list[Reply] = []
+        for seconds in self._pauses(call, replies):
             time.sleep(seconds)
-            reply = self._send(call)
-            tries += 1
-        return messages.answer(call, reply, self._url, tries)
-
-    def _send(self, call: Call[Any]) -> Reply:
-        try:
-            return _reply(self._http.request(call.method, call.path, content=call.body))
-        except httpx.RequestError as error:
-            return _lost(error)
+            try:
+                response = self._http.request(call.method, call.path, content=call.body)
+                replies.append(_reply(response))
+            except httpx.RequestError as error:
+                replies.append(_lost(error))
+        return answer(call, replies[-1], self._url, len(replies))
 
 
-class AsyncClient(_Settings):
+@_with_calls(_awaited)
+class AsyncClient(_Connection[httpx.AsyncClient]):
     """:class:`Client` for asyncio: the same methods, to be awaited.
 
     Parameters
@@ -450,8 +224,8 @@ class AsyncClient(_Settings):
     --------
     >>> import asyncio, tempfile
     >>> from tacit.client import AsyncClient
-    >>> from tacit.service.config_file import load_config
-    >>> from tacit.service.server import running
+    >>> from tacit.service.config.file import load_config
+    >>> from tacit.service.running.server import running
     >>> async def asked(url):
     ...     async with AsyncClient(url) as client:
     ...         decided = await client.decide("default", "independence day")
@@ -463,128 +237,7 @@ class AsyncClient(_Settings):
     'learned'
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 5.0,
-        retries: int = 3,
-        rng: np.random.Generator | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout=timeout, retries=retries, rng=rng)
-        self._http = httpx.AsyncClient(**self._transport)
-
-    async def decide(
-        self,
-        placement: str,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-        relevance: Sequence[Sequence[float]] | None = None,
-        examination: Sequence[Sequence[float]] | None = None,
-        session: str | None = None,
-    ) -> Decided:
-        """As :meth:`Client.decide`."""
-        impression = Impression(
-            key, arms, context, decision_id, deferred, relevance, examination, session
-        )
-        return await self._ask(messages.decide(placement, impression))
-
-    async def decide_many(self, placement: str, impressions: Iterable[Impression]) -> list[Decided]:
-        """As :meth:`Client.decide_many`."""
-        return await self._ask(messages.decide_many(placement, impressions))
-
-    async def feedback(
-        self, placement: str, decision_id: str, reward: float, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """As :meth:`Client.feedback`."""
-        told = Feedback(decision_id, reward, feedback_id)
-        return await self._ask(messages.feedback(placement, told))
-
-    async def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> list[Recorded]:
-        """As :meth:`Client.feedback_many`."""
-        return await self._ask(messages.feedback_many(placement, feedback))
-
-    async def slate(
-        self,
-        placement: str,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-    ) -> Listed:
-        """As :meth:`Client.slate`."""
-        impression = Impression(key, arms, context, decision_id, deferred)
-        return await self._ask(lists.slate(placement, impression))
-
-    async def slate_many(self, placement: str, impressions: Iterable[Impression]) -> list[Listed]:
-        """As :meth:`Client.slate_many`."""
-        return await self._ask(lists.slate_many(placement, impressions))
-
-    async def duel(
-        self,
-        placement: str,
-        rankings: Mapping[str, Sequence[Arm]] | None = None,
-        *,
-        key: str = "all",
-        context: Sequence[float] | None = None,
-        decision_id: str | None = None,
-        deferred: bool = False,
-    ) -> Dueled:
-        """As :meth:`Client.duel`."""
-        return await self._ask(
-            lists.duel(placement, Search(rankings, key, context, decision_id, deferred))
-        )
-
-    async def duel_many(self, placement: str, searches: Iterable[Search]) -> list[Dueled]:
-        """As :meth:`Client.duel_many`."""
-        return await self._ask(lists.duel_many(placement, searches))
-
-    async def clicks(
-        self,
-        placement: str,
-        decision_id: str,
-        clicks: Sequence[int] | None = None,
-        *,
-        items: Sequence[Arm] | None = None,
-        feedback_id: str | None = None,
-    ) -> Recorded:
-        """As :meth:`Client.clicks`."""
-        return await self._ask(
-            lists.clicks(placement, Clicks(decision_id, clicks, items, feedback_id))
-        )
-
-    async def clicks_many(self, placement: str, told: Iterable[Clicks]) -> list[Recorded]:
-        """As :meth:`Client.clicks_many`."""
-        return await self._ask(lists.clicks_many(placement, told))
-
-    async def standings(
-        self, placement: str, key: str | None = None, *, confidence: float = 0.95
-    ) -> Standings:
-        """As :meth:`Client.standings`."""
-        return await self._ask(lists.standings(placement, key, confidence))
-
-    async def activate(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """As :meth:`Client.activate`."""
-        return await self._ask(messages.event(placement, "activate", decision_id, feedback_id))
-
-    async def examined(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Recorded:
-        """As :meth:`Client.examined`."""
-        return await self._ask(messages.event(placement, "examined", decision_id, feedback_id))
-
-    async def mode(self, placement: str, mode: Mode) -> str:
-        """As :meth:`Client.mode`."""
-        return await self._ask(messages.switch(placement, mode))
+    _connect = httpx.AsyncClient
 
     async def close(self) -> None:
         """Close all connections."""
@@ -601,20 +254,16 @@ class AsyncClient(_Settings):
     ) -> None:
         await self.close()
 
-    async def _ask(self, call: Call[A]) -> A:
-        tries = 1
-        reply = await self._send(call)
-        while (seconds := self._pause(call, reply, tries)) < math.inf:
+    async def _answer(self, call: Call[A]) -> A:
+        replies: list[Reply] = []
+        for seconds in self._pauses(call, replies):
             await asyncio.sleep(seconds)
-            reply = await self._send(call)
-            tries += 1
-        return messages.answer(call, reply, self._url, tries)
-
-    async def _send(self, call: Call[Any]) -> Reply:
-        try:
-            return _reply(await self._http.request(call.method, call.path, content=call.body))
-        except httpx.RequestError as error:
-            return _lost(error)
+            try:
+                response = await self._http.request(call.method, call.path, content=call.body)
+                replies.append(_reply(response))
+            except httpx.RequestError as error:
+                replies.append(_lost(error))
+        return answer(call, replies[-1], self._url, len(replies))
 
 
 def _reply(response: httpx.Response) -> Reply:

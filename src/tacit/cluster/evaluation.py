@@ -14,19 +14,26 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tacit import checks
+from tacit.core import checks
+from tacit.core.spread import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import intervals
-from tacit.evaluate.estimators import IPS, SNIPS, Estimator
-from tacit.evaluate.rejection import Played, ReplayResult, Rules, in_order, offered_in, played
-from tacit.evaluate.rewards import ArmCounts
-from tacit.evaluate.targets import Target
-from tacit.evaluate.weighting import OffPolicyResult, Tally, Weighing, weighing_of
+from tacit.evaluate.arms import in_order, offered_in
+from tacit.evaluate.rejection.method import played
+from tacit.evaluate.rejection.result import ReplayCounts, ReplayResult
+from tacit.evaluate.rejection.rules import Rules
+from tacit.evaluate.targets.base import Target
+from tacit.evaluate.weighting.arm_means import ArmCounts
+from tacit.evaluate.weighting.estimators import IPS, SNIPS, Estimator
+from tacit.evaluate.weighting.log_sums import LogSums
+from tacit.evaluate.weighting.method import warned
+from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.weighing import Weighing
 from tacit.logs.parts import KeyShard, LogPart, parts_of
-from tacit.logs.reader import LogReader, read_log
+from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
+from tacit.logs.sources import read_log
 from tacit.policies.base import Policy
-from tacit.spread import Report, spread
 
 
 def off_policy(
@@ -83,7 +90,7 @@ def off_policy(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = off_policy(Uniform(), "s3://bucket/clicks/")
     """
-    weighing = weighing_of(
+    weighing = Weighing(
         target,
         estimators,
         cluster=cluster,
@@ -109,10 +116,10 @@ def off_policy(
             [reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)]
         )
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
-    tallies = _read(
-        "weighting", partial(_tally, weighing), parts, workers, reader, [(at,) for at in first]
+    found = _read(
+        "weighting", partial(_sums, weighing), parts, workers, reader, [(at,) for at in first]
     )
-    return weighing.concluded(reduce(weighing.merged, tallies))
+    return warned(weighing.concluded(reduce(weighing.merged, found)))
 
 
 def replay(
@@ -160,23 +167,23 @@ def replay(
     ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
     """
     passes = checks.integer("passes", passes, 1)
-    rules = Rules.of(policy, seed, window, tolerance, assume_uniform, missing_reward)
+    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward)
     reader = _reader(log)
     parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
     units = [(part, number) for number in range(passes) for part in parts]
     found = _read(
         "replaying",
-        partial(_played, policy, rules),
+        partial(_played, rules),
         [part for part, _ in units],
         workers,
         reader,
         [(number,) for _, number in units],
     )
     whole = [
-        reduce(Played.merge, found[start : start + len(parts)])
+        reduce(ReplayCounts.merge, found[start : start + len(parts)])
         for start in range(0, len(found), len(parts))
     ]
-    every: Played = reduce(Played.beside, whole)
+    every: ReplayCounts = reduce(ReplayCounts.beside, whole)
     for warning in every.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
     return every.result(policy.label)
@@ -249,12 +256,12 @@ def _counts(weighing: Weighing, part: Any, report: Report) -> list[ArmCounts]:
     return [model.counted(part, weighing.missing_reward) for model in weighing.means]
 
 
-def _tally(weighing: Weighing, part: Any, first: int, report: Report) -> Tally:
-    return weighing.tally(part, first=first, progress=report)
+def _sums(weighing: Weighing, part: Any, first: int, report: Report) -> LogSums:
+    return weighing.sums_of(part, first=first, progress=report)
 
 
-def _played(policy: Policy, rules: Rules, part: Any, number: int, report: Report) -> Played:
-    return played(policy, part, rules, [number], progress=report)
+def _played(rules: Rules, part: Any, number: int, report: Report) -> ReplayCounts:
+    return played(rules, part, [number], progress=report)
 
 
 def _offered(part: Any, report: Report) -> set[str]:

@@ -1,4 +1,4 @@
-"""Sharing between shards, on an interval: each tells what it learned, and is told the rest."""
+"""Sharing between shards, on an interval: each sends what it learned, and gets the rest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
-from tacit.service.sharing import Told, Value
+from tacit.service.placements.sharing import Learned, Value
 
 if TYPE_CHECKING:
     from tacit.cluster.link import Link
 
 LARGEST_PART = 500
-"""Keys told at once."""
+"""Keys sent at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Exchange:
         everything = self._everything[sender] or self._losses[sender] != link.losses
         self._everything[sender], self._losses[sender] = True, link.losses
         try:
-            learned: dict[str, Told] = await link.tell("learned", everything)
+            learned: dict[str, Learned] = await link.call("learned", everything)
         except TacitError as error:
             logger.debug("%s told nothing: %s", link, error)
             return {}
@@ -82,9 +82,9 @@ class Exchange:
         for receiver in range(len(self._links)):
             if receiver != sender:
                 owed = self._owed.setdefault((receiver, sender), {})
-                for name, told in learned.items():
-                    owed.setdefault(name, {}).update(told.parts)
-        return {name: told.time for name, told in learned.items()}
+                for name, news in learned.items():
+                    owed.setdefault(name, {}).update(news.parts)
+        return {name: news.time for name, news in learned.items()}
 
     async def _tell(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
         """Pay a shard what it is owed."""
@@ -96,7 +96,7 @@ class Exchange:
                 try:
                     while parts:
                         some = dict(list(parts.items())[:LARGEST_PART])
-                        await link.tell("take_in", name, [Told(sender, time, some)])
+                        await link.call("take_in", name, [Learned(sender, time, some)])
                         for key in some:
                             del parts[key]
                 except TacitError as error:

@@ -13,20 +13,21 @@ import msgspec
 
 from tacit.cluster.exchange import Exchange
 from tacit.cluster.link import Link
-from tacit.cluster.overview import Whole, whole_of
-from tacit.cluster.shard import DECIDE, KEEP, MADE, TELL
+from tacit.cluster.overview import ShardedView, sharded_view
+from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.cluster.spares import Spares
-from tacit.errors import TacitError
-from tacit.service.clock import LogClock
-from tacit.service.config import Config
-from tacit.service.engine import Engine
+from tacit.errors import InvalidValue, TacitError
+from tacit.service.config.schema import Config
+from tacit.service.engine.commits import Commits
+from tacit.service.engine.health import Health, ShardHealth
+from tacit.service.engine.verbs import Verbs
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
-from tacit.service.health import Health, ShardHealth
-from tacit.service.impressions import Impression
-from tacit.service.layout import check_kinds
-from tacit.service.requests import Told, checked_told
-from tacit.service.rows import DecisionRow, RecordRow
-from tacit.service.slots import shard_of, slot_asked, slot_in, slot_of
+from tacit.service.log.clock import LogClock
+from tacit.service.log.impressions import Impression
+from tacit.service.log.requests import Feedback, checked_feedback
+from tacit.service.log.rows import DecisionRow, Event, RecordRow
+from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
+from tacit.service.stores.layout import check_kinds
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -34,8 +35,8 @@ MOST_REMEMBERED = 100_000
 logger = logging.getLogger(__name__)
 
 
-class Ingress(Engine):
-    """What HTTP asks of an engine, answered by shards.
+class Ingress(Verbs):
+    """A service whose requests shards answer.
 
     Parameters
     ----------
@@ -61,12 +62,14 @@ class Ingress(Engine):
         closed: Callable[[], None],
     ) -> None:
         self.config = config
-        self.clock = LogClock()
+        self.clock: Callable[[], int] = LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
-        self.commit_seconds = self.commit_rows = None
+        self.commits = Commits()
         self.links = links
         self._spares = spares
-        self.placements = {name: whole_of(name, each) for name, each in config.placements.items()}
+        self.placements = {
+            name: sharded_view(name, each) for name, each in config.placements.items()
+        }
         self._exchange = Exchange(links, merge_seconds)
         self._seeded, self._closed = seeded, closed
         self._turns = itertools.cycle(range(len(links)))
@@ -95,19 +98,19 @@ class Ingress(Engine):
 
     # Where to --------------------------------------------------------------------------------
 
-    def _shard_asked(self, placement: str, told: Impression) -> int:
+    def _shard_asked(self, placement: str, impression: Impression) -> int:
         spread = self.config.placements[placement].spread
-        slot = slot_asked(placement, told.key, told.id, spread)
+        slot = slot_asked(placement, impression.key, impression.id, spread)
         if slot is None:
             return next(self._turns)
         shard = shard_of(slot, len(self.links))
-        if told.id is not None:
+        if impression.id is not None:
             # A shard cannot know what another one has decided.
-            home = self._homes.setdefault((placement, told.id), shard)
-            if home != shard or slot_in(told.id) not in (None, slot):
+            home = self._homes.setdefault((placement, impression.id), shard)
+            if home != shard or slot_in(impression.id) not in (None, slot):
                 raise Conflict(
-                    f"decision_id: {told.id!r} stands for a decision of another key; send the "
-                    "same request, or another id"
+                    f"decision_id: {impression.id!r} stands for a decision of another key; "
+                    "send the same request, or another id"
                 )
             if len(self._homes) > MOST_REMEMBERED:
                 self._homes.popitem(last=False)
@@ -132,8 +135,8 @@ class Ingress(Engine):
                 return_exceptions=True,
             )
             for id in strange:
-                told = [one if isinstance(one, BaseException) else id in one for one in answers]
-                homes[id] = _home(placement, id, told)
+                known = [one if isinstance(one, BaseException) else id in one for one in answers]
+                homes[id] = _home(placement, id, known)
         return homes
 
     # Requests --------------------------------------------------------------------------------
@@ -146,10 +149,10 @@ class Ingress(Engine):
         Raises
         ------
         UnknownName, InvalidValue, Conflict, Unavailable
-            As :meth:`Engine.decide_many`.
+            As ``Engine.decide_many``.
         """
         self.placement(placement)
-        shards = [self._shard_asked(placement, told) for told in impressions]
+        shards = [self._shard_asked(placement, one) for one in impressions]
         if len(shards) == 1:
             rows: list[DecisionRow] = await self.links[shards[0]].serve(
                 (DECIDE, placement, impressions)
@@ -158,8 +161,10 @@ class Ingress(Engine):
             rows = await self._dealt(DECIDE, placement, impressions, shards)
         return rows
 
-    async def tell_many(self, placement: str, told: Sequence[Told]) -> list[str | TacitError]:
-        """Record much feedback; otherwise as :meth:`Engine.tell_many`.
+    async def record_many(
+        self, placement: str, feedback: Sequence[Feedback]
+    ) -> list[str | TacitError]:
+        """Record much feedback; otherwise as ``Engine.record_many``.
 
         Raises
         ------
@@ -169,23 +174,23 @@ class Ingress(Engine):
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
         lowest = self.placement(placement).config.rule.lowest
-        told = checked_told(told, lowest)
-        homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in told))
-        outcomes: list[Any] = [homes[one.decision] for one in told]
+        feedback = checked_feedback(feedback, lowest)
+        homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in feedback))
+        outcomes: list[Any] = [homes[one.decision] for one in feedback]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
         unavailable = [home for home in outcomes if isinstance(home, Unavailable)]
         if unavailable:
             raise unavailable[0]
         if known:
             answers = await self._dealt(
-                TELL, placement, [told[i] for i in known], [outcomes[i] for i in known]
+                RECORD, placement, [feedback[i] for i in known], [outcomes[i] for i in known]
             )
             for i, answer in zip(known, answers, strict=True):
                 outcomes[i] = answer
         return outcomes
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return those decisions that a placement made; otherwise as :meth:`Engine.made`."""
+        """Return those decisions that a placement made; otherwise as ``Engine.made``."""
         self.placement(placement)
         homes = await self._shards_of(placement, dict.fromkeys(ids))
         parts: dict[int, list[str]] = {}
@@ -200,7 +205,7 @@ class Ingress(Engine):
         return {id: row for rows in found for id, row in rows.items()}
 
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
-        """Keep records, each in the shard of its id; otherwise as :meth:`Engine.keep`."""
+        """Keep records, each in the shard of its id; otherwise as ``Engine.keep``."""
         self.placement(placement)
         shards = [shard_of(slot_of(placement, row.id), len(self.links)) for row in records]
         before = await self._dealt(KEEP, placement, records, shards)
@@ -231,10 +236,19 @@ class Ingress(Engine):
         return results
 
     async def switch(self, placement: str, mode: str) -> None:
-        """Change a placement's mode in every shard; otherwise as :meth:`Engine.switch`."""
+        """Change a placement's mode in every shard; otherwise as ``Engine.switch``."""
         self.check_mode(placement, mode)
-        await self._of_all(link.tell("switch", placement, mode) for link in self.links)
+        await self._of_all(link.call("switch", placement, mode) for link in self.links)
         await self._look()
+
+    async def note_settings(self, placement: str, settings: str) -> None:
+        """Give a placement other settings in every shard; otherwise as for an engine."""
+        self.placement(placement)
+        await self._of_all(link.call("note_settings", placement, settings) for link in self.links)
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Raise InvalidValue: shards keep a log each, and no configuration asks for all of them."""
+        raise InvalidValue("placement", placement, "read the logs of its shards: tacit log export")
 
     async def reload(self, config: Config) -> None:
         """Take over another configuration in every shard.
@@ -248,12 +262,12 @@ class Ingress(Engine):
         config = await asyncio.to_thread(self._seeded, config)
         for link in self.links:
             link.config = msgspec.structs.replace(config, store=link.config.store)
-        await self._of_all(link.tell("reload", link.config) for link in self.links)
+        await self._of_all(link.call("reload", link.config) for link in self.links)
         before, self.config = self.config, config
         self.placements = {
             name: self.placements[name]
             if before.placements.get(name) == each
-            else whole_of(name, each)
+            else sharded_view(name, each)
             for name, each in config.placements.items()
         }
         await self._look()
@@ -279,8 +293,8 @@ class Ingress(Engine):
         """Bring up to date what the page and the metrics show."""
         await asyncio.gather(*(link.look() for link in self.links))
         for name, placement in self.placements.items():
-            assert isinstance(placement, Whole)
-            placement.show([link.pictures[name] for link in self.links if name in link.pictures])
+            assert isinstance(placement, ShardedView)
+            placement.show([link.snapshots[name] for link in self.links if name in link.snapshots])
 
     @property
     def waiting(self) -> int:
@@ -324,14 +338,14 @@ class Ingress(Engine):
         return self._exchange.age(placement)
 
 
-def _home(placement: str, id: str, told: Sequence[bool | BaseException]) -> int | TacitError:
+def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int | TacitError:
     """Return the shard that knows a decision, from what each has said."""
-    knowing = [shard for shard, one in enumerate(told) if one is True]
+    knowing = [shard for shard, one in enumerate(known) if one is True]
     if len(knowing) > 1:
         return Conflict(f"decision_id: {id!r} stands for decisions of several keys")
     if knowing:
         return knowing[0]
-    for one in told:
+    for one in known:
         if isinstance(one, BaseException):
             return Unavailable("shard: one that may know the decision is down; try again later")
     return UnknownDecision(

@@ -15,17 +15,17 @@ import time as clocks
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.overview import Picture
+from tacit.cluster.overview import ShardSnapshot
 from tacit.cluster.shard import Lost, Request
 from tacit.cluster.spares import Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
+from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
-from tacit.service.health import Health
-from tacit.service.slots import Shard
+from tacit.service.log.slots import Shard
 
 if TYPE_CHECKING:
-    from tacit.service.config import Config
+    from tacit.service.config.schema import Config
 
 LARGEST_CALL = 1024
 MOST_CALLS = 2
@@ -58,7 +58,7 @@ class Link:
         self.losses = 0
         self.recovery_seconds: float | None = None
         self.health: Health | None = None
-        self.pictures: dict[str, Picture] = {}
+        self.snapshots: dict[str, ShardSnapshot] = {}
         self._inside = 0
         self.actor = new_actor()
         self._spares = spares
@@ -192,7 +192,7 @@ class Link:
 
     # Whatever else -----------------------------------------------------------------------------
 
-    async def tell(self, method: str, *given: Any) -> Any:
+    async def call(self, method: str, *given: Any) -> Any:
         """Call another method of the shard.
 
         Raises
@@ -213,7 +213,7 @@ class Link:
     async def look(self) -> None:
         """Bring up to date what is known of the shard."""
         with contextlib.suppress(TacitError):
-            self.health, self._inside, self.pictures = await self.tell("look")
+            self.health, self._inside, self.snapshots = await self.call("look")
 
     async def stop(self) -> None:
         """Let the shard finish, and end it."""

@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.arrays import Floats
-from tacit.service.features import FeaturePlacement
-from tacit.service.folding import placement_class
-from tacit.service.placement import Placement
-from tacit.service.series import ARMS, SHIFTS_KEPT, Series, Shift
-from tacit.service.store import StoredPlacement
-from tacit.state import leaves
+from tacit.core.arrays import Floats
+from tacit.core.state import leaves
+from tacit.service.kind import kind_of
+from tacit.service.placements.base import Placement
+from tacit.service.placements.series import ARMS, SHIFTS_KEPT, Series, Shift
+from tacit.service.stores.base import StoredPlacement
 
 if TYPE_CHECKING:
-    from tacit.service.config import PlacementConfig
+    from tacit.service.config.schema import PlacementConfig
 
 
-class Picture(NamedTuple):
+class ShardSnapshot(NamedTuple):
     """What is seen of a placement in one shard."""
 
     mode: str
@@ -37,10 +36,10 @@ class Picture(NamedTuple):
     first: tuple[str, list[Any]] | None
 
 
-def picture_of(placement: Placement) -> Picture:
+def snapshot_of(placement: Placement) -> ShardSnapshot:
     """Return what is seen of a placement."""
     series = placement.series
-    return Picture(
+    return ShardSnapshot(
         placement.mode,
         placement.decisions,
         placement.feedback,
@@ -61,50 +60,50 @@ def picture_of(placement: Placement) -> Picture:
 def _first(placement: Placement) -> tuple[str, list[Any]] | None:
     """Return the first key and what was learned for it, where this is shown."""
     keys = placement.learner.keys
-    if not keys or not isinstance(placement, FeaturePlacement):
+    if not keys or not placement.kind.by_features:
         return None
     # The first key has the first lane.
     return keys[0], [array[0].copy() for _, array in leaves(placement.learner.state)]
 
 
-class Whole:
+class ShardedView:
     """Mixed into the class of a placement: it decides nothing, and shows what its shards do."""
 
     key_count = 0
     pending = 0
 
-    def show(self, pictures: Sequence[Picture]) -> None:
-        """Put the pictures of all shards together."""
+    def show(self, snapshots: Sequence[ShardSnapshot]) -> None:
+        """Put the snapshots of all shards together."""
         assert isinstance(self, Placement)
-        if not pictures:
+        if not snapshots:
             return
         spread = self.config.spread
-        self.mode = pictures[0].mode
-        self.decisions = sum(one.decisions for one in pictures)
-        self.feedback = sum(one.feedback for one in pictures)
-        self.outcomes = sum((Counter(one.outcomes) for one in pictures), Counter())
-        self.key_count = (max if spread else sum)(one.keys for one in pictures)  # type: ignore
-        self.pending = sum(one.pending for one in pictures)  # type: ignore[misc]
-        self.series = _together(self.series, pictures)
-        times = [one.snapshot_time for one in pictures if one.snapshot_time is not None]
-        self.snapshot_time = min(times) if len(times) == len(pictures) else None
-        counts = [one.counts for one in pictures]
+        self.mode = snapshots[0].mode
+        self.decisions = sum(one.decisions for one in snapshots)
+        self.feedback = sum(one.feedback for one in snapshots)
+        self.outcomes = sum((Counter(one.outcomes) for one in snapshots), Counter())
+        self.key_count = (max if spread else sum)(one.keys for one in snapshots)  # type: ignore
+        self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
+        self.series = _together(self.series, snapshots)
+        times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
+        self.snapshot_time = min(times) if len(times) == len(snapshots) else None
+        counts = [one.counts for one in snapshots]
         if all(isinstance(one, dict) for one in counts):
             # Of keys, each of which is in one shard.
             self._take_counts({key: value for one in counts for key, value in one.items()})
-        for one in pictures:
+        for one in snapshots:
             if one.first is not None:
                 _show_first(self, *one.first)
                 break
 
 
-def _together(like: Series, pictures: Sequence[Picture]) -> Series:
+def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
     made = Series(like.table.shape[1] - ARMS)
-    begun = sorted((one for one in pictures if one.start >= 0), key=lambda one: one.start)
+    begun = sorted((one for one in snapshots if one.start >= 0), key=lambda one: one.start)
     for one in begun:
         made.add(one.table, one.start, one.width)
-    made.epochs = {str(shard): one.restarts for shard, one in enumerate(pictures)}
-    shifts = sorted(shift for one in pictures for shift in one.shifts)
+    made.epochs = {str(shard): one.restarts for shard, one in enumerate(snapshots)}
+    shifts = sorted(shift for one in snapshots for shift in one.shifts)
     made.shifts.extend(shifts[-SHIFTS_KEPT:])
     return made
 
@@ -112,16 +111,16 @@ def _together(like: Series, pictures: Sequence[Picture]) -> Series:
 def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
     learner = placement.learner
     if not learner.keys:
-        learner.admit([key])
+        learner.batch.lanes.admit([key])
     if learner.keys == [key]:
         for (_, array), value in zip(leaves(learner.state), values, strict=True):
             array[0] = value
 
 
-def whole_of(name: str, config: PlacementConfig) -> Placement:
+def sharded_view(name: str, config: PlacementConfig) -> Placement:
     """Return a placement that shows what its shards do, and checks what they are asked."""
-    kind = placement_class(config.kind)
-    made: Placement = type(f"Whole{kind.__name__}", (Whole, kind), {})(
+    kind = kind_of(config.kind).placement
+    made: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
         name, config, StoredPlacement(0, 0, "", config.seed or 0)
     )
     return made

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tacit import checks
 from tacit.cluster.sweeps import connected, imported
+from tacit.core import checks
 from tacit.errors import ConfigError
-from tacit.service.slots import MOST_SHARDS, Shard
+from tacit.service.log.slots import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
-    from tacit.service.config import Config
+    from tacit.cluster.ingress import Ingress
+    from tacit.service.config.schema import Config
 
 MERGE_SECONDS = 1.0
 
@@ -37,19 +38,19 @@ def serve(
     merge_seconds : float, default 1
         How often shards share what is learned for all keys; above 0.
     **options
-        As for :func:`tacit.service.server.serve`.
+        As for :func:`tacit.service.running.server.serve`.
 
     Raises
     ------
     MissingExtra, NoCluster
         As :func:`tacit.cluster.on_ray`.
     ConfigError
-        As :func:`tacit.service.server.serve`; and if the store is a file, or the log is dealt out
-        to another number of shards.
+        As :func:`tacit.service.running.server.serve`; and if the store is a file, or the log is
+        dealt out to another number of shards.
     StoreError
         If the store cannot be opened, or is served already.
     """
-    from tacit.service.server import serve as run
+    from tacit.service.running.server import serve as run
 
     if shards is not None:
         checks.integer("shards", shards, 1, MOST_SHARDS)
@@ -59,21 +60,21 @@ def serve(
             "store.url: shards keep their log in PostgreSQL; give --store "
             "postgresql://user@host/database"
         )
-    from tacit.service.layout import check_kinds
+    from tacit.service.stores.layout import check_kinds
 
     check_kinds(config)
     with connected(address):
         run(config, engine=lambda given: opened(given, shards, merge_seconds), **options)
 
 
-def opened(config: Config, shards: int | None, merge_seconds: float) -> Any:
+def opened(config: Config, shards: int | None, merge_seconds: float) -> Ingress:
     """Return an ingress over as many shards as there must be."""
     import msgspec
 
     from tacit.cluster.ingress import Ingress
     from tacit.cluster.link import Link
     from tacit.cluster.spares import Spares
-    from tacit.service.layout import LayoutStore, shard_store
+    from tacit.service.stores.layout import LayoutStore, shard_store
 
     assert config.store.url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.

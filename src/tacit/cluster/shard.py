@@ -7,18 +7,18 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.overview import Picture, picture_of, whole_of
+from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
-from tacit.service.engine import Engine
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
-from tacit.service.health import Health
-from tacit.service.sharing import Told
-from tacit.service.slots import Shard
+from tacit.service.log.slots import Shard
+from tacit.service.placements.sharing import Learned
 
 if TYPE_CHECKING:
-    from tacit.service.config import Config
+    from tacit.service.config.schema import Config
 
-DECIDE, TELL, MADE, KEEP = "decide", "tell", "made", "keep"
+DECIDE, RECORD, MADE, KEEP = "decide_many", "record_many", "made", "keep"
 
 
 class Lost(Unavailable):
@@ -26,7 +26,7 @@ class Lost(Unavailable):
 
 
 Request = tuple[str, str, Any]
-"""What is asked for, of which placement, and the rest."""
+"""A method of the engine, a placement, and the rest."""
 
 
 class ShardActor:
@@ -43,7 +43,7 @@ class ShardActor:
     def warm(self, config: Config) -> None:
         """Load all that takes time and does not depend on the shard."""
         for name, each in config.placements.items():
-            whole_of(name, each)
+            sharded_view(name, each)
 
     async def ready(self, shard: Shard, config: Config) -> int:
         """Open the log if it is not open; return the id of the process.
@@ -57,7 +57,7 @@ class ShardActor:
         Raises
         ------
         ConfigError, StoreError
-            As :class:`~tacit.service.engine.Engine`.
+            As :class:`~tacit.service.engine.engine.Engine`.
         """
         async with self._opening:
             if self._engine is None:
@@ -68,9 +68,9 @@ class ShardActor:
 
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
-        from tacit.service.fencing import FencedStore
-        from tacit.service.logs import set_up
-        from tacit.service.server import settle_memory
+        from tacit.service.running.logs import set_up
+        from tacit.service.running.server import settle_memory
+        from tacit.service.stores.fencing import FencedStore
 
         set_up(config.server.log)
         store = config.store
@@ -87,7 +87,7 @@ class ShardActor:
     def _ready(self) -> Engine:
         if self._engine is None:
             raise Lost("shard: it has no log open; try again later")
-        from tacit.service.fencing import Fenced
+        from tacit.service.stores.fencing import Fenced
 
         if isinstance(self._engine.failure, Fenced):
             self._end()
@@ -105,41 +105,41 @@ class ShardActor:
         )
 
     async def _answer(self, engine: Engine, what: str, placement: str, given: Any) -> Any:
-        if what == DECIDE:
-            return await engine.decide_many(placement, given)
-        if what == TELL:
-            return await engine.tell_many(placement, given)
-        if what == MADE:
-            return await engine.made(placement, given)
-        number = engine.placement(placement).id
-        return await engine.keep(placement, [row._replace(placement=number) for row in given])
+        if what == KEEP:
+            number = engine.placement(placement).id
+            given = [row._replace(placement=number) for row in given]
+        return await getattr(engine, what)(placement, given)
 
     async def switch(self, placement: str, mode: str) -> None:
         """Change a placement's mode."""
         await self._ready().switch(placement, mode)
+
+    async def note_settings(self, placement: str, settings: str) -> None:
+        """Give a placement other settings."""
+        await self._ready().note_settings(placement, settings)
 
     async def reload(self, config: Config) -> None:
         """Take over another configuration."""
         self._config = config
         await self._ready().reload(config)
 
-    async def learned(self, everything: bool) -> dict[str, Told]:
+    async def learned(self, everything: bool) -> dict[str, Learned]:
         """Return what each placement has learned here that others share."""
         engine = self._ready()
         shared = [name for name, each in engine.placements.items() if each.shared is not None]
         return {name: await engine.learned(name, everything) for name in shared}
 
-    async def take_in(self, placement: str, told: Sequence[Told]) -> None:
+    async def take_in(self, placement: str, told: Sequence[Learned]) -> None:
         """Learn what other shards have learned."""
         engine = self._ready()
         for one in told:
             await engine.take_in(placement, one)
 
-    async def look(self) -> tuple[Health, int, dict[str, Picture]]:
+    async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot]]:
         """Return how the engine is, how many requests wait, and what there is to see."""
         engine = self._ready()
-        pictures = {name: picture_of(each) for name, each in engine.placements.items()}
-        return engine.health(), engine.waiting, pictures
+        snapshots = {name: snapshot_of(each) for name, each in engine.placements.items()}
+        return engine.health(), engine.waiting, snapshots
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the log."""

@@ -15,7 +15,7 @@ from tacit.cluster.shard import ShardActor
 from tacit.cluster.sweeps import imported
 
 if TYPE_CHECKING:
-    from tacit.service.config import Config
+    from tacit.service.config.schema import Config
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tacit.core.spread import Report, runner
 from tacit.errors import MissingExtra, TacitError
-from tacit.spread import Report, runner
 
 LOCAL = "local"
 RETRIES = 5

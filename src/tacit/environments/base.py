@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 
-from tacit import checks, dispatch
-from tacit.arrays import Floats, Generator, Ints
+from tacit.core import checks, dispatch
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.errors import InvalidValue
 
 
@@ -78,6 +78,19 @@ class Environment:
         """Store the canonical form of a field while the object is being made."""
         object.__setattr__(self, field, value)
 
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self | None:
+        """Return one of its kind, for warm-up and tests; None where it needs data of a user's own.
+
+        Parameters
+        ----------
+        arms : int, default 2
+            How many arms there are.
+        dim : int, default 1
+            Signals in a context, or features of each kind, where it gives any.
+        """
+        return None
+
     @property
     def delays(self) -> tuple[int, int]:
         """The least and the most rounds that feedback may take."""
@@ -137,17 +150,17 @@ class Environment:
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Give the reward of showing ``arm``."""
+        """Return the reward of showing ``arm``."""
         raise NotImplementedError
 
     @staticmethod
     def expected(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Give the expected reward of showing ``arm``."""
+        """Return the expected reward of showing ``arm``."""
         raise NotImplementedError
 
     @staticmethod
     def optimum(params: Any, world: Any, lane: int) -> float:
-        """Give the highest expected reward of any arm."""
+        """Return the highest expected reward of any arm."""
         raise NotImplementedError
 
     @staticmethod
@@ -157,7 +170,7 @@ class Environment:
 
     @staticmethod
     def regret(params: Any, world: Any, lane: int, action: Ints) -> float:
-        """Give the regret of an action: by default, what one arm falls short of the best."""
+        """Return the regret of an action: by default, what one arm falls short of the best."""
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, action[0]))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tacit.arrays import Floats, Generator
+from tacit.core.arrays import Floats, Generator
 from tacit.environments.base import Environment, probabilities
 from tacit.policies.base import Impression
 
@@ -55,6 +55,10 @@ class BernoulliArms(Environment):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("means", probabilities("means", self.means, 1))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(np.arange(1, arms + 1) / (arms + 1))
 
     @property
     def arm_count(self) -> int:

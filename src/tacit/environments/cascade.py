@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.environments.base import Environment, probabilities
 from tacit.policies.base import Impression
 
@@ -69,6 +69,10 @@ class CascadeArms(Environment):
         self._set("attraction", probabilities("attraction", self.attraction, 1))
         positions = checks.integer("positions", self.positions, 1, len(self.attraction))
         self._set("positions", positions)
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(np.arange(1, arms + 1) / (arms + 1), positions=min(arms, 3))
 
     @property
     def arm_count(self) -> int:

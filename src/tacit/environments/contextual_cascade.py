@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import kernel
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms, uniform_in_ball
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.policies.features import MAX_DIM, place_of
-from tacit.policies.gaussian import dot, sigmoid
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.gaussian import dot, sigmoid
 
 MAX_OFFERED = 16
 """The best list is sought over all sets of arms that may stand above."""
@@ -23,14 +23,14 @@ MAX_OFFERED = 16
 
 @kernel
 def worth_of(seen: float, attraction: float, below: float, one_click: int) -> float:
-    """Give the clicks on a list that begins with an arm, given those on the rest of it."""
+    """Return the clicks on a list that begins with an arm, given those on the rest of it."""
     go_on = 1.0 - attraction if one_click else 1.0
     return seen * (attraction + go_on * below)
 
 
 @kernel
 def best_worth(world: Any, one_click: int) -> float:
-    """Give the clicks that the best list is expected to get.
+    """Return the clicks that the best list is expected to get.
 
     For each set of arms that stand above, from the largest down: the most clicks that the rest
     of the list can get.
@@ -146,6 +146,10 @@ class ContextualCascade(Environment):
             self._set(field, checks.flag(field, getattr(self, field)))
         if self.position_constants is not None:
             self._set("position_constants", self._constants(self.position_constants))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
 
     def _constants(self, given: Any) -> tuple[float, ...]:
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tacit import dispatch
-from tacit.arrays import Floats, Ints
+from tacit.core import dispatch
+from tacit.core.arrays import Floats, Ints
 from tacit.environments.base import Environment
 
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import kernel
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
 from tacit.environments.base import Environment
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.policies.features import MAX_DIM, place_of
-from tacit.policies.gaussian import dot, sigmoid
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.gaussian import dot, sigmoid
 
 BALLS = ("blocks", "joint")
 
@@ -163,6 +163,10 @@ class ExaminationArms(Environment):
             if redraws:
                 raise InvalidValue("redraws", redraws, "leave them out where parameters are given")
             self._set("parameters", self._table("parameters", [self.parameters])[0])
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim, dim, pool=arms, offered=arms)
 
     def _table(self, field: str, given: Any) -> Any:
         """Return rows of features as nested tuples."""

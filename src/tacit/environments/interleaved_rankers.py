@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
 from tacit.clicks import ClickModel
 from tacit.clicks.base import NOTHING
-from tacit.dispatch import kernel
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
 from tacit.environments.duel import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import (
@@ -176,7 +176,7 @@ class InterleavedRankers(DuelEnvironment):
 
     def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
         """Return lists' chances, and the chances that left wins, ties and loses on each."""
-        from tacit.compiled import compiled
+        from tacit.core.compiled import compiled
 
         pair = self.rankings[query][left], self.rankings[query][right]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
@@ -195,7 +195,7 @@ class InterleavedRankers(DuelEnvironment):
 
     def _drafts(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
         """Return all lists of a team draft, or a sample of probabilistic ones, and weights."""
-        from tacit.compiled import compiled
+        from tacit.core.compiled import compiled
 
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), NOTHING)

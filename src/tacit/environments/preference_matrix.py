@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit import checks, preferences
-from tacit.arrays import Floats, Generator, Ints
-from tacit.calls import parsed_call
-from tacit.dispatch import canonical
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.calls import parsed_call
+from tacit.core.dispatch import canonical
+from tacit.core.seeds import stream
+from tacit.environments import preferences
 from tacit.environments.base import PlainDuels
 from tacit.environments.duel import DuelEnvironment
 from tacit.errors import InvalidValue, UnknownName
@@ -26,7 +28,7 @@ WINNERS = ("condorcet", "copeland", "borda")
 
 def logistic_utilities(arms: int, seed: int = 1) -> Floats:
     """Return the preferences of utilities that are drawn from a seed."""
-    rng = np.random.default_rng(checks.integer("seed", seed, 0))
+    rng = stream("logistic utilities", checks.integer("seed", seed, 0))
     return preferences.logistic_utilities(arms, rng)
 
 
@@ -155,6 +157,10 @@ class PreferenceMatrix(DuelEnvironment):
                 f"{len(matrix)} arms without a Condorcet winner",
                 'no arm beats all others: give winner="copeland" or winner="borda"',
             )
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(f"uniform-gap({arms}, 0.1)")
 
     @property
     def kind(self) -> int:

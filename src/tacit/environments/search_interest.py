@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import expected
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import expected
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator, Ints
-from tacit.dispatch import kernel
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -172,6 +172,10 @@ class ShiftingArms(Environment):
                 raise InvalidValue(
                     "clicks", self.clicks, "give events as a list of rounds and one segment more"
                 )
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms=arms, dim=dim, announced=True)
 
     def _checked_events(self) -> Any:
         events = self.events

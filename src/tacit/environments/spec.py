@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tacit.calls import matched, named_class, parsed_call
-from tacit.dispatch import canonical
+from tacit.core.calls import matched, named_class, parsed_call
+from tacit.core.dispatch import canonical
 from tacit.environments.base import Environment, registry
 from tacit.environments.preference_matrix import NAMED, PreferenceMatrix
 
 
 def environment_from_spec(spec: str) -> Environment:
-    """Make an environment from text: a name or a call, parsed and never evaluated.
+    """Return an environment from text: a name or a call, parsed and never evaluated.
 
     Parameters
     ----------

@@ -1,16 +1,31 @@
 """Offline evaluation: what a policy would have earned, and what parameters a log suggests."""
 
-from tacit.evaluate.estimators import IPS, SNIPS, DirectMethod, DoublyRobust, Estimator, SwitchDR
+from tacit.evaluate.arms import arms_of
 from tacit.evaluate.examination import Examination, examine
-from tacit.evaluate.learning import Learning
-from tacit.evaluate.proposal import Proposal, Shift, propose
-from tacit.evaluate.rejection import ReplayResult, arms_of, replay
-from tacit.evaluate.rewards import ArmMeans, RewardFunction, RewardModel, Rewards
-from tacit.evaluate.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
-from tacit.evaluate.spec import fixed_target, named_estimators
+from tacit.evaluate.proposal.result import Proposal, Shift
+from tacit.evaluate.proposal.rules import propose
+from tacit.evaluate.rejection.method import replay
+from tacit.evaluate.rejection.result import ReplayResult
 from tacit.evaluate.sums import Sums
-from tacit.evaluate.targets import Model, Probabilities, Table, Target, Uniform
-from tacit.evaluate.weighting import Estimate, OffPolicyResult, conclude, off_policy
+from tacit.evaluate.targets.base import Target, Uniform
+from tacit.evaluate.targets.functions import Model, Probabilities
+from tacit.evaluate.targets.learning import Learning
+from tacit.evaluate.targets.tables import Table
+from tacit.evaluate.weighting.arm_means import ArmMeans
+from tacit.evaluate.weighting.conclusion import conclude
+from tacit.evaluate.weighting.estimators import (
+    IPS,
+    SNIPS,
+    DirectMethod,
+    DoublyRobust,
+    Estimator,
+    SwitchDR,
+)
+from tacit.evaluate.weighting.method import off_policy
+from tacit.evaluate.weighting.result import Estimate, OffPolicyResult
+from tacit.evaluate.weighting.rewards import RewardFunction, RewardModel, Rewards
+from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
+from tacit.evaluate.weighting.spec import fixed_target, named_estimators
 
 __all__ = [
     "IPS",

@@ -17,8 +17,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats
+from tacit.core import checks
+from tacit.core.arrays import Floats
+from tacit.core.seeds import stream
 from tacit.evaluate.sums import Sums
 
 CONFIDENCE = 0.95
@@ -72,6 +73,52 @@ def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float
     return math.sqrt(squares * units / (units - 1)) / total
 
 
+def normal_quantile(confidence: float) -> float:
+    """Return how many standard errors an interval extends to either side."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def wilson(mean: float, count: float, confidence: float = CONFIDENCE) -> Bounds:
+    """Return Wilson's score interval for a mean of values in [0, 1].
+
+    For values other than 0 and 1 it is too wide, never too narrow, as their variance is less than
+    that of a coin of the same mean.
+
+    Parameters
+    ----------
+    mean : float
+        Mean of the values.
+    count : float
+        How many there are; may be a fraction.
+    confidence : float, default 0.95
+        Probability, for many values, that the interval covers the expectation; in (0, 1).
+
+    Returns
+    -------
+    (float, float)
+        Within [0, 1]; (0, 1) where there are no values.
+
+    References
+    ----------
+    Wilson (1927), "Probable inference, the law of succession, and statistical inference".
+
+    Examples
+    --------
+    >>> low, high = wilson(0.5, 100)
+    >>> round(low, 4), round(high, 4)
+    (0.4038, 0.5962)
+    >>> wilson(float("nan"), 0)
+    (0.0, 1.0)
+    """
+    if count == 0:
+        return 0.0, 1.0
+    z = normal_quantile(confidence)
+    share = z * z / count
+    centre = (mean + share / 2) / (1 + share)
+    radius = math.sqrt(share * mean * (1 - mean) + share * share / 4) / (1 + share)
+    return max(0.0, centre - radius), min(1.0, centre + radius)
+
+
 def normal(
     sums: Sums, ratio: bool = False, confidence: float = CONFIDENCE, *, clustered: bool = False
 ) -> Bounds:
@@ -92,7 +139,7 @@ def normal(
     >>> round(low, 4), round(high, 4)
     (-0.0658, 1.0658)
     """
-    quantile = NormalDist().inv_cdf((1 + _checked(confidence)) / 2)
+    quantile = normal_quantile(_checked(confidence))
     value = estimate_of(sums, ratio)
     radius = quantile * standard_error(sums, ratio, clustered=clustered)
     return value - radius, value + radius
@@ -122,7 +169,7 @@ def bootstrap(
     if size < 2:
         return math.nan, math.nan
     times = _times(size, replicates, seed)
-    count, weights, values = (np.einsum("rg,g->r", times, told) for told in groups)
+    count, weights, values = (np.einsum("rg,g->r", times, row) for row in groups)
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = values / (weights if ratio else count)
     tail = (1 - _checked(confidence)) / 2
@@ -133,7 +180,7 @@ def bootstrap(
 @lru_cache(maxsize=2)
 def _times(size: int, replicates: int, seed: int) -> Floats:
     """Return how often each replicate draws each group; estimators of one log share it."""
-    draws = np.random.default_rng(np.random.SeedSequence(seed))
+    draws = stream("bootstrap", seed)
     drawn = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
     counts = np.bincount(drawn.ravel(), minlength=replicates * size)
     return counts.reshape(replicates, size).astype(np.float64)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tacit.arrays import Floats, Ints
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.selection import list_codes, selected
@@ -32,7 +33,7 @@ class Coded(NamedTuple):
     names: list[str]
 
 
-class Rows(NamedTuple):
+class LoggedRows(NamedTuple):
     """Some rows of a log.
 
     Attributes
@@ -62,8 +63,8 @@ class Rows(NamedTuple):
     names: dict[str, Coded]
 
     def where(self, row: int) -> str:
-        """Say where a row stands, for an error."""
-        return f"{self.chunk.source}: row {self.chunk.rows[row]}"
+        """Return where a row stands, for an error."""
+        return self.chunk.where(row)
 
     def coded(self, per: str | None) -> Coded:
         """Return the column that tables are kept per: one of names, ``position``, or nothing."""
@@ -78,7 +79,7 @@ class Rows(NamedTuple):
         return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
 
 
-def positions(rows: Rows) -> Ints:
+def positions(rows: LoggedRows) -> Ints:
     """Return each row's position.
 
     Raises
@@ -93,8 +94,36 @@ def positions(rows: Rows) -> Ints:
     return np.asarray(column.to_numpy(), np.int64)
 
 
+def checked_missing_reward(value: float | None) -> float | None:
+    """Return the reward of a row to which no feedback came, if it is allowed; None leaves it out.
+
+    Raises
+    ------
+    InvalidValue
+        If it is outside of [0, 1].
+    """
+    return None if value is None else checks.number("missing_reward", value, 0.0, 1.0)
+
+
+def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
+    """Return the rows that count, and how many rows have no feedback.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    missing_reward : float or None
+        The reward of a row without feedback; None leaves such rows out.
+    """
+    valid = chunk.batch["reward"].is_valid()
+    unanswered = len(valid) - valid.true_count
+    if missing_reward is not None or not unanswered:
+        return chunk, unanswered
+    rows = chunk.rows[valid.to_numpy(zero_copy_only=False)]
+    return Chunk(chunk.batch.filter(valid), chunk.source, rows), unanswered
+
+
 class RowReader:
-    """Reads a log as :class:`Rows`, in one pass and in bounded memory.
+    """A log as :class:`LoggedRows`, in one pass and in bounded memory.
 
     Parameters
     ----------
@@ -141,28 +170,21 @@ class RowReader:
         """The arms met so far."""
         return self._vocabularies["arm"].names
 
-    def read(self, log: Any) -> Iterator[Rows]:
-        """Give all rows of a log."""
+    def read(self, log: Any) -> Iterator[LoggedRows]:
+        """Yield all rows of a log."""
         for chunk in selected(log, self._columns):
-            found = self._answered(chunk)
+            found, unanswered = answered(chunk, self._missing)
+            self.unanswered += unanswered
             if len(found.rows):
                 rows = self._rows(found)
                 self.rows += len(found.rows)
                 self.reward += float(rows.reward.sum())
                 yield rows
 
-    def _answered(self, chunk: Chunk) -> Chunk:
-        answered = chunk.batch["reward"].is_valid()
-        self.unanswered += len(answered) - answered.true_count
-        if self._missing is not None or answered.true_count == len(answered):
-            return chunk
-        rows = chunk.rows[answered.to_numpy(zero_copy_only=False)]
-        return Chunk(chunk.batch.filter(answered), chunk.source, rows)
-
-    def _rows(self, chunk: Chunk) -> Rows:
+    def _rows(self, chunk: Chunk) -> LoggedRows:
         batch = chunk.batch
         offer = self._offer(batch)
-        rows = Rows(
+        rows = LoggedRows(
             chunk,
             self._first + self.rows,
             self._vocabularies["arm"].coded(batch["arm"]),
@@ -180,7 +202,7 @@ class RowReader:
             self._refuse(rows, int(np.argmax(np.isnan(rows.propensity))))
         return rows
 
-    def _refuse(self, rows: Rows, row: int) -> None:
+    def _refuse(self, rows: LoggedRows, row: int) -> None:
         shown = rows.arm.names[rows.arm.codes[row]]
         others = [self.arms[arm] for arm in rows.offers[rows.offer[row]] if self.arms[arm] != shown]
         never = f"{others[0]!r} could" if others else "other arms could"

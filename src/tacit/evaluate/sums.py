@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.arrays import Floats, Ints
+from tacit.core.arrays import Floats, Ints
 
 GROUPS = 1024
 """Groups of units that the bootstrap draws; up to so many units, each is a group of its own."""
@@ -135,7 +135,7 @@ def summed(
 
 
 def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:
-    """Sum values dealt out to groups in turn (None: count them)."""
+    """Return the sums of values dealt out to groups in turn (None: how many there are)."""
     full = units - units % groups
     if values is None:
         sums = np.full(groups, float(full // groups))

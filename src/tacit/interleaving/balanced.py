@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tacit.arrays import Generator
+from tacit.core.arrays import Generator
 from tacit.interleaving.base import (
     Credit,
     Interleaved,

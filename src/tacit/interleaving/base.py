@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from tacit import checks
-from tacit.arrays import Generator
+from tacit.core import checks
+from tacit.core.arrays import Generator
 from tacit.errors import InvalidValue
 
 Item = str | int
@@ -230,7 +230,7 @@ class InterleavingMethod:
         return self._interleave(self._checked(rankings), rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
-        """Give all that :meth:`interleave` may return, with probabilities that sum to 1.
+        """Return all that :meth:`interleave` may return, with probabilities that sum to 1.
 
         The same items may come more than once, with different memories. There can be very many:
         this is for small cases, tests and exact preferences.

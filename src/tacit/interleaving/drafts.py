@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.arrays import Floats
+from tacit.core.arrays import Floats
 
 MOST_RANKERS = 16
 """Sums over all orders of a round take time 2^rankers."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
 from tacit.errors import InvalidValue, MissingExtra
 from tacit.interleaving.base import (
     Credit,

@@ -9,8 +9,8 @@ from itertools import permutations, product
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Floats, Generator
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
 from tacit.interleaving.base import (
     Credit,
     Interleaved,

@@ -9,8 +9,8 @@ from itertools import permutations
 
 import numpy as np
 
-from tacit import checks
-from tacit.arrays import Generator
+from tacit.core import checks
+from tacit.core.arrays import Generator
 from tacit.errors import InvalidValue
 from tacit.interleaving.base import (
     Credit,

@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tacit.arrays import Generator
+from tacit.core.arrays import Generator
 from tacit.interleaving.base import (
     Credit,
     Interleaved,
@@ -90,7 +90,7 @@ class TeamDraftMultileave(InterleavingMethod):
         teams: Teams,
         chance: float,
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Give all ways in which a draft that has come so far can go on."""
+        """Return all ways in which a draft that has come so far can go on."""
         slots = self._slots(rankings, items)
         if not slots:
             yield chance, self._finished(rankings, items, teams)

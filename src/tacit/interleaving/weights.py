@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.arrays import Floats
+from tacit.core.arrays import Floats
 from tacit.interleaving.base import Interleaved
 
 

@@ -1,10 +1,11 @@
 """Click logs: their schema, readers and writers."""
 
 from tacit.logs.open_bandit import read_open_bandit
-from tacit.logs.reader import LogReader, read_log
+from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
 from tacit.logs.schema import SCHEMA
-from tacit.logs.ubi import read_ubi
+from tacit.logs.sources import read_log
+from tacit.logs.ubi.reading import read_ubi
 from tacit.logs.writer import write_log
 
 __all__ = [

@@ -6,7 +6,7 @@ A folder ``POLICY/CAMPAIGN`` holds ``CAMPAIGN.csv``, one impression a row, and p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.formats import FORMATS
-from tacit.logs.reader import BATCH_ROWS, LogReader, reading
+from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, reading
 from tacit.logs.rows import converted
 
 COLUMNS = {
@@ -31,7 +31,7 @@ def _impressions(folder: Path) -> Path:
 
 
 def is_open_bandit(folder: Path) -> bool:
-    """Say whether ``folder`` has the layout of the Open Bandit Dataset."""
+    """Whether ``folder`` has the layout of the Open Bandit Dataset."""
     file = _impressions(folder)
     if not file.is_file():
         return False
@@ -105,10 +105,21 @@ def read_open_bandit(
 
 
 def _items(file: Path) -> list[str]:
-    """Give the distinct items of a file in the order of their appearance."""
+    """Return the distinct items of a file in the order of their appearance."""
     items: dict[str, None] = {}
     with reading(file, "csv"):
         for raw in FORMATS["csv"].read(file, ["item_id"], BATCH_ROWS):
             texts = converted(raw.columns["item_id"], pa.string()).unique().to_pylist()
             items |= dict.fromkeys(text for text in texts if text is not None)
     return list(items)
+
+
+def _opened(
+    places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
+) -> LogReader:
+    if len(places) > 1:
+        raise InvalidValue("path", places, "give one folder of the Open Bandit Dataset at a time")
+    return read_open_bandit(places[0], columns=columns, **options)
+
+
+OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _opened)

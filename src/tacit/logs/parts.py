@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tacit.arrays import Ints
+from tacit.core.arrays import Ints
 from tacit.logs.formats import parquet_file
 from tacit.logs.reader import LogFile, LogReader, reading
 from tacit.logs.rows import Chunk
@@ -48,7 +48,7 @@ class _Piece(NamedTuple):
 
 
 def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) -> list[LogPart]:
-    """Cut a log into consecutive parts; where, depends on the log alone.
+    """Return a log cut into consecutive parts; where, depends on the log alone.
 
     Parquet is cut between row groups. CSV and JSON lines are only cut between files, and no two
     of these files are in one part.
@@ -117,7 +117,7 @@ class KeyShard(NamedTuple):
     shards: int
 
     def of(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Give of some chunks the rows that are the shard's."""
+        """Yield the rows of some chunks that are the shard's."""
         for batch, source, rows in chunks:
             mine = shards_of(batch["placement"], batch["key"], self.shards) == self.shard
             if mine.any():

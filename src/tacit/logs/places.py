@@ -50,7 +50,7 @@ File = Path | RemoteFile
 
 
 def is_url(place: str | Path) -> bool:
-    """Say whether a place is written as a URL."""
+    """Whether a place is written as a URL."""
     return "://" in str(place)
 
 
@@ -140,5 +140,5 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Say whether a path, or a folder that it lies in, fits a pattern."""
+    """Whether a path, or a folder that it lies in, fits a pattern."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from tacit import checks
+from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.formats import FORMATS, format_of
-from tacit.logs.places import File, RemoteFile, files_at, is_url
+from tacit.logs.places import File, RemoteFile
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted
 from tacit.logs.schema import ALLOWED, SCHEMA
 
@@ -77,14 +76,14 @@ class LogReader:
         with reading(path, format):
             names = FORMATS[format].names(path)
         sparse = FORMATS[format].sparse
-        columns = _mapped(names, renamed, self.constants, str(path), sparse=sparse)
+        columns = mapped(names, renamed, self.constants, str(path), sparse=sparse)
         return LogFile(path, format, columns)
 
     def __iter__(self) -> Iterator[Any]:
         return (chunk.batch for chunk in self.chunks())
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give the batches, each with its file and the numbers of its rows there.
+        """Yield the batches, each with its file and the numbers of its rows there.
 
         Raises
         ------
@@ -101,6 +100,24 @@ class LogReader:
         names = list(dict.fromkeys(file.columns.values()))
         with reading(file.path, file.format):
             yield from FORMATS[file.format].read(file.path, names, self.batch_rows)
+
+
+class FolderLayout(NamedTuple):
+    """A layout of files that other systems write, read as a click log.
+
+    Attributes
+    ----------
+    name : str
+        How it is asked for in place of a file format.
+    recognises : function
+        From a folder to whether it has this layout.
+    open : function
+        From places, columns and the other options of :func:`read_log` to a reader.
+    """
+
+    name: str
+    recognises: Callable[[Path], bool]
+    open: Callable[..., LogReader]
 
 
 @contextmanager
@@ -129,7 +146,7 @@ def _constants(given: Mapping[str, Any]) -> dict[str, Any]:
     return scalars
 
 
-def _mapped(
+def mapped(
     names: Sequence[str],
     renamed: Mapping[str, str],
     constants: Mapping[str, Any],
@@ -137,7 +154,7 @@ def _mapped(
     *,
     sparse: bool = False,
 ) -> dict[str, str]:
-    """Say which column of a source serves as which column of the schema."""
+    """Return which column of a source serves as which column of the schema."""
     mapped = {}
     for field in SCHEMA:
         name = renamed.get(field.name, field.name)
@@ -167,144 +184,3 @@ def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]
         else:
             complete[field.name] = pa.nulls(rows, field.type)
     return raw._replace(columns=complete)
-
-
-def read_log(
-    path: str | Path | Sequence[str | Path],
-    *,
-    format: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    constants: Mapping[str, Any] | None = None,
-    arms: Sequence[str] | None = None,
-    strict: bool = False,
-    batch_rows: int = BATCH_ROWS,
-) -> LogReader:
-    """Open a click log.
-
-    Parameters
-    ----------
-    path : path, or sequence of them
-        A file; a folder whose files, those of its folders among them, are read in the order of
-        their names; or a pattern with ``*`` for these. Parquet may be given by a URL that
-        pyarrow's file systems know (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of
-        the Open Bandit Dataset is recognised, and one with files ``ubi_queries*``.
-    format : str, optional
-        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"`` or
-        ``"ubi"``; by default the suffix says it.
-    columns : dict, optional
-        From columns of the schema to the names that the file has for them.
-    constants : dict, optional
-        Values for columns that the file has not.
-    arms : sequence of str, optional
-        The arms on offer in every row, where the file does not say them.
-    strict : bool, default False
-        Whether to stop at the first row that is wrong, instead of counting it in
-        ``reader.report``.
-    batch_rows : int, default 65,536
-        The most rows in a batch.
-
-    Returns
-    -------
-    LogReader
-
-    Raises
-    ------
-    LogError
-        If there is nothing to read, or a column that is never null is missing.
-    InvalidValue
-        If an option is wrong.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = pathlib.Path(folder.name) / "clicks.csv"
-    >>> _ = path.write_text(
-    ...     "timestamp,decision_id,query,shown,clicked\\n"
-    ...     "2017-07-04T12:00:00Z,1,independence day,film,1\\n"
-    ...     "2017-07-04T12:00:01Z,2,independence day,flim,0\\n"
-    ... )
-    >>> log = read_log(
-    ...     path,
-    ...     columns={"key": "query", "arm": "shown", "reward": "clicked"},
-    ...     constants={"placement": "home"},
-    ...     arms=["film", "holiday"],
-    ... )
-    >>> [batch.num_rows for batch in log]
-    [1]
-    >>> log.report.rejected
-    {'arm-not-offered': 1}
-    """
-    from tacit.logs.open_bandit import is_open_bandit, read_open_bandit
-    from tacit.logs.ubi import FORMAT, is_ubi, read_ubi
-
-    places = [path] if isinstance(path, str | Path) else list(path)
-    if not places:
-        raise InvalidValue("path", path, "give a file at least")
-    fixed = dict(constants or {}) | ({} if arms is None else {"arms": arms})
-    if format == "open-bandit" or (
-        format is None and not is_url(places[0]) and is_open_bandit(Path(places[0]))
-    ):
-        if len(places) > 1:
-            raise InvalidValue("path", path, "give one folder of the Open Bandit Dataset at a time")
-        return read_open_bandit(
-            places[0], columns=columns, constants=fixed, strict=strict, batch_rows=batch_rows
-        )
-    if format == FORMAT or (format is None and not is_url(places[0]) and is_ubi(Path(places[0]))):
-        if columns:
-            raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
-        return read_ubi(places, constants=fixed, strict=strict, batch_rows=batch_rows)
-    return LogReader(
-        [file for place in places for file in files_at(place, _suffixes(format))],
-        format=format,
-        columns=columns,
-        constants=fixed,
-        strict=strict,
-        batch_rows=batch_rows,
-    )
-
-
-def _suffixes(format: str | None) -> list[str]:
-    """Return the endings of the files that a folder is looked through for."""
-    known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
-    return [suffix for form in known.values() for suffix in form.suffixes]
-
-
-def as_chunks(log: Any) -> Iterator[Chunk]:
-    """Give the valid rows of any form that a click log can have.
-
-    Parameters
-    ----------
-    log : LogReader, path, pyarrow.Table, pyarrow.RecordBatch or iterable of pyarrow.RecordBatch
-        What is in memory already is checked strictly.
-
-    Raises
-    ------
-    InvalidValue
-        If it is none of these.
-    LogError
-        If it cannot be read or a row is wrong.
-    """
-    if isinstance(log, (str, Path)):
-        log = read_log(log)
-    if isinstance(log, LogReader):
-        return log.chunks()
-    if isinstance(log, pa.RecordBatch):
-        log = [log]
-    elif isinstance(log, pa.Table):
-        log = log.to_batches(max_chunksize=BATCH_ROWS)
-    if not isinstance(log, Iterable):
-        raise InvalidValue("log", log, "give a path, a LogReader, or a pyarrow Table")
-    return _checked_batches(log)
-
-
-def _checked_batches(batches: Iterable[Any]) -> Iterator[Chunk]:
-    source, first = "log", 1
-    for batch in batches:
-        if not isinstance(batch, pa.RecordBatch):
-            raise InvalidValue("log", batch, "give record batches")
-        rows = np.arange(first, first + len(batch))
-        raw = Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
-        mapped = _mapped(batch.schema.names, {}, {}, source)
-        yield checked(completed(raw, mapped, {}), source, LogReport(), strict=True)
-        first += len(batch)

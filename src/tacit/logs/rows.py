@@ -31,8 +31,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.arrays import Ints
-from tacit.checks import MAX_NAME_BYTES
+from tacit.core.arrays import Ints
+from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
 from tacit.logs.schema import ALLOWED, SCHEMA
 
@@ -85,6 +85,10 @@ class Chunk(NamedTuple):
     batch: Any
     source: str
     rows: Ints
+
+    def where(self, row: int) -> str:
+        """Return where a row stands, for an error."""
+        return f"{self.source}: row {self.rows[row]}"
 
 
 class Example(NamedTuple):
@@ -201,7 +205,7 @@ def _read(texts: Any, kind: Any) -> Any:
 
 
 def _read_times(texts: Any, kind: Any) -> Any:
-    """Read ISO 8601, with or without a zone."""
+    """Return the times of ISO 8601 texts, with or without a zone."""
     for form in TIMES:
         try:
             return _cast(texts.cast(form), kind)
@@ -211,7 +215,7 @@ def _read_times(texts: Any, kind: Any) -> Any:
 
 
 def _read_lists(texts: Any, kind: Any) -> Any:
-    """Read lists written as JSON; each distinct text is parsed once."""
+    """Return lists written as JSON; each distinct text is parsed once."""
     encoded = texts.dictionary_encode()
     element = _arm_name if kind.value_type == pa.string() else _number
     lists = [_read_list(text, element) for text in encoded.dictionary.to_pylist()]
@@ -246,7 +250,7 @@ def _number(value: Any) -> float | None:
 
 
 def representatives(lists: Any) -> Ints:
-    """Give for each row the first row that has the same list.
+    """Return for each row the first row that has the same list.
 
     Parameters
     ----------
@@ -285,7 +289,7 @@ class _Fault(NamedTuple):
 
 
 def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
-    """Give every fault there can be, in the order of precedence, with the rows that have it."""
+    """Yield every fault there can be, in the order of precedence, with the rows that have it."""
     for column in SCHEMA:
         name, empty = column.name, _is_null(raw[column.name])
         if not column.nullable:

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.checks import MAX_NAME_BYTES
+from tacit.core.checks import MAX_NAME_BYTES
 from tacit.logs.formats import parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.places import File
-from tacit.logs.reader import LogReader, as_chunks, read_log, reading
+from tacit.logs.reader import LogReader, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
+from tacit.logs.sources import as_chunks, read_log
 
 TEXTS = ("placement", "key", "arm", "policy", "version")
 FILLERS = {
@@ -33,7 +34,7 @@ FILLERS = {
 
 
 def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
-    """Give the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
+    """Yield the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
 
     Columns of text may come dictionary-encoded. Of a Parquet file, rows are valid if what is
     read of them is.
@@ -106,7 +107,7 @@ def _leaves(file: Any) -> list[str]:
 def _batches(
     path: File, group: int, size: int, columns: list[str], encoded: list[str]
 ) -> Iterator[Any]:
-    """Read a row group; without dictionaries where arrow cannot keep them."""
+    """Yield the batches of a row group; without dictionaries where arrow cannot keep them."""
     done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:
@@ -155,7 +156,7 @@ def _plain(array: Any) -> Any:
 
 
 def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
-    """Say whether every row passes every check; may say no where some might pass."""
+    """Whether every row passes every check; False also where that would take a closer look."""
     for name, array in arrays.items():
         kind = SCHEMA.field(name).type
         if name in TEXTS:

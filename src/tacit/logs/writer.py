@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.errors import LogError
 from tacit.logs.formats import FORMATS, format_of
-from tacit.logs.reader import as_chunks
+from tacit.logs.sources import as_chunks
 
 
 def write_log(log: Any, path: str | Path, format: str | None = None) -> None:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from tacit import dispatch
-from tacit.arrays import Floats, Generator, Ints
+from tacit.core import dispatch
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.policies.base import Impression, Policy
 
 
@@ -62,6 +62,10 @@ class SlatePolicy(Policy):
 
     shows: ClassVar[str] = "slate"
 
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, positions=min(arms, 3))  # type: ignore[call-arg]
+
     @property
     def action_width(self) -> int:
         return int(self.positions)  # type: ignore[attr-defined]
@@ -92,7 +96,7 @@ class SlatePolicy(Policy):
 
     @staticmethod
     def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Give the probability of showing exactly this list; by default unknown."""
+        """Return the probability of showing exactly this list; by default unknown."""
         return math.nan
 
 

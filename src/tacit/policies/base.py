@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 
-from tacit import checks, dispatch
-from tacit.arrays import Floats, Generator, Ints
+from tacit.core import checks, dispatch
+from tacit.core.arrays import Floats, Generator, Ints
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -112,6 +114,11 @@ class Policy:
     ``observe``, ``propensity`` and ``epoch`` have defaults. What it shows is one arm; see
     :mod:`tacit.policies.actions` for more.
 
+    Further static methods are optional: ``unlearn``, with the arguments of ``learn``, takes a
+    reward out again, whatever was learned since, for statistics that are sums;
+    ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
+    the mean reward of an arm so far, 0 before its first play, for policies that others restart.
+
     Parameters
     ----------
     arms : int or sequence of str
@@ -131,6 +138,8 @@ class Policy:
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
     learns_from_propensity: ClassVar[bool] = False
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Defaults of earlier versions where today's differ: what began with them keeps them."""
 
     arms: Any
 
@@ -145,6 +154,19 @@ class Policy:
     def _set(self, field: str, value: Any) -> None:
         """Store the canonical form of a field while the object is being made."""
         object.__setattr__(self, field, value)
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return one of its kind: for warm-up, measurements, the tables of the docs and tests.
+
+        Parameters
+        ----------
+        arms : int, default 2
+            How many arms there are.
+        dim : int, default 1
+            Signals in a context, or features of each kind, where it reads any.
+        """
+        return cls(arms)
 
     def with_arms(self, arms: Any) -> Self:
         """Return the same policy over other arms."""
@@ -222,41 +244,18 @@ class Policy:
         raise NotImplementedError
 
     @staticmethod
-    def unlearn(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        arm: Any,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        """Take a reward out again, whatever was learned since; for statistics that are sums."""
-        raise NotImplementedError
-
-    @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
         """Take in an impression before the choice; by default nothing."""
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: Any) -> float:
-        """Give the probability of choosing ``arm``; by default unknown."""
+        """Return the probability of choosing ``arm``; by default unknown."""
         return math.nan
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
-        """Say how often the lane has restarted; by default never."""
+        """Return how often the lane has restarted; by default never."""
         return 0
-
-    @staticmethod
-    def restart(params: Any, state: Any, lane: int) -> None:
-        """Let the lane forget all it has learned; for policies that others restart."""
-        raise NotImplementedError
-
-    @staticmethod
-    def estimate(params: Any, state: Any, lane: int, arm: int) -> float:
-        """Give the mean reward of an arm so far; for policies that others restart."""
-        raise NotImplementedError
 
     @staticmethod
     def decide(
@@ -280,7 +279,7 @@ class Policy:
 
     @staticmethod
     def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Give the probability of showing a row of slots: by default, of its one arm."""
+        """Return the probability of showing a row of slots: by default, of its one arm."""
         return float(dispatch.propensity(params, state, lane, impression, action[0]))
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
@@ -293,15 +292,17 @@ class Policy:
         Only a kernel ``unlearn`` that belongs to the very ``learn`` in use will do.
         """
         kind = type(self)
-        return kind.unlearn is not Policy.unlearn and issubclass(
-            _home(kind, "unlearn"), _home(kind, "learn")
-        )
+        return hasattr(kind, "unlearn") and issubclass(_home(kind, "unlearn"), _home(kind, "learn"))
+
+    @property
+    def knows_propensity(self) -> bool:
+        """Whether the probability of each choice can be computed, be it logged or not."""
+        return type(self).propensity is not Policy.propensity
 
     @property
     def restartable(self) -> bool:
         """Whether another policy may restart this one and ask for its estimates."""
-        kind = type(self)
-        return not (kind.restart is Policy.restart or kind.estimate is Policy.estimate)
+        return hasattr(self, "restart") and hasattr(self, "estimate")
 
 
 def _home(kind: type, method: str) -> type:

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
-from tacit import checks
-from tacit.arrays import Generator
-from tacit.dispatch import choose, epoch, learn, observe, propensity, unlearn
-from tacit.errors import InvalidValue
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import choose, epoch, learn, observe, propensity, unlearn
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Policy
+from tacit.policies.stationary.ucb1 import UCB1
 
 
 @dataclass(frozen=True)
 class ExplorationFloor(Policy):
     """Show a uniformly chosen arm with probability ε, otherwise what another policy chooses.
 
-    Every arm on offer then has a propensity of at least ε/(number of arms on offer), and it is
-    reported exactly, for deterministic policies too.
+    Every arm on offer then has a propensity of at least ε/(number of arms on offer). It is
+    reported exactly, for deterministic policies too: ε/(number of arms) + (1 − ε)·(the policy's
+    own propensity, which is 1 for what a deterministic policy chooses). Policies that draw all
+    parameters from a posterior over features, and :class:`~tacit.ProbationBandit`, do not know
+    theirs; over them, too, every arm is explored, but decisions carry None.
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses otherwise.
+        The policy that chooses otherwise; any that shows one arm.
     epsilon : float, default 0.05
         Probability of a uniform choice, in (0, 1].
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the policy gives no propensity.
+        If a parameter is out of its range, or the policy shows more than one arm.
+
+    Warns
+    -----
+    AssumptionWarning
+        If the policy does not know its propensity, so that the log cannot be weighted.
 
     References
     ----------
@@ -56,7 +66,8 @@ class ExplorationFloor(Policy):
         source="Strehl, Langford, Li, Kakade (2010)",
         regret="that of the policy, plus ε·(mean gap) a round",
         assumes="what the policy assumes",
-        fails="what goes wrong for the policy; the logged propensities stay right",
+        fails="what goes wrong for the policy; the logged propensities, where the policy knows "
+        "its own, stay right",
         otherwise="the policy alone, where nothing will be evaluated offline",
     )
 
@@ -69,17 +80,58 @@ class ExplorationFloor(Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
         if self.policy.shows != "arm":
             raise InvalidValue("policy", self.policy, "give a policy that shows one arm")
-        if type(self.policy).propensity is Policy.propensity:
-            raise InvalidValue("policy", self.policy, "give a policy that knows its propensity")
         self._set("arms", self.policy.arms)
+        self._set("randomized", self.policy.knows_propensity)
         self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0, open_low=True))
+        if not self.knows_propensity:
+            warnings.warn(
+                f"ExplorationFloor: {type(self.policy).__name__} does not know its propensity, so "
+                "decisions carry none and their log cannot be weighted; wrap a policy that does "
+                "(`tacit policies` says which), or LinearEpsilonGreedy over features",
+                AssumptionWarning,
+                stacklevel=3,
+            )
 
-    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(UCB1(arms))
+
+    def with_arms(self, arms: Any) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))
+
+    @property
+    def arm_count(self) -> int:
+        return self.policy.arm_count
 
     @property
     def context_dim(self) -> int:
         return self.policy.context_dim
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.policy.feature_dims
+
+    @property
+    def knows_propensity(self) -> bool:
+        return self.policy.knows_propensity
+
+    @property
+    def posterior(self) -> Any:
+        """What the policy believes, where it says so."""
+        return self.policy.posterior  # type: ignore[attr-defined]
+
+    @property
+    def restarts(self) -> Any:
+        """When the policy restarted, where it keeps a record."""
+        return self.policy.restarts  # type: ignore[attr-defined]
+
+    @property
+    def diagnostics(self) -> Any:
+        """What the policy's record says of its assumptions, where it keeps one."""
+        return self.policy.diagnostics  # type: ignore[attr-defined]
+
+    def advise(self, relevance: Floats, examination: Floats) -> None:
+        self.policy.advise(relevance, examination)
 
     @cached_property
     def params(self) -> Params:

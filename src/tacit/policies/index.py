@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from tacit import dispatch
-from tacit.arrays import Generator
-from tacit.dispatch import confidence, index, kernel
+from tacit.core import dispatch
+from tacit.core.arrays import Generator
+from tacit.core.dispatch import confidence, index, kernel
 from tacit.policies.base import Counts, Impression, Policy, count, forget, uncount
 
 
@@ -58,12 +58,12 @@ class IndexPolicy(Policy):
 
     @staticmethod
     def confidence(params: Any, state: Any, lane: int) -> float:
-        """Give what the indices of a lane's arms have in common; by default nothing."""
+        """Return what the indices of a lane's arms have in common; by default nothing."""
         return 0.0
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        """Give the number by which ``arm`` is ranked."""
+        """Return the number by which ``arm`` is ranked."""
         raise NotImplementedError
 
     choose = staticmethod(greedy_choice)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from tacit.calls import GRAMMAR, matched, named_class, parsed_call
+from tacit.core.calls import GRAMMAR, matched, named_class, parsed_call
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Policy, registry
 
 
 def policy_class(name: str) -> type[Policy]:
-    """Find a policy class.
+    """Return a policy class.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Policy:
-    """Make a policy from text or from a plain table.
+    """Return a policy from text or from a plain table.
 
     Parameters
     ----------
@@ -115,6 +115,37 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": type(policy).__name__}
     if any(field.name == "arms" and field.init for field in fields(policy)):
         spec["arms"] = policy.arms if isinstance(policy.arms, int) else list(policy.arms)
-    for name, value in policy.hyperparameters.items():
-        spec[name] = _plain(value)
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        # What came later is told where it is used only: older specs stay what they were.
+        if field.name != "arms" and not (field.metadata.get("later") and value == field.default):
+            spec[field.name] = _plain(value)
     return spec
+
+
+def goes_on(told: Policy, before: Policy) -> bool:
+    """Return whether what ``before`` learned is for the policy that is told now.
+
+    They are equal, or differ only where ``before`` has the default of an earlier version and the
+    policy told has today's.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> goes_on(tacit.GLRKLUCB(3), tacit.GLRKLUCB(3, alpha=0.02))   # the default of version 0.1
+    True
+    >>> goes_on(tacit.GLRKLUCB(3), tacit.GLRKLUCB(3, alpha=0.03))
+    False
+    """
+    if type(told) is not type(before):
+        return False
+    for field in fields(told):
+        now, then = getattr(told, field.name), getattr(before, field.name)
+        if isinstance(now, Policy) and isinstance(then, Policy):
+            same = goes_on(now, then)
+        else:
+            was_default = field.name in told.earlier and then == told.earlier[field.name]
+            same = now == then or (was_default and now == field.default)
+        if not same:
+            return False
+    return True

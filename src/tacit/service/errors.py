@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from tacit.errors import TacitError
+from tacit.errors import ConfigError, TacitError
 
 
 class StoreError(TacitError):
     """A store that cannot be opened, read or written; the message names it and the remedy."""
+
+
+class Fenced(StoreError):
+    """The store has another owner by now."""
+
+
+class Damaged(StoreError):
+    """What was read is not what was written."""
+
+
+class AddressUnavailable(ConfigError):
+    """An address that cannot be listened on at present, but perhaps later."""
 
 
 class Unavailable(TacitError):

@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.core.calls import parsed_call
+from tacit.core.dispatch import canonical
 from tacit.errors import TacitError
 from tacit.evaluate.intervals import estimate_of, normal
 from tacit.evaluate.sums import Sums, summed
-from tacit.learner import Learner
+from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
-from tacit.service.attribution import Attribution, Lessons
-from tacit.service.blocks import distinct
-from tacit.service.config import PlacementConfig
-from tacit.service.folding import stretches
+from tacit.service.attribution.attribution import Attribution, Rewards
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.engine.fold import stretches
+from tacit.service.log.blocks import distinct
+from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
 from tacit.service.personalizer.errors import Refused
 from tacit.service.personalizer.hashing import features_of, vectors
 from tacit.service.personalizer.placement import Shown
@@ -36,7 +39,6 @@ from tacit.service.personalizer.wire import (
     PolicyResult,
     PolicyResultSummary,
 )
-from tacit.service.rows import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
 
 ONLINE, BASELINE, RANDOM = "Online", "Baseline", "Random"
 
@@ -95,8 +97,8 @@ class Run:
                         self._open[row.seq] = self._weighed(row)
             elif rows.kind is FeedbackRow:
                 for part in distinct(rows, "decision"):
-                    for lessons in self._windows.told(part)[1]:
-                        self._learn(lessons)
+                    for rewards in self._windows.told(part)[1]:
+                        self._learn(rewards)
             else:
                 for mark in rows:
                     if mark.kind == SETTINGS:
@@ -124,8 +126,8 @@ class Run:
             decisions.append(decision)
         return _Shown(row, weights, decisions)
 
-    def _learn(self, lessons: Lessons) -> None:
-        for seq, reward in self._windows.earned(lessons):
+    def _learn(self, rewards: Rewards) -> None:
+        for seq, reward in self._windows.earned(rewards):
             made = self._open.pop(seq, None)
             if made is None:
                 continue
@@ -183,15 +185,18 @@ def policy_of(contract: PolicyContract) -> LinearEpsilonGreedy:
         If it holds another text.
     """
     try:
-        policy = policy_from_spec(contract.arguments)
+        name, *_ = parsed_call(contract.arguments)
+        if canonical(name) == canonical(LinearEpsilonGreedy.__name__):
+            # Any other name could have a module imported, and so run.
+            policy = policy_from_spec(contract.arguments)
+            assert isinstance(policy, LinearEpsilonGreedy)
+            return policy
     except TacitError as error:
         raise Refused("InvalidPolicyContract", f"policies.arguments: {error}") from error
-    if not isinstance(policy, LinearEpsilonGreedy):
-        raise Refused(
-            "InvalidPolicyContract",
-            f"policies.arguments: {contract.arguments!r}; give a LinearEpsilonGreedy(dim=…)",
-        )
-    return policy
+    raise Refused(
+        "InvalidPolicyContract",
+        f"policies.arguments: {contract.arguments!r}; give a LinearEpsilonGreedy(dim=…)",
+    )
 
 
 def _micro(moment: datetime) -> int:

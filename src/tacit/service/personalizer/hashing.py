@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tacit.arrays import Floats
+from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 
 MOST_FEATURES = 250

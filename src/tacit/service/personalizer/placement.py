@@ -8,20 +8,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tacit.arrays import Booleans, Ints
-from tacit.decisions import Arm, Decision
-from tacit.errors import InvalidValue
-from tacit.learner import Learner
+from tacit.core.arrays import Booleans, Ints
+from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import Learner, snapshot_of
+from tacit.learning.snapshot import pieces
 from tacit.policies.base import NO_FEATURES
-from tacit.service.attribution import Lessons
-from tacit.service.blocks import Block
-from tacit.service.features import FeaturePlacement
-from tacit.service.impressions import Impression
+from tacit.service.attribution.attribution import Rewards
+from tacit.service.log.blocks import Block
+from tacit.service.log.impressions import Impression
+from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
 from tacit.service.personalizer.requests import Asked, Offer, vector_of
 from tacit.service.personalizer.settings import Settings
-from tacit.service.placement import Rows
-from tacit.service.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
-from tacit.snapshot import to_bytes
+from tacit.service.placements.features import FeaturePlacement
 
 
 class Shown(msgspec.Struct):
@@ -68,7 +66,6 @@ class PersonalizerPlacement(FeaturePlacement):
         When the first decision was made, and when something was learned last; 0 for never.
     """
 
-    asks_at = "personalizer/v1.0/rank"
     named_features = False
 
     @property
@@ -84,20 +81,6 @@ class PersonalizerPlacement(FeaturePlacement):
         self._weighed: dict[Arm, tuple[float, float]] = {}
 
     # Decide ----------------------------------------------------------------------------------
-
-    def checked(
-        self,
-        key: str,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        id: str | None = None,
-        deferred: bool = False,
-        relevance: Rows | None = None,
-        examination: Rows | None = None,
-        session: str | None = None,
-    ) -> Impression:
-        """Refuse: requests come in the terms of that API."""
-        raise InvalidValue("placement", self.name, f"ask it at its path {self.asks_at!r}")
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide one by one; what stands in a slot of an event is not on offer for its others."""
@@ -181,21 +164,21 @@ class PersonalizerPlacement(FeaturePlacement):
     def _offered(self, row: DecisionRow) -> int:
         return len(Shown.of(row).candidates)
 
-    def _teach(self, lessons: Lessons) -> Booleans:
-        if lessons.rewards:
+    def _teach(self, rewards: Rewards) -> Booleans:
+        if rewards.values:
             self.taught = self.windows.time
-        return super()._teach(lessons)
+        return super()._teach(rewards)
 
     def model(self) -> bytes:
         """Return what was learned, for :meth:`tacit.Learner.load`."""
         self._draws.begin(self.learner.rng, "")
-        return to_bytes(self.learner)
+        return b"".join(pieces(snapshot_of(self.learner)))
 
     # Settings --------------------------------------------------------------------------------
 
-    def stands(self, kind: str) -> str | None:
+    def current_mark(self, kind: str) -> str | None:
         """Return what the last mark of a kind says, or would say; see the base class."""
-        return self.settings.text if kind == SETTINGS else super().stands(kind)
+        return self.settings.text if kind == SETTINGS else super().current_mark(kind)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""

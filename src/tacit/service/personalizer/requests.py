@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tacit.arrays import Floats
+from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.service.impressions import Impression, checked_id
+from tacit.service.log.impressions import Impression, checked_id
 from tacit.service.personalizer.hashing import Features, features_of, vectors
 from tacit.service.personalizer.wire import (
     Blocks,

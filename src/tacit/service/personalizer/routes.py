@@ -6,21 +6,21 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.engine import Engine
+from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
+from tacit.service.engine.service import Service
 from tacit.service.errors import UnknownDecision
-from tacit.service.ids import decision_id
-from tacit.service.messages import received, sent
+from tacit.service.http.route import GUARDED, Api, Call, Route
+from tacit.service.log.ids import decision_id
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import ACTIVATE, ONLINE, REWARD, SHADOW
 from tacit.service.personalizer import wire
-from tacit.service.personalizer.errors import Refused, answer_of
+from tacit.service.personalizer.errors import REFUSALS, Refused
 from tacit.service.personalizer.evaluations import Run
-from tacit.service.personalizer.paths import Place
 from tacit.service.personalizer.placement import PersonalizerPlacement, Shown
 from tacit.service.personalizer.requests import Asked, impression_of, impressions_of, slot_id
 from tacit.service.personalizer.settings import (
@@ -30,116 +30,34 @@ from tacit.service.personalizer.settings import (
     moment,
     settings_of,
 )
-from tacit.service.requests import Told
-from tacit.service.rows import ACTIVATE, ONLINE, REWARD, SHADOW
 
-JSON, BYTES = "application/json", "application/octet-stream"
 ROWS = 4096
 MOST_EVALUATIONS = 100
 
 logger = logging.getLogger(__name__)
 
-_encode = msgspec.json.Encoder().encode
 
-
-class Call(NamedTuple):
-    """A request, its address understood and its body decoded."""
-
-    placement: PersonalizerPlacement
-    id: str
-    body: Any
-    paged: bool
-    """Whether lists are wanted as pages, as the later versions of the API have them."""
-
-
-class Route(NamedTuple):
-    """What answers a method at an address."""
-
-    answer: Callable[[Call], Awaitable[Any]]
-    body: Any = None
-    status: int = 200
-
-
-class PersonalizerRoutes:
-    """All routes of the API, over all placements of its kind.
+class Personalizer:
+    """What the API does, over all placements of its kind.
 
     Parameters
     ----------
-    engine : Engine
+    engine : Service
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Service) -> None:
         self._engine = engine
         self._evaluations: dict[tuple[str, str], wire.Evaluation] = {}
         self._running: set[asyncio.Task[None]] = set()
-        kept = self._refusing("the log is kept, and what was learned is worked out from it")
-        self._routes: dict[str, dict[str, Route]] = {
-            "rank": {"POST": Route(self._rank, wire.RankRequest, 201)},
-            "events/*/reward": {"POST": Route(self._reward, wire.RewardRequest, 204)},
-            "events/*/activate": {"POST": Route(self._activate, None, 204)},
-            "multislot/rank": {"POST": Route(self._rank_slots, wire.MultiSlotRankRequest, 201)},
-            "multislot/events/*/reward": {
-                "POST": Route(self._reward_slots, wire.MultiSlotRewardRequest, 204)
-            },
-            "multislot/events/*/activate": {"POST": Route(self._activate_slots, None, 204)},
-            "configurations/service": {
-                "GET": Route(self._configuration),
-                "PUT": Route(self._configure, wire.ServiceConfiguration),
-            },
-            "configurations/policy": {
-                "GET": Route(self._policy),
-                "PUT": Route(self._set_policy, wire.PolicyContract),
-                "DELETE": Route(self._policy),
-            },
-            "configurations/applyFromEvaluation": {
-                "POST": Route(self._refusing("policies are set in the configuration file"))
-            },
-            "model": {"GET": Route(self._model), "PUT": Route(kept), "DELETE": Route(kept)},
-            "model/properties": {"GET": Route(self._model_properties)},
-            "logs": {"DELETE": Route(kept)},
-            "logs/properties": {"GET": Route(self._log_properties)},
-            "evaluations": {
-                "GET": Route(self._list_evaluations),
-                "POST": Route(self._evaluate, wire.EvaluationContract, 201),
-            },
-            "evaluations/*": {
-                "GET": Route(self._evaluation),
-                "PUT": Route(self._evaluate, wire.EvaluationContract),
-                "DELETE": Route(self._forget_evaluation, None, 204),
-            },
-        }
-        self._limit = engine.config.server.batch_limit
 
-    async def __call__(self, place: Place, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        try:
-            status, answer = await self._answered(place, scope, receive)
-        except (TacitError, msgspec.MsgspecError) as error:
-            status, answer = answer_of(error, place.action)
-        if isinstance(answer, bytes):
-            await sent(send, status, BYTES, answer)
-        else:
-            await sent(send, status, JSON, b"" if answer is None else _encode(answer))
+    def placed(self, name: str | None, id: str) -> PersonalizerPlacement:
+        """Return the placement of a name, or that of the configuration.
 
-    async def _answered(self, place: Place, scope: Scope, receive: Receive) -> tuple[int, Any]:
-        methods = self._routes.get(place.action)
-        if methods is None:
-            raise Refused("ResourceNotFound", f"path: there is nothing at {scope['path']!r}", 404)
-        route = methods.get(scope["method"])
-        if route is None:
-            raise Refused("BadRequest", f"method: this path takes {', '.join(methods)}", 405)
-        raw = await received(receive, self._limit)
-        if raw is None:
-            message = f"body: send at most {self._limit} bytes in one request"
-            raise Refused("PayloadSizeExceeded", message, 413)
-        placement = self._placement(place.placement)
-        if len(place.id) > wire.LONGEST:
-            raise Refused("BadRequest", f"id: give at most {wire.LONGEST} characters")
-        body = None if route.body is None else msgspec.json.decode(raw, type=route.body)
-        paged = b"api-version=" in scope["query_string"]
-        return route.status, await route.answer(Call(placement, place.id, body, paged))
-
-    def _placement(self, name: str | None) -> PersonalizerPlacement:
+        Raises
+        ------
+        Refused
+            If there is none, or no event can have the id.
+        """
         if name is None:
             named = self._engine.config.personalizer
             if named is None:
@@ -148,12 +66,14 @@ class PersonalizerRoutes:
         placement = self._engine.placements.get(name)
         if not isinstance(placement, PersonalizerPlacement):
             raise Refused("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
+        if len(id) > wire.LONGEST:
+            raise Refused("BadRequest", f"id: give at most {wire.LONGEST} characters")
         return placement
 
     # Events ----------------------------------------------------------------------------------
 
     async def _rank(self, call: Call) -> wire.RankResponse:
-        told = impression_of(call.body, call.placement.dim)
+        told = impression_of(call.request, call.placement.dim)
         (row,) = await self._engine.decide_many(call.placement.name, [told])
         ranking = [
             wire.RankedAction(id=name, probability=chance or 0.0)
@@ -162,18 +82,18 @@ class PersonalizerRoutes:
         return wire.RankResponse(ranking=ranking, event_id=row.id, reward_action_id=str(row.arm))
 
     async def _reward(self, call: Call) -> None:
-        await self._tell(call, [Told(call.id, REWARD, call.body.value)])
+        await self._tell(call, [Feedback(call.id, REWARD, call.request.value)])
 
     async def _activate(self, call: Call) -> None:
-        await self._tell(call, [Told(call.id, ACTIVATE)])
+        await self._tell(call, [Feedback(call.id, ACTIVATE)])
 
-    async def _tell(self, call: Call, told: list[Told]) -> None:
-        for outcome in await self._engine.tell_many(call.placement.name, told):
+    async def _tell(self, call: Call, told: list[Feedback]) -> None:
+        for outcome in await self._engine.record_many(call.placement.name, told):
             if isinstance(outcome, TacitError):
                 raise outcome
 
     async def _rank_slots(self, call: Call) -> wire.MultiSlotRankResponse:
-        request: wire.MultiSlotRankRequest = call.body
+        request: wire.MultiSlotRankRequest = call.request
         event = request.event_id or decision_id(self._engine.clock())
         told = impressions_of(request, call.placement.dim, event)
         rows = await self._engine.decide_many(call.placement.name, told)
@@ -186,17 +106,17 @@ class PersonalizerRoutes:
     async def _reward_slots(self, call: Call) -> None:
         names = (await self._slots(call)).slots
         told = []
-        for i, each in enumerate(call.body.reward):
+        for i, each in enumerate(call.request.reward):
             if each.slot_id not in names:
                 message = f"reward[{i}].slotId: {each.slot_id!r}; the event's slots are {names}"
                 raise Refused("InvalidRewardRequest", message)
             id = slot_id(call.id, names.index(each.slot_id))
-            told.append(Told(id, REWARD, each.value))
+            told.append(Feedback(id, REWARD, each.value))
         await self._tell(call, told)
 
     async def _activate_slots(self, call: Call) -> None:
         count = len((await self._slots(call)).slots)
-        await self._tell(call, [Told(slot_id(call.id, i), ACTIVATE) for i in range(count)])
+        await self._tell(call, [Feedback(slot_id(call.id, i), ACTIVATE) for i in range(count)])
 
     async def _slots(self, call: Call) -> Asked:
         id = slot_id(call.id, 0)
@@ -212,7 +132,7 @@ class PersonalizerRoutes:
         return configuration(placement.settings, placement.mode, placement.edited, _days(call))
 
     async def _configure(self, call: Call) -> wire.ServiceConfiguration:
-        told: wire.ServiceConfiguration = call.body
+        told: wire.ServiceConfiguration = call.request
         placement, settings = call.placement, settings_of(told, _days(call))
         mode = MODES.get(str(told.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
@@ -227,7 +147,7 @@ class PersonalizerRoutes:
 
     async def _set_policy(self, call: Call) -> wire.PolicyContract:
         now = await self._policy(call)
-        if call.body != now:
+        if call.request != now:
             raise Refused(
                 "InvalidPolicyConfiguration",
                 f"arguments: the policy is {now.arguments}; another one is set in the "
@@ -238,7 +158,8 @@ class PersonalizerRoutes:
     # Model and log ---------------------------------------------------------------------------
 
     async def _model(self, call: Call) -> bytes:
-        return call.placement.model()
+        content: bytes = call.placement.model()
+        return content
 
     async def _model_properties(self, call: Call) -> wire.ModelProperties:
         made, taught = self._times(call)
@@ -256,16 +177,10 @@ class PersonalizerRoutes:
             raise Refused("LogsPropertiesNotFound", "log: nothing was decided yet", 404)
         return call.placement.made, call.placement.taught
 
-    def _refusing(self, why: str) -> Callable[[Call], Awaitable[None]]:
-        async def refuse(call: Call) -> None:
-            raise Refused("OperationNotAllowed", f"path: this cannot be done here: {why}", 403)
-
-        return refuse
-
     # Evaluations -----------------------------------------------------------------------------
 
     async def _evaluate(self, call: Call) -> wire.Evaluation:
-        contract: wire.EvaluationContract = call.body
+        contract: wire.EvaluationContract = call.request
         placement, now = call.placement, self._engine.clock()
         id = call.id or decision_id(now)
         run = Run(contract, placement.config, placement.id)
@@ -301,7 +216,7 @@ class PersonalizerRoutes:
     async def _list_evaluations(self, call: Call) -> Any:
         name = call.placement.name
         found = [each for (of, _), each in self._evaluations.items() if of == name]
-        return wire.Evaluations(value=found) if call.paged else found
+        return wire.Evaluations(value=found) if b"api-version=" in call.query else found
 
     async def _evaluation(self, call: Call) -> wire.Evaluation:
         try:
@@ -318,3 +233,96 @@ def _days(call: Call) -> int:
     """Return how long the log is kept, in whole days."""
     retention = call.placement.config.retention
     return KEPT if retention is None else math.ceil(retention)
+
+
+def _refusing(why: str) -> Callable[[Any, Call], Awaitable[None]]:
+    async def refuse(opened: Any, call: Call) -> None:
+        raise Refused("OperationNotAllowed", f"path: this cannot be done here: {why}", 403)
+
+    return refuse
+
+
+# The routes ----------------------------------------------------------------------------------
+
+PROBLEMS = (*GUARDED, 400, 404, 409, 413, 415)
+
+
+def _route(
+    target: str,
+    operation: str,
+    summary: str,
+    handler: Callable[[Personalizer, Call], Awaitable[Any]],
+    wires: tuple[Any, Any] = (None, None),
+    scope: str = ADMIN,
+    status: int = 200,
+) -> Route:
+    """Return the route of a method and a path."""
+    method, path = target.split()
+    scope = READ if method == "GET" else scope
+    operation = f"personalizer_{operation}"
+    return Route(
+        method, path, operation, summary, handler, *wires, scope, "batch_limit", PROBLEMS, status
+    )
+
+
+_of = Personalizer
+_kept = _refusing("the log is kept, and what was learned is worked out from it")
+_set_in_file = _refusing("policies are set in the configuration file")
+_worked_out = "Refuse: it is worked out from the log"
+_activation = "Let a deferred event count"
+
+ROUTES = (
+    _route("POST rank", "rank", "Choose one of the actions", _of._rank,
+           (wire.RankRequest, wire.RankResponse), DECIDE, 201),
+    _route("POST events/{id}/reward", "reward", "Say what an event was worth", _of._reward,
+           (wire.RewardRequest, None), FEEDBACK, 204),
+    _route("POST events/{id}/activate", "activateEvent", _activation, _of._activate,
+           scope=FEEDBACK, status=204),
+    _route("POST multislot/rank", "rankSlots", "Choose an action for each slot", _of._rank_slots,
+           (wire.MultiSlotRankRequest, wire.MultiSlotRankResponse), DECIDE, 201),
+    _route("POST multislot/events/{id}/reward", "rewardSlots", "Say what its slots were worth",
+           _of._reward_slots, (wire.MultiSlotRewardRequest, None), FEEDBACK, 204),
+    _route("POST multislot/events/{id}/activate", "activateSlots", _activation,
+           _of._activate_slots, scope=FEEDBACK, status=204),
+    _route("GET configurations/service", "configuration", "Say how rewards are waited for",
+           _of._configuration, (None, wire.ServiceConfiguration)),
+    _route("PUT configurations/service", "configure", "Change that, from now on",
+           _of._configure, (wire.ServiceConfiguration, wire.ServiceConfiguration)),
+    _route("GET configurations/policy", "policy", "Name the policy",
+           _of._policy, (None, wire.PolicyContract)),
+    _route("PUT configurations/policy", "setPolicy", "Confirm the policy",
+           _of._set_policy, (wire.PolicyContract, wire.PolicyContract)),
+    _route("DELETE configurations/policy", "resetPolicy", "Return the policy, which stays",
+           _of._policy, (None, wire.PolicyContract)),
+    _route("POST configurations/applyFromEvaluation", "applyFromEvaluation",
+           "Refuse: policies are set in the configuration file", _set_in_file, status=403),
+    _route("GET model", "model", "Return what was learned", _of._model, (None, bytes)),
+    _route("PUT model", "setModel", _worked_out, _kept, status=403),
+    _route("DELETE model", "resetModel", _worked_out, _kept, status=403),
+    _route("DELETE logs", "deleteLogs", "Refuse: the log is kept", _kept, status=403),
+    _route("GET model/properties", "modelProperties", "Say when something was learned",
+           _of._model_properties, (None, wire.ModelProperties)),
+    _route("GET logs/properties", "logProperties", "Say what the log holds",
+           _of._log_properties, (None, wire.LogsProperties)),
+    _route("GET evaluations", "evaluations", "List offline evaluations",
+           _of._list_evaluations, (None, list[wire.Evaluation])),
+    _route("POST evaluations", "evaluate", "Begin an offline evaluation",
+           _of._evaluate, (wire.EvaluationContract, wire.Evaluation), status=201),
+    _route("GET evaluations/{id}", "evaluation", "Return an offline evaluation",
+           _of._evaluation, (None, wire.Evaluation)),
+    _route("PUT evaluations/{id}", "evaluateAs", "Begin an offline evaluation under an id",
+           _of._evaluate, (wire.EvaluationContract, wire.Evaluation)),
+    _route("DELETE evaluations/{id}", "forgetEvaluation", "Forget an offline evaluation",
+           _of._forget_evaluation, status=204),
+)  # fmt: skip
+PERSONALIZER = Api(
+    "/personalizer/v1.0/",
+    r"(?:/v1/placements/(?P<name>[^/]+))?/personalizer(?:/v1\.[01](?:-preview\.\d)?)?/",
+    ROUTES,
+    REFUSALS,
+    lambda site: Personalizer(site.engine),
+    label="personalizer/",
+    placed=Personalizer.placed,
+    whole=True,
+    key_header=b"ocp-apim-subscription-key",
+)

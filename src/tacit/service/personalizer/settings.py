@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 
 from tacit.errors import InvalidValue
-from tacit.service.attribution import Rule
-from tacit.service.personalizer.wire import ServiceConfiguration
-from tacit.service.rows import APPRENTICE, FROZEN, ONLINE, SHADOW
+from tacit.service.config.rule import Rule
+from tacit.service.log.rows import APPRENTICE, FROZEN, ONLINE, SHADOW
+from tacit.service.personalizer.wire import AGGREGATIONS, ServiceConfiguration
 
 SECOND = 1_000_000
 KEPT = -1
 """Days of a log that is never dropped."""
 LONGEST_WAIT = 30 * 86_400 * SECOND
-AGGREGATIONS: dict[str, Any] = {"earliest": "first", "sum": "sum", "latest": "last", "max": "max"}
 LEARNING_MODES: dict[str, Any] = {
     ONLINE: "Online",
     SHADOW: "Online",

@@ -11,20 +11,27 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from tacit.service.api.wire import PRINTABLE
+
+AGGREGATIONS: dict[str, Any] = {"earliest": "first", "sum": "sum", "latest": "last", "max": "max"}
+"""From the names of the API to those of placements."""
 MOST_ACTIONS = MOST_SLOTS = 50
 LONGEST = 256
 
-Id = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+Id = Annotated[str, Meta(min_length=1, max_length=LONGEST, extra_json_schema=PRINTABLE)]
 EventId = Annotated[
     str,
     Meta(
         max_length=LONGEST,
         description="Names the event, and seeds its draw; left out or empty, the service makes "
         "one.",
+        extra_json_schema=PRINTABLE,
     ),
 ]
 Blocks = list[dict[str, Any]]
 Reward = Annotated[float, Meta(ge=-1.0, le=1.0)]
+Moment = Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})]
+Never = Annotated[bool, Meta(extra_json_schema={"const": False})]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
@@ -119,16 +126,18 @@ class MultiSlotRewardRequest(Wire):
 class ServiceConfiguration(Wire, omit_defaults=False):
     """How rewards are waited for and how much is explored."""
 
-    reward_wait_time: timedelta
+    reward_wait_time: Annotated[timedelta, Meta(description="PT0.001S to P30D.")]
     default_reward: Reward
-    reward_aggregation: Annotated[str, Meta(max_length=LONGEST)]
+    reward_aggregation: Annotated[
+        str, Meta(max_length=LONGEST, extra_json_schema={"enum": list(AGGREGATIONS)})
+    ]
     exploration_percentage: Share
     model_export_frequency: timedelta = timedelta(0)
     log_retention_days: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
     learning_mode: Literal["Online", "Apprentice", "LoggingOnly"] | UnsetType | None = UNSET
-    last_configuration_edit_date: datetime | UnsetType | None = UNSET
-    log_mirror_enabled: bool | None = False
-    is_auto_optimization_enabled: bool | None = False
+    last_configuration_edit_date: Moment | UnsetType | None = UNSET
+    log_mirror_enabled: Never | None = False
+    is_auto_optimization_enabled: Never | None = False
 
 
 class PolicyContract(Wire):
@@ -141,8 +150,8 @@ class PolicyContract(Wire):
 class DateRange(Wire, rename={"start": "from", "end": "to"}):
     """From when to when."""
 
-    start: datetime
-    end: datetime
+    start: Moment
+    end: Moment
 
 
 class LogsProperties(Wire):
@@ -154,16 +163,16 @@ class LogsProperties(Wire):
 class ModelProperties(Wire):
     """When the model was made, and when it last learned."""
 
-    creation_time: datetime
-    last_modified_time: datetime
+    creation_time: Moment
+    last_modified_time: Moment
 
 
 class EvaluationContract(Wire):
     """What is to be evaluated offline."""
 
     name: Annotated[str, Meta(max_length=LONGEST)]
-    start_time: datetime
-    end_time: datetime
+    start_time: Moment
+    end_time: Moment
     policies: Annotated[list[PolicyContract], Meta(max_length=20)] | None = None
     enable_offline_experimentation: bool | None = False
 
@@ -178,7 +187,7 @@ class PolicyResultSummary(Wire, omit_defaults=False):
     sum_of_squares: float
     average_reward: float | None
     confidence_interval: float | None
-    time_stamp: datetime
+    time_stamp: Moment
     aggregate_time_window: timedelta
 
 
@@ -197,9 +206,9 @@ class Evaluation(Wire, omit_defaults=False):
 
     id: str
     name: str
-    start_time: datetime
-    end_time: datetime
-    creation_time: datetime
+    start_time: Moment
+    end_time: Moment
+    creation_time: Moment
     status: Literal["pending", "completed", "failed"] = "pending"
     evaluation_type: str = "Manual"
     job_id: str = ""

@@ -1,0 +1,170 @@
+"""A call: a request, the same on every try, and how its answer is read; without any transport."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+
+from tacit.client.bodies import body
+from tacit.client.errors import ServiceError, Unavailable, error_for
+from tacit.client.messages import Message, Recorded
+from tacit.client.retries import Reply
+from tacit.errors import InvalidValue
+
+A = TypeVar("A")
+M = TypeVar("M", bound=Message)
+
+PROBLEM = "urn:tacit:problem:"
+
+_PLACEMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
+_STEP = re.compile(r"[^.\[\]]+")
+
+decode = msgspec.json.decode
+
+
+class Call(NamedTuple, Generic[A]):
+    """A request to a placement, and how its answer is read; without a body it is a GET."""
+
+    placement: str
+    action: str
+    body: bytes | None
+    read: Callable[[bytes], A]
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.body is None else "POST"
+
+    @property
+    def path(self) -> str:
+        """Where it goes, below the address of the service."""
+        return f"/v1/placements/{self.placement}/{self.action}"
+
+    def given(self, field: str) -> Any:
+        """Return what the call gives for a field such as ``decisions[1].arms``, None if nothing."""
+        if field == "placement":
+            return self.placement
+        value = {} if self.body is None else decode(self.body)
+        for step in _STEP.findall(field):
+            try:
+                value = value[int(step)] if isinstance(value, list) else value[step]
+            except (KeyError, IndexError, TypeError, ValueError):
+                return None
+        return value
+
+
+def call_to(
+    placement: str, action: str, content: dict[str, Any] | None, read: Callable[[bytes], A]
+) -> Call[A]:
+    """Return a call to a placement.
+
+    Raises
+    ------
+    InvalidValue
+        If its name could be none.
+    """
+    # What is no such name would lead to another path.
+    if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
+        raise InvalidValue(
+            "placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -"
+        )
+    return Call(placement, action, None if content is None else msgspec.json.encode(content), read)
+
+
+class _Many(msgspec.Struct):
+    decisions: list[msgspec.Raw] = []
+    feedback: list[msgspec.Raw] = []
+
+
+class Route(NamedTuple, Generic[M, A]):
+    """What takes messages of one type, one or many at once, and how each is answered.
+
+    Attributes
+    ----------
+    action : str
+        Where one goes; many go to ``{action}/batch``.
+    message : type
+    answer : type
+    """
+
+    action: str
+    message: type[M]
+    answer: type[A]
+
+    def one(self, placement: str, message: M) -> Call[A]:
+        """Return the call with one message."""
+        return call_to(placement, self.action, body(message), partial(decode, type=self.answer))
+
+    def many(self, placement: str, messages: Iterable[M]) -> Call[list[A]]:
+        """Return the call with many messages, answered in their order.
+
+        Raises
+        ------
+        InvalidValue
+            If one is not of the route's type, or has a field that cannot be right.
+        """
+        field = "feedback" if self.answer is Recorded else "decisions"
+        bodies = []
+        for i, message in enumerate(messages):
+            if not isinstance(message, self.message):
+                remedy = f"give a tacit.client.{self.message.__name__}"
+                raise InvalidValue(f"{field}[{i}]", message, remedy)
+            bodies.append(body(message, f"{field}[{i}]."))
+
+        def read(reply: bytes) -> list[A]:
+            answers = getattr(decode(reply, type=_Many), field)
+            if len(answers) != len(bodies):
+                raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
+            return [decode(answer, type=self.answer) for answer in answers]
+
+        return call_to(placement, f"{self.action}/batch", {field: bodies}, read)
+
+
+class _Problem(msgspec.Struct):
+    type: str
+    detail: str
+    field: str
+
+
+def answer(call: Call[A], reply: Reply, url: str, tries: int) -> A:
+    """Return the answer to a call, or raise what the last reply says is wrong.
+
+    Raises
+    ------
+    ServiceError
+        One of its subclasses, by the status.
+    """
+    if reply.status is None:
+        raise Unavailable(
+            "url", url,
+            f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure}), so it is "
+            "not known whether it took effect; see whether the service runs there",
+            "no-answer",
+        )  # fmt: skip
+    if reply.status != 200:
+        _refuse(call, reply.status, reply.body, url)
+    try:
+        return call.read(reply.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ServiceError(
+            "url", url, f"its answer is not one of the service ({error}); give the service's",
+            "foreign", reply.status,
+        ) from error  # fmt: skip
+
+
+def _refuse(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
+    """Raise the error for a reply that is no answer."""
+    try:
+        problem = decode(content, type=_Problem)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # A proxy, or something else altogether.
+        raise error_for(status)(
+            "url", url, f"it answered {status} and no more; see what is there", "foreign", status
+        ) from None
+    what = problem.detail.removeprefix(f"{problem.field}: ")
+    kind = problem.type.removeprefix(PROBLEM)
+    raise error_for(status)(problem.field, call.given(problem.field), what, kind, status)

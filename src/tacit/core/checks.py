@@ -1,0 +1,78 @@
+"""Checks of single values at the boundary; each returns the value in its canonical type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from tacit.errors import InvalidValue
+
+MAX_NAME_BYTES = 512
+
+
+def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        x = float(value)
+        if (low < x if open_low else low <= x) and x <= high:
+            return x
+    bracket = "(" if open_low else "["
+    close = ")" if math.isinf(high) else "]"
+    raise InvalidValue(field, value, f"give a number in {bracket}{low:g}, {high:g}{close}")
+
+
+def positive(field: str, value: Any) -> float:
+    """Return ``value`` as a finite float above zero."""
+    if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf:
+        return float(value)
+    raise InvalidValue(field, value, "give a finite number above 0")
+
+
+def integer(field: str, value: Any, low: int, high: int = 2**62) -> int:
+    """Return ``value`` as an int within [low, high]."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
+        return int(value)
+    upper = f" and at most {high}" if high < 2**62 else ""
+    raise InvalidValue(field, value, f"give a whole number of at least {low}{upper}")
+
+
+def name(field: str, value: Any) -> str:
+    """Return ``value`` if it is a string of at most 512 bytes in UTF-8."""
+    if isinstance(value, str):
+        try:
+            # A string of 128 characters cannot exceed 512 bytes, and isascii() needs no copy.
+            if (len(value) <= MAX_NAME_BYTES and value.isascii()) or len(
+                value.encode()
+            ) <= MAX_NAME_BYTES:
+                return value
+        except UnicodeEncodeError:
+            raise InvalidValue(field, value, "give a string that is valid Unicode") from None
+    raise InvalidValue(field, value, f"give a string of at most {MAX_NAME_BYTES} bytes in UTF-8")
+
+
+def names(field: str, value: Any) -> Any:
+    """Return ``value`` unless it is one string, which is a sequence of its letters."""
+    if isinstance(value, str | bytes):
+        raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
+    return value
+
+
+def arms(value: Any) -> int | tuple[str, ...]:
+    """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return integer("arms", value, 1)
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:
+        names = tuple(name("arms", arm) for arm in value)
+        if len(set(names)) == len(names):
+            return names
+        raise InvalidValue("arms", value, "give each arm a name of its own")
+    raise InvalidValue("arms", value, "give the number of arms (at least 1) or a list of arm names")
+
+
+def flag(field: str, value: Any) -> bool:
+    """Return ``value`` if it is true or false."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(field, value, "give true or false")

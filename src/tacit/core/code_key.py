@@ -1,0 +1,163 @@
+"""A key of all the code that a compiled loop can reach.
+
+Two loops with the same key compile to the same machine code, so the key names a compiled loop in
+the cache. It is made of what the interpreter would run (bytecode, constants, the values of global
+names, fields of named tuples), followed from the loop through every function that it calls; a
+generic function stands for the kernels of the parts at hand. Docstrings, comments, line numbers and
+code that the loop never reaches do not count. No source is read, so that parts may also be defined
+at a prompt or in a notebook.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+FOREIGN = {"builtins", "math", "numba", "numpy"}
+"""Packages whose functions are known by the package's version."""
+CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(...))
+
+
+def code_key(
+    loop: Callable[..., Any],
+    parts: Sequence[type],
+    generics: Iterable[Callable[..., Any]],
+    versions: Iterable[str],
+) -> str:
+    """Return the key of a loop that runs the kernels of parts.
+
+    Parameters
+    ----------
+    loop : function
+        What is compiled.
+    parts : sequence of type
+        The parts whose ``Params`` it is called with, and those within them.
+    generics : functions
+        What is resolved by the type of ``Params``.
+    versions : str
+        Of whatever else machine code depends on.
+
+    Returns
+    -------
+    str
+        20 hexadecimal digits.
+
+    Examples
+    --------
+    >>> def one(x):
+    ...     "Add one."
+    ...     return x + 1
+    >>> def next(x):
+    ...     "Return what comes after x."
+    ...     return x + 1  # the same
+    >>> def two(x):
+    ...     "Add two."
+    ...     return x + 2
+    >>> keys = [code_key(f, (), (), ()) for f in (one, next, two)]
+    >>> keys[0] == keys[1], keys[0] == keys[2]
+    (True, False)
+    """
+    kernels = frozenset(generics)
+    digest = hashlib.sha256(repr((sys.version_info, *versions)).encode())
+    for part in parts:
+        digest.update(_of_part(part).encode())
+    waiting: list[Any] = [loop]
+    seen: set[Any] = set()
+    while waiting:
+        function = waiting.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        if function in kernels:
+            own = (getattr(part, function.__name__, None) for part in reversed(parts))
+            waiting.extend(kernel for kernel in own if kernel is not None)
+        description, called = _of_function(function)
+        digest.update(description.encode())
+        waiting.extend(reversed(called))
+    return digest.hexdigest()[:20]
+
+
+@cache
+def _of_part(part: Any) -> str:
+    """Return what the types of a part's numbers and state say."""
+    layouts = [_layout(held) for held in vars(part).values() if _is_layout(held)]
+    return repr((part.__qualname__, getattr(part, "learns_from_propensity", None), layouts))
+
+
+@cache
+def _of_function(function: FunctionType) -> tuple[str, list[Any]]:
+    """Return a description of a function itself, and the functions that it may call."""
+    called: list[Any] = []
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    values = [_of_value(value, called) for value in (*held, *_globals_of(function))]
+    code = _of_code(function.__code__, function.__doc__)
+    return repr((code, function.__defaults__, values)), called
+
+
+def _of_code(code: CodeType, doc: str | None = None) -> Any:
+    constants = [_of_constant(value) for value in code.co_consts if doc is None or value != doc]
+    names = code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars
+    return code.co_code, names, constants
+
+
+def _of_constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _of_code(value)
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+
+
+def _globals_of(function: FunctionType) -> Iterator[Any]:
+    """Yield the values of the global names in a function, and of what it looks up in them."""
+    for code in _codes(function.__code__):
+        for name in code.co_names:
+            if name in function.__globals__:
+                value = function.__globals__[name]
+                yield value
+                if isinstance(value, (ModuleType, type)) and not _is_foreign(value):
+                    yield from (vars(value)[n] for n in code.co_names if n in vars(value))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _is_foreign(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, ModuleType) else value.__module__
+    return name.partition(".")[0] in FOREIGN
+
+
+def _of_value(value: Any, called: list[Any]) -> Any:
+    """Describe what a name stands for; functions are added to those to be followed."""
+    value = getattr(value, "py_func", value)
+    if isinstance(value, staticmethod):
+        value = value.__func__
+    if isinstance(value, FunctionType):
+        if not _is_foreign(value):
+            called.append(value)
+        return value.__qualname__
+    if isinstance(value, CONSTANTS):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return [_of_value(one, called) for one in value]
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()
+    if _is_layout(value):
+        return _layout(value)
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _is_layout(value: Any) -> bool:
+    return isinstance(value, type) and hasattr(value, "_fields")
+
+
+def _layout(named_tuple: Any) -> Any:
+    return named_tuple.__qualname__, named_tuple._fields

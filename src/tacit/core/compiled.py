@@ -1,0 +1,279 @@
+"""Compilation: the generic functions taught to numba, and a cache that is never stale.
+
+Importing this module loads numba; nothing else in the package does so at import time.
+
+numba's own cache watches the file of the outermost compiled function only, so it would run a
+stale kernel after an edit of a policy. Here each compiled driver lives in a folder named by a
+key of all the code that it can reach (:mod:`tacit.core.code_key`).
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numba
+import numpy as np
+import platformdirs
+from numba.core import caching
+from numba.core.errors import NumbaError
+from numba.extending import overload, register_jitable
+
+from tacit.core import dispatch
+from tacit.core.code_key import code_key
+
+# Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
+OPTIONS: Any = {"error_model": "numpy"}
+# A kernel that is not inlined costs a reference count per array and call: twice the time.
+# Nobody calls one from outside of compiled code, so it needs no wrappers.
+KERNEL_OPTIONS: Any = OPTIONS | {
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+PACKAGE = Path(__file__).parent.parent
+
+GENERICS = (
+    *dispatch.POLICY_KERNELS,
+    *dispatch.FEATURE_KERNELS,
+    *dispatch.COUPLED_KERNELS,
+    *dispatch.INDEX_KERNELS,
+    *dispatch.LIST_KERNELS,
+    *dispatch.ENVIRONMENT_KERNELS,
+    *dispatch.CLASSIFIER_KERNELS,
+)
+VERSIONS = numba.__version__, np.__version__
+
+logger = logging.getLogger(__name__)
+
+_dispatchers: list[Any] = []
+_taught_helpers = 0
+
+
+def _teach(generic: Callable[..., Any]) -> None:
+    """Let compiled code resolve ``generic`` by the type of its first argument."""
+
+    def resolve(params: Any, *rest: Any) -> Any:
+        return getattr(dispatch.parts[params.instance_class], generic.__name__)
+
+    overload(generic, jit_options=KERNEL_OPTIONS, strict=False)(resolve)
+
+
+for _generic in GENERICS:
+    _teach(_generic)
+
+
+def _learns_from_propensity(params: Any) -> bool:
+    """Say whether the part of this numba type, or one inside it, learns from propensities."""
+    part = dispatch.parts.get(getattr(params, "instance_class", type(None)))
+    return part is not None and (
+        part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
+    )
+
+
+@overload(dispatch.learned_chance, jit_options=KERNEL_OPTIONS, strict=False)
+def _resolve_learned_chance(params: Any, *rest: Any) -> Any:
+    if _learns_from_propensity(params):
+        return dispatch.parts[params.instance_class].chance
+    return lambda params, state, lane, impression, action: math.nan
+
+
+@cache
+def cache_root() -> Path:
+    """Return the folder of compiled code.
+
+    ``TACIT_CACHE_DIR`` if set; else the package's own ``__pycache__`` where that is writable;
+    else the user's cache folder.
+    """
+    chosen = os.environ.get("TACIT_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    beside = PACKAGE / "__pycache__"
+    try:
+        beside.mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=beside).close()
+        return beside / "compiled"
+    except OSError:
+        return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
+
+
+def _locator(folder: Path) -> type[caching._CacheLocator]:
+    class Locator(caching._CacheLocator):
+        """Keeps a driver in the folder that is named by its key."""
+
+        def get_cache_path(self) -> str:
+            return str(folder)
+
+        def get_source_stamp(self) -> str:
+            return folder.name
+
+        def get_disambiguator(self) -> str:
+            return ""
+
+        @classmethod
+        def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
+            return cls()
+
+    return Locator
+
+
+class _Cache(caching.FunctionCache):
+    """numba's function cache in a folder of ours, safe when several processes write."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        implementation = {"_locator_classes": [_locator(folder)]}
+        self._impl_class: Any = type("Impl", (caching.CompileResultCacheImpl,), implementation)
+        self._folder = folder
+        super().__init__(function)  # type: ignore[no-untyped-call]
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        # The folder stands for the code. Types go by their names, so that a class which is defined
+        # anew in every process, at a prompt or in a notebook, finds what was compiled for it.
+        return tuple(map(str, sig)), codegen.magic_tuple()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):
+            # It was compiled for classes that have moved since.
+            found = None
+        if found is None:
+            logger.info("compiling %s", self._name)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self._folder / "lock"):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+@cache
+def _dispatcher(function: Callable[..., Any], folder: Path, counting: bool) -> Any:
+    options: Any = OPTIONS | {"nogil": True, "_nrt": counting}
+    dispatcher: Any = numba.njit(**options)(function)
+    dispatcher._cache = _Cache(function, folder / ("counting" if counting else "lean"))
+    _dispatchers.append(dispatcher)
+    return dispatcher
+
+
+class Driver:
+    """A driver, compiled for the types of arguments that it meets or found in the cache.
+
+    Where nothing in it makes an array, it is compiled without numba's counting of references to
+    arrays, which costs more than many a kernel; the caller holds all arrays while it runs.
+    Called, it releases the global interpreter lock.
+
+    Parameters
+    ----------
+    function : function
+    folder : Path
+        Where compiled code is kept.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._function, self._folder = function, folder
+        self._entries: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.entry(arguments)(*arguments)
+
+    def entry(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the entry point for arguments of exactly these types.
+
+        It skips the look at the types (some 10 µs a call), so every call of it must pass the
+        very same ones.
+        """
+        form = _form(arguments)
+        if form not in self._entries:
+            types = tuple(numba.typeof(argument) for argument in arguments)
+            self._entries[form] = self._compiled(types)
+        return self._entries[form]
+
+    def _compiled(self, types: tuple[Any, ...]) -> Any:
+        parts = [getattr(kind, "instance_class", None) for kind in types]
+        name = f"{self._function.__qualname__} {types} {parts}"
+        # Known from an earlier attempt, so that it is not repeated in every process.
+        counts = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
+        if not counts.exists():
+            try:
+                return _entry(_dispatcher(self._function, self._folder, False), types)
+            except NumbaError:
+                pass
+        found = _entry(_dispatcher(self._function, self._folder, True), types)
+        counts.parent.mkdir(parents=True, exist_ok=True)
+        counts.touch()
+        return found
+
+
+def _form(value: Any) -> Any:
+    """Return what the type of compiled code depends on; numba's own look takes 20 times as long."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.dtype, value.ndim, value.flags.num
+    return (kind, *map(_form, value)) if isinstance(value, tuple) else kind
+
+
+def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
+    with _without_collector():
+        return dispatcher.compile(types)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Compile without looking for garbage: it makes millions of objects, and keeps most."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+@cache
+def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
+    return Driver(function, cache_root() / code_key(function, parts, GENERICS, VERSIONS))
+
+
+def _parts_within(params: Any) -> Iterable[type]:
+    """Give the part that a Params tuple belongs to, and those of the tuples inside it."""
+    yield dispatch.parts[type(params)]
+    for value in params:
+        if type(value) in dispatch.parts:
+            yield from _parts_within(value)
+
+
+def compiled(driver: Callable[..., Any], *all_params: Any) -> Driver:
+    """Return ``driver`` as compiled code for parts with these ``Params``.
+
+    Parameters
+    ----------
+    driver : function
+        A module-level function in numba's subset that calls the generic functions.
+    *all_params : named tuple
+        The ``Params`` of each part it will be called with.
+    """
+    global _taught_helpers
+    for helper in dispatch.helpers[_taught_helpers:]:
+        register_jitable(**KERNEL_OPTIONS)(helper)
+    _taught_helpers = len(dispatch.helpers)
+    parts = (part for params in all_params for part in _parts_within(params))
+    return _driver(driver, tuple(parts))
+
+
+def cache_statistics() -> tuple[int, int]:
+    """Return how many loops this process took from the cache, and how many it compiled."""
+    hits = sum(sum(d.stats.cache_hits.values()) for d in _dispatchers)
+    misses = sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)
+    return hits, misses

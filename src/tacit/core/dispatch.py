@@ -1,0 +1,323 @@
+"""Generic functions, resolved to a part's own kernels by the type of its ``Params``.
+
+A *part* is a policy or an environment: a frozen description whose nested ``Params`` named
+tuple carries the numbers, and whose static methods are kernels in numba's subset. The
+functions below find the kernel by ``type(params)``; :mod:`tacit.core.compiled` teaches numba the
+same rule, so one compiled loop serves every part, and this module stays free of numba.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Part = TypeVar("Part", bound=type)
+
+parts: dict[type, Any] = {}
+"""From a ``Params`` type to the part it belongs to."""
+
+helpers: list[Callable[..., Any]] = []
+"""Plain functions that kernels may call; compiled along with them."""
+
+
+def kernel(function: Function) -> Function:
+    """Mark a module-level function as one that kernels may call.
+
+    The function itself is returned unchanged and stays callable from Python.
+
+    Parameters
+    ----------
+    function : function
+        A function in numba's subset.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> @tacit.kernel
+    ... def halve(x):
+    ...     return x / 2
+    >>> halve(3.0)
+    1.5
+    """
+    helpers.append(function)
+    return function
+
+
+def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
+    """Bind ``part`` to its ``Params`` type, after checking that its kernels fit.
+
+    A class without ``Params`` of its own is a base for others, or a variant that shares its
+    parent's kernels. A kernel that neither it nor a base has is an ability that it lacks.
+
+    Raises
+    ------
+    TypeError
+        If a kernel takes other arguments, or could never be found.
+    """
+    if "Params" not in part.__dict__:
+        own = [generic.__name__ for generic in generics if generic.__name__ in part.__dict__]
+        if own and hasattr(part, "Params"):
+            raise TypeError(
+                f"{part.__qualname__} has its own {own[0]}, but kernels are found by the type of "
+                "Params: give it a nested class Params(NamedTuple) of its own"
+            )
+        return
+    for generic in generics:
+        implementation = getattr(part, generic.__name__, None)
+        if implementation is None:
+            continue
+        expected = list(inspect.signature(generic).parameters)
+        given = list(inspect.signature(implementation).parameters)
+        if len(given) != len(expected):
+            raise TypeError(
+                f"{part.__qualname__}.{generic.__name__} takes ({', '.join(given)}); "
+                f"a kernel of this name is a static method that takes ({', '.join(expected)})"
+            )
+    parts[part.Params] = part
+
+
+def enlist(part: Any, registry: dict[str, Any]) -> None:
+    """Make a part known by its name, which no part of the package may lose to another."""
+    if "Params" in part.__dict__:
+        known = registry.get(canonical(part.__name__))
+        own = __name__.partition(".")[0]
+        if known is not None and known.__module__.partition(".")[0] == own != part.__module__:
+            raise TypeError(f"{part.__name__} is the name of {known}; choose another one")
+        registry[canonical(part.__name__)] = part
+
+
+def shipped(registry: dict[str, Part], room: str) -> list[Part]:
+    """Return the parts of a registry that were defined in a room of the package, by name."""
+    found = (part for part in registry.values() if part.__module__.startswith(f"tacit.{room}."))
+    return sorted(found, key=lambda part: part.__name__)
+
+
+def public(names: dict[str, Any]) -> list[str]:
+    """Return the names of the classes and functions of the package among those of a module."""
+    return sorted(
+        name
+        for name, value in names.items()
+        if not name.startswith("_")
+        and isinstance(value, (type, FunctionType))
+        and value.__module__.partition(".")[0] == __name__.partition(".")[0]
+    )
+
+
+def canonical(name: str) -> str:
+    """Return a part's name without case, hyphens and underscores."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+# A policy's kernels -------------------------------------------------------------------------
+
+
+def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any:
+    """Choose an arm (its slot), or a duel's two, for the impression; reads ``state``."""
+    return parts[type(params)].choose(params, state, lane, impression, rng)
+
+
+def learn(
+    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
+) -> None:
+    """Update ``state`` in place with the reward of a decision."""
+    parts[type(params)].learn(params, state, lane, impression, arm, reward, propensity)
+
+
+def unlearn(
+    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
+) -> None:
+    """Take out of ``state`` what ``learn`` with the same arguments has put in."""
+    parts[type(params)].unlearn(params, state, lane, impression, arm, reward, propensity)
+
+
+def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
+    """Take in what an impression reveals before any choice; writes ``state``."""
+    parts[type(params)].observe(params, state, lane, impression)
+
+
+def propensity(params: Any, state: Any, lane: int, impression: Any, arm: Any) -> Any:
+    """Return the probability with which ``choose`` returns ``arm``."""
+    return parts[type(params)].propensity(params, state, lane, impression, arm)
+
+
+def epoch(params: Any, state: Any, lane: int) -> Any:
+    """Return how often the lane has restarted."""
+    return parts[type(params)].epoch(params, state, lane)
+
+
+def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> None:
+    """Fill ``action``, a row of slots, with what is shown; reads ``state``."""
+    parts[type(params)].decide(params, state, lane, impression, rng, action)
+
+
+def update(
+    params: Any,
+    state: Any,
+    lane: int,
+    impression: Any,
+    action: Any,
+    feedback: Any,
+    propensity: float,
+) -> None:
+    """Update ``state`` in place with a row of feedback for what was shown."""
+    parts[type(params)].update(params, state, lane, impression, action, feedback, propensity)
+
+
+def chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
+    """Return the probability with which ``decide`` shows ``action``."""
+    return parts[type(params)].chance(params, state, lane, impression, action)
+
+
+def learned_chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
+    """Return the propensity to a policy that learns from it; NaN, at no cost, to any other."""
+    wanted = learns_from_propensity(params)
+    return chance(params, state, lane, impression, action) if wanted else math.nan
+
+
+def learns_from_propensity(params: Any) -> bool:
+    """Return whether the part of ``params``, or a part inside it, learns from propensities."""
+    part = parts.get(type(params))
+    return part is not None and (
+        part.learns_from_propensity or any(learns_from_propensity(inner) for inner in params)
+    )
+
+
+def restart(params: Any, state: Any, lane: int) -> None:
+    """Let the lane forget all it has learned."""
+    parts[type(params)].restart(params, state, lane)
+
+
+def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
+    """Return the mean reward of an arm so far; 0 before its first play."""
+    return parts[type(params)].estimate(params, state, lane, arm)
+
+
+POLICY_KERNELS = (
+    choose,
+    learn,
+    unlearn,
+    observe,
+    propensity,
+    epoch,
+    restart,
+    estimate,
+    decide,
+    update,
+    chance,
+)
+
+# A click model's kernels ---------------------------------------------------------------------
+
+
+def believed(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
+    """Return the click probability that the policy believes in for an arm on offer."""
+    return parts[type(params)].believed(params, state, lane, impression, arm)
+
+
+FEATURE_KERNELS = (believed,)
+
+
+def line(params: Any, state: Any, lane: int, impression: Any, place: int) -> Any:
+    """Return mean and standard deviation of the score of the arm at a place on offer."""
+    return parts[type(params)].line(params, state, lane, impression, place)
+
+
+COUPLED_KERNELS = (line,)
+
+# An index policy's kernels ------------------------------------------------------------------
+
+
+def confidence(params: Any, state: Any, lane: int) -> Any:
+    """Return what the indices of a lane's arms have in common, computed once a round."""
+    return parts[type(params)].confidence(params, state, lane)
+
+
+def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> Any:
+    """Return the number by which an index policy ranks ``arm``."""
+    return parts[type(params)].index(params, state, lane, arm, confidence)
+
+
+INDEX_KERNELS = (confidence, index)
+
+# A list policy's kernels over one draw ---------------------------------------------------------
+
+
+def arrange(params: Any, state: Any, lane: int, impression: Any) -> None:
+    """Put into the scratch of ``state`` what lining up the arms on offer takes."""
+    parts[type(params)].arrange(params, state, lane, impression)
+
+
+def line_up(
+    params: Any, state: Any, lane: int, impression: Any, z: float, arm: int, place: int, action: Any
+) -> None:
+    """Fill ``action`` with the arms in the order of the draw ``z``, ``arm`` put at ``place``."""
+    parts[type(params)].line_up(params, state, lane, impression, z, arm, place, action)
+
+
+def share(
+    params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int, without: int
+) -> Any:
+    """Give the probability that the order, with one arm taken out, begins with those arms."""
+    return parts[type(params)].share(params, state, lane, impression, begin, count, without)
+
+
+def clear(params: Any, state: Any, lane: int) -> None:
+    """Put the scratch of ``state`` back as it was before ``arrange``."""
+    parts[type(params)].clear(params, state, lane)
+
+
+LIST_KERNELS = (arrange, line_up, share, clear)
+
+# An environment's kernels -------------------------------------------------------------------
+
+
+def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
+    """Bring the round's impression into ``world.impression``; return its lane."""
+    return parts[type(params)].arrive(params, world, round, rng)
+
+
+def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
+    """Return the reward that ``arm`` (or a pair) gets from the impression that has just arrived."""
+    return parts[type(params)].respond(params, world, lane, arm)
+
+
+def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
+    """Return the expected reward of ``arm`` for the impression that has just arrived."""
+    return parts[type(params)].expected(params, world, lane, arm)
+
+
+def optimum(params: Any, world: Any, lane: int) -> Any:
+    """Return the expected reward of the best arm for the impression that has just arrived."""
+    return parts[type(params)].optimum(params, world, lane)
+
+
+def react(params: Any, world: Any, lane: int, action: Any, feedback: Any) -> None:
+    """Fill ``feedback`` with what comes back for an action, a row of slots."""
+    parts[type(params)].react(params, world, lane, action, feedback)
+
+
+def regret(params: Any, world: Any, lane: int, action: Any) -> Any:
+    """Return the regret of an action: the expected reward that the best one has above it."""
+    return parts[type(params)].regret(params, world, lane, action)
+
+
+ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)
+
+# A classifier's kernels ---------------------------------------------------------------------
+
+
+def predict(params: Any, state: Any, row: int, context: Any) -> Any:
+    """Return whether the context may be an event; reads ``state`` (and may use its scratch)."""
+    return parts[type(params)].predict(params, state, row, context)
+
+
+def learn_false(params: Any, state: Any, row: int, context: Any) -> None:
+    """Update ``state`` in place: the context was no event."""
+    parts[type(params)].learn_false(params, state, row, context)
+
+
+CLASSIFIER_KERNELS = (predict, learn_false)

@@ -1,0 +1,122 @@
+"""Independent units of work, spread over the threads of this process or over a cluster.
+
+Compiled loops release the interpreter's lock, so threads are enough on one machine. What comes
+back does not depend on where or in which order the units ran.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from tacit.core import checks
+from tacit.core.progress import progress
+
+Report = Callable[[float], None]
+
+
+class Stopped(Exception):
+    """Raised inside a unit when the others have failed or were interrupted."""
+
+
+class Runner(Protocol):
+    """What runs units: :func:`in_threads`, or a cluster."""
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        units: Sequence[tuple[Any, ...]],
+        amounts: Sequence[float],
+        workers: int,
+        advance: Report,
+    ) -> list[Any]:
+        """Return ``function(*unit, report)`` of each unit, in their order."""
+
+
+def spread(
+    function: Callable[..., Any],
+    units: Sequence[tuple[Any, ...]],
+    amounts: Sequence[float],
+    *,
+    label: str,
+    workers: int | None = None,
+) -> list[Any]:
+    """Return what a function gives for each unit of work, in the order of the units.
+
+    Parameters
+    ----------
+    function : function
+        Of a module, or a :func:`functools.partial` of one; called as
+        ``function(*unit, report)``. It should call ``report(amount)`` with the work just done
+        often enough to be interrupted.
+    units : sequence of tuple
+        Arguments of each call; such that they can be sent to another machine.
+    amounts : sequence of float
+        How much work each unit is, for the progress bar.
+    label : str
+        What is being done.
+    workers : int, optional
+        Threads; by default one per core. A cluster knows its own number.
+
+    Raises
+    ------
+    InvalidValue
+        If ``workers`` is below 1.
+
+    Examples
+    --------
+    >>> def double(number, report):
+    ...     report(1)
+    ...     return 2 * number
+    >>> spread(double, [(1,), (2,)], [1, 1], label="doubling")
+    [2, 4]
+    """
+    threads = checks.integer("workers", os.cpu_count() if workers is None else workers, 1)
+    with progress(sum(amounts), label) as advance:
+        return runner.get()(function, units, amounts, threads, advance)
+
+
+def in_threads(
+    function: Callable[..., Any],
+    units: Sequence[tuple[Any, ...]],
+    amounts: Sequence[float],
+    workers: int,
+    advance: Report,
+) -> list[Any]:
+    """Run units in threads; an error or an interrupt stops the others before it goes on its way."""
+    stopped = threading.Event()
+    done = [0.0] * len(units)
+    reported = 0.0
+
+    def run(i: int) -> Any:
+        def report(amount: float) -> None:
+            done[i] += amount
+            if stopped.is_set():
+                raise Stopped
+
+        return function(*units[i], report)
+
+    with ThreadPoolExecutor(max(1, min(workers, len(units)))) as pool:
+        try:
+            futures = [pool.submit(run, i) for i in range(len(units))]
+            waiting = set(futures)
+            while waiting:
+                finished, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                total = sum(done)
+                advance(total - reported)
+                reported = total
+        except BaseException:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [future.result() for future in futures]
+
+
+runner: ContextVar[Runner] = ContextVar("runner", default=in_threads)
+"""What runs the units of :func:`spread` at present."""

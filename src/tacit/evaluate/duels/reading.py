@@ -1,0 +1,121 @@
+"""From files of interleaved impressions to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tacit.errors import InvalidValue, LogError
+from tacit.evaluate.duels.counting import Duel, counted, duel_of
+from tacit.evaluate.duels.report import DuelReport
+from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.reader import BATCH_ROWS, reading
+from tacit.logs.rows import MALFORMED, Example, LogReport, converted
+
+COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")
+
+
+def read_duels(
+    log: str | Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    strict: bool = False,
+    confidence: float = 0.95,
+) -> tuple[DuelReport, LogReport]:
+    """Estimate preferences from a log of interleaved impressions, one row each.
+
+    Parameters
+    ----------
+    log : path
+        Parquet, CSV or JSON lines with the columns ``left`` and ``right`` (the rankers' names) and
+        either ``outcome`` (1 the left one won, 0 the right one, 0.5 a tie, or between) or
+        ``interleaved`` (JSON of :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of
+        positions from 0); a row that has an outcome needs nothing else. Others are ignored.
+    format : {"parquet", "csv", "json"}, optional
+        By default the suffix says it.
+    columns : dict, optional
+        From these columns to the names that the file has for them.
+    strict : bool, default False
+        Whether to stop at the first row that is wrong, instead of counting it.
+    confidence : float, default 0.95
+        Of the report, in (0, 1).
+
+    Returns
+    -------
+    report : DuelReport
+    rows : LogReport
+        What became of the rows.
+
+    Raises
+    ------
+    LogError
+        If the file cannot be read, a column is missing or no duel of two rankers is in it.
+    InvalidValue
+        If an option is wrong.
+    """
+    path, renamed = Path(log), dict(columns or {})
+    for name in renamed:
+        if name not in COLUMNS:
+            raise InvalidValue("columns", name, f"a log of duels has {', '.join(COLUMNS)}")
+    rows = LogReport()
+    duels = _duels(path, format_of(path, format), renamed, rows, strict)
+    try:
+        return counted(duels, confidence), rows
+    except InvalidValue as error:
+        if error.field != "names":
+            raise
+        raise LogError(f"{path}: there is no duel of two rankers in it; {rows.summary()}") from None
+
+
+def _duels(
+    path: Path, format: str, renamed: Mapping[str, str], rows: LogReport, strict: bool
+) -> Iterator[Duel]:
+    """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
+    import pyarrow as pa
+
+    form = FORMATS[format]
+    with reading(path, format):
+        present = form.names(path)
+    theirs = {name: renamed.get(name, name) for name in COLUMNS}
+    for name, their in theirs.items():
+        if their not in present and (name in renamed or name in ("left", "right")):
+            raise LogError(
+                f"{path}: {name}: there is no column {their!r}; say which one to take with "
+                f"columns={{{name!r}: ...}}"
+            )
+    used = {name: their for name, their in theirs.items() if their in present}
+    if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
+        raise LogError(f"{path}: there is neither a column outcome nor interleaved and clicks")
+    with reading(path, format):
+        for raw in form.read(path, list(dict.fromkeys(used.values())), BATCH_ROWS):
+            for row, text in raw.malformed:
+                rows.read += 1
+                _reject(rows, MALFORMED, Example(str(path), row, "row", text), strict)
+            given = {
+                name: raw.columns[their]
+                if isinstance(raw.columns[their], list)
+                else converted(raw.columns[their], pa.string()).to_pylist()
+                for name, their in used.items()
+            }
+            for place, row in enumerate(raw.rows):
+                cells = {name: values[place] for name, values in given.items()}
+                rows.read += 1
+                try:
+                    duel = duel_of(cells)
+                except InvalidValue as error:
+                    column = error.field.partition(".")[0]
+                    example = Example(str(path), int(row), column, error.value)
+                    _reject(rows, f"wrong-{column}", example, strict)
+                else:
+                    rows.kept += 1
+                    yield duel
+
+
+def _reject(rows: LogReport, reason: str, example: Example, strict: bool) -> None:
+    if strict:
+        raise LogError(
+            f"{example.source}: row {example.row}: {example.column}: {example.value!r} is not "
+            f"allowed ({reason})"
+        )
+    rows.reject(reason, 1, example)

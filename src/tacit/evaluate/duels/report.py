@@ -1,0 +1,339 @@
+"""What duels say of rankers: estimates, who is out, and whether it is safe to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats
+from tacit.errors import InvalidValue
+from tacit.evaluate.duels.evidence import log_evidence, safe_interval
+from tacit.evaluate.intervals import wilson
+
+FAR = 10**12
+
+
+class Pair(NamedTuple):
+    """What duels of two rankers say, from the first one's side.
+
+    Attributes
+    ----------
+    first, second : str
+    plays : int
+    estimate : float
+        The probability that the first beats the second, ties counted half; NaN without duels.
+    low, high : float
+        Wilson's interval: for this pair alone, if the number of duels was fixed beforehand.
+    safe_low, safe_high : float
+        Holds for all pairs at once and at all times: to be looked at whenever one likes.
+    """
+
+    first: str
+    second: str
+    plays: int
+    estimate: float
+    low: float
+    high: float
+    safe_low: float
+    safe_high: float
+
+
+@dataclass(frozen=True)
+class DuelReport:
+    """Estimated preferences between rankers, who is out, and whether it is safe to stop.
+
+    Outcomes of a pair must be independent with a constant mean; which pair is shown next may
+    depend on all that came before, and so may the time to look at the report. Everything that it
+    decides rests on evidence that is valid at all times and for all pairs at once: with
+    probability ``confidence`` nothing that it ever says is wrong.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The rankers' names.
+    plays : array, shape (rankers, rankers)
+        How many duels each pair had; symmetric.
+    scores : array, shape (rankers, rankers)
+        The sum of the outcomes of the first ranker against the second: 1 a win, 0.5 a tie.
+    confidence : float, default 0.95
+        In (0, 1).
+    ties, unclicked : int
+        How many duels were ties, and how many lists had no click, where the log tells.
+
+    Raises
+    ------
+    InvalidValue
+        If the counts do not fit together.
+
+    Examples
+    --------
+    >>> report = DuelReport(["new", "old"], [[0, 200], [200, 0]], [[0, 140], [60, 0]])
+    >>> report.winner, report.out
+    ('new', ('old',))
+    """
+
+    names: Any
+    plays: Any
+    scores: Any
+    confidence: float = 0.95
+    ties: int = 0
+    unclicked: int = 0
+
+    def __post_init__(self) -> None:
+        names = checks.arms(list(self.names)) if len(self.names) else ()
+        plays = np.asarray(self.plays, np.float64)
+        scores = np.asarray(self.scores, np.float64)
+        shape = (len(self.names), len(self.names))
+        if isinstance(names, int) or len(names) < 2:
+            raise InvalidValue("names", self.names, "give two or more")
+        if plays.shape != shape or scores.shape != shape:
+            raise InvalidValue("plays", self.plays, "give a number for each pair of two or more")
+        if not (plays == plays.T).all() or (plays < 0).any() or plays.diagonal().any():
+            raise InvalidValue(
+                "plays",
+                self.plays,
+                "give counts that do not depend on the order, 0 on the diagonal",
+            )
+        off = ~np.eye(len(plays), dtype=bool)
+        if (scores < 0).any() or not np.allclose((scores + scores.T)[off], plays[off]):
+            raise InvalidValue("scores", self.scores, "of each pair they must sum to its plays")
+        confidence = checks.number("confidence", self.confidence, 0.0, 1.0, open_low=True)
+        if confidence == 1.0:
+            raise InvalidValue("confidence", confidence, "give a number in (0, 1)")
+        for field, value in (("names", names), ("plays", plays), ("scores", scores)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def alpha(self) -> float:
+        """The error probability that each pair may have, so that all together are safe."""
+        pairs = len(self.names) * (len(self.names) - 1) // 2
+        return (1.0 - self.confidence) / pairs
+
+    def pair(self, first: int, second: int) -> Pair:
+        """Return what duels of two rankers, by their places in ``names``, say."""
+        plays, score = float(self.plays[first, second]), float(self.scores[first, second])
+        estimate = score / plays if plays else math.nan
+        return Pair(
+            self.names[first],
+            self.names[second],
+            int(plays),
+            estimate,
+            *wilson(estimate, plays, self.confidence),
+            *safe_interval(score, plays, self.alpha),
+        )
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """The estimated probability that the first beats the second: 1/2 against itself."""
+        estimates = np.divide(
+            self.scores, self.plays, out=np.full(self.plays.shape, np.nan), where=self.plays > 0
+        )
+        np.fill_diagonal(estimates, 0.5)
+        return np.asarray(estimates)
+
+    @cached_property
+    def beats(self) -> Any:
+        """Whether the first certainly beats the second; an array of bool."""
+        count = len(self.names)
+        found = np.zeros((count, count), np.bool_)
+        for first in range(count):
+            for second in range(count):
+                score, plays = float(self.scores[first, second]), float(self.plays[first, second])
+                if first != second and 2 * score > plays:
+                    found[first, second] = log_evidence(score, plays, 0.5) >= -math.log(self.alpha)
+        return found
+
+    @property
+    def out(self) -> tuple[str, ...]:
+        """The rankers that certainly lose to some other one, and so cannot be the best."""
+        lost = self.beats.any(axis=0)
+        return tuple(name for name, beaten in zip(self.names, lost, strict=True) if beaten)
+
+    @property
+    def winner(self) -> str | None:
+        """The ranker that certainly beats every other one (the Condorcet winner), or None."""
+        wins = self.beats.sum(axis=1)
+        best = int(wins.argmax())
+        return self.names[best] if wins[best] == len(self.names) - 1 else None
+
+    @property
+    def leader(self) -> int:
+        """The place of the ranker that looks best now: beats most, with the highest mean."""
+        known = np.where(np.isnan(self.estimates), 0.5, self.estimates)
+        return int(np.lexsort((known.mean(axis=1), (known > 0.5).sum(axis=1)))[-1])
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The rankers that are not out."""
+        return tuple(name for name in self.names if name not in self.out)
+
+    @property
+    def safe_to_stop(self) -> bool:
+        """Whether the best ranker is known, provided that there is one that beats all others."""
+        return self.winner is not None or len(self.left) == 1
+
+    def still_needed(self, second: int) -> int | None:
+        """Return how many more duels of the leader with a ranker would decide, at this estimate.
+
+        Parameters
+        ----------
+        second : int
+            The other ranker's place in ``names``.
+
+        Returns
+        -------
+        int or None
+            0 if it is decided; None if there is no estimate, or no difference to find.
+        """
+        first = self.leader
+        if self.beats[first, second] or self.beats[second, first]:
+            return 0
+        estimate, plays = self.estimates[first, second], float(self.plays[first, second])
+        if math.isnan(estimate) or estimate == 0.5:
+            return None
+        low, high = plays, max(2.0 * plays, 16.0)
+        while log_evidence(estimate * high, high, 0.5) < -math.log(self.alpha):
+            low, high = high, 2.0 * high
+            if high > FAR:
+                return None
+        while high - low > 1.0:
+            middle = (low + high) // 2
+            if log_evidence(estimate * middle, middle, 0.5) < -math.log(self.alpha):
+                low = middle
+            else:
+                high = middle
+        return math.ceil(high - plays)
+
+    @property
+    def verdict(self) -> str:
+        """Who wins, or what is missing, as a sentence."""
+        sure = f"with confidence {self.confidence:g}"
+        if self.winner is not None:
+            return f"Safe to stop: {self.winner} beats every other ranker, {sure}."
+        if len(self.left) == 1:
+            return (
+                f"Safe to stop: all but {self.left[0]} lose to another ranker, {sure}; it is the "
+                "best if any ranker beats all others."
+            )
+        if not self.left:
+            return f"Every ranker loses to another one, {sure}: none beats all others."
+        others = [i for i, name in enumerate(self.names) if i != self.leader and name in self.left]
+        needed = [self.still_needed(i) for i in others]
+        if None in needed:
+            rest = "at present estimates it cannot be said how many duels are missing"
+        else:
+            rest = f"some {sum(filter(None, needed)):,} more duels of it with the others left"
+            rest += " would decide, at present estimates"
+        return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {rest}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON data; NaN becomes null."""
+        count = range(len(self.names))
+        table = [[self.pair(i, j) for j in count] for i in count]
+        matrices = {
+            field: [[_plain(getattr(cell, field)) for cell in row] for row in table]
+            for field in ("estimate", "low", "high", "safe_low", "safe_high", "plays")
+        }
+        for i in count:
+            for field in ("estimate", "low", "high", "safe_low", "safe_high"):
+                matrices[field][i][i] = 0.5
+        return {
+            "rankers": list(self.names),
+            "confidence": self.confidence,
+            **matrices,
+            "ties": self.ties,
+            "unclicked": self.unclicked,
+            "out": list(self.out),
+            "left": list(self.left),
+            "leader": self.names[self.leader],
+            "winner": self.winner,
+            "safe_to_stop": self.safe_to_stop,
+            "still_needed": {
+                self.names[i]: self.still_needed(i) for i in count if i != self.leader
+            },
+            "verdict": self.verdict,
+        }
+
+    def summary(self) -> str:
+        """Return standings, the leader's duels and the verdict as text."""
+        from tacit.core.text import aligned
+
+        total = int(np.triu(self.plays).sum())
+        counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
+        tables = aligned(self._standings()), aligned(self._against_the_leader())
+        return "\n\n".join([counts, *tables, self.verdict])
+
+    def _order(self) -> list[int]:
+        """Return the rankers' places, the best first."""
+        mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
+        return list(np.argsort(-mean, kind="stable").tolist())
+
+    def _standings(self) -> list[tuple[str, ...]]:
+        lost, won = self.beats.sum(axis=0), self.beats.sum(axis=1)
+        table: list[tuple[str, ...]] = [
+            ("ranker", "duels", "mean", "beats", "loses to", "standing")
+        ]
+        for i in self._order():
+            mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
+            name = self.names[i]
+            standing = "wins" if name == self.winner else "out" if lost[i] else "left"
+            plays = f"{int(self.plays[i].sum()):,}"
+            table.append((name, plays, f"{mean:.3f}", str(won[i]), str(lost[i]), standing))
+        return table
+
+    def _against_the_leader(self) -> list[tuple[str, ...]]:
+        table: list[tuple[str, ...]] = [
+            (f"{self.names[self.leader]} against", "duels", "wins", "Wilson", "safe", "missing")
+        ]
+        for i in self._order():
+            if i != self.leader:
+                pair, needed = self.pair(self.leader, i), self.still_needed(i)
+                row = (
+                    pair.second,
+                    f"{pair.plays:,}",
+                    f"{pair.estimate:.3f}",
+                    f"{pair.low:.3f}–{pair.high:.3f}",
+                    f"{pair.safe_low:.3f}–{pair.safe_high:.3f}",
+                    "?" if needed is None else f"{needed:,}",
+                )
+                table.append(row)
+        return table
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the leader's duels with both intervals; the suffix gives the format.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from tacit.plots import COLOURS, figure, save
+
+        others = [i for i in range(len(self.names)) if i != self.leader]
+        pairs = sorted((self.pair(self.leader, i) for i in others), key=lambda pair: pair.low)
+        drawing, ax = figure(height=1.5 + 0.28 * len(pairs))
+        for y, pair in enumerate(pairs):
+            ax.plot([pair.safe_low, pair.safe_high], [y, y], color=COLOURS[4], lw=1.5)
+            ax.plot([pair.low, pair.high], [y, y], color=COLOURS[0], lw=4, solid_capstyle="butt")
+            ax.plot(pair.estimate, y, "o", color=COLOURS[1], ms=4)
+        ax.axvline(0.5, color="0.4", lw=0.8, ls="--")
+        ax.set_yticks(range(len(pairs)), [pair.second for pair in pairs])
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(-0.6, len(pairs) - 0.4)
+        ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
+        ax.set_title(
+            f"thick: Wilson, {self.confidence:.0%} for each pair; "
+            "thin: safe for all pairs at all times",
+            size=9,
+        )
+        return save(drawing, Path(path))
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value

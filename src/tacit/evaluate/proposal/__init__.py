@@ -1,0 +1,1 @@
+"""Parameters for policies that follow shifting intent, proposed from a click log."""

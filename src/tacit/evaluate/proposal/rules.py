@@ -1,0 +1,240 @@
+"""Parameters for policies that follow shifting intent, proposed from a click log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats
+from tacit.evaluate.proposal.history import KeyHistory, LogColumns
+from tacit.evaluate.proposal.result import Proposal, Shift
+from tacit.evaluate.proposal.shifts import NormalContexts, shifts_of
+
+UNKNOWN_SHIFT, UNKNOWN_MARGIN = 0.1, 0.1
+
+
+def propose(
+    log: Any,
+    *,
+    keys: int = 200,
+    delta: float = 0.05,
+    progress: Callable[[int], None] | None = None,
+) -> Proposal:
+    """Propose min_shift, margin, test_rounds and the horizon from a click log.
+
+    The clicks of the busiest keys are searched for changes, in the order of the log. Where one
+    made another arm the best, it is a shift. A log whose arms were chosen at random tells most;
+    one of a policy that learned tells little of the arms that it gave up.
+
+    - ``horizon``: the rows of the busiest key.
+    - ``min_shift``: half of what nine of ten shifts found exceed, for small ones are not found;
+      without any, half of the click rate of a best arm, at most 0.1.
+    - ``test_rounds``: L = 4·n·v/min_shift² with n arms and the median v = p·(1 − p) of their
+      click rates, which leaves equally often played arms a standard error of min_shift/2; for
+      rates of 1/2 that is n/min_shift², the 500 of the paper's experiments. At most half of the
+      median distance between two shifts of a key.
+    - ``margin``: half of the least distance at which the loudest context around a shift lies
+      outside of the box that holds nearly all contexts of other rounds, for the shifts whose
+      context is louder than 999 of 1000 others; at most 0.1, for one that is too small costs a
+      few false positives more, and one that is too large costs shifts.
+
+    Parameters
+    ----------
+    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
+        Is held in memory. Rows without feedback count as no click.
+    keys : int, default 200
+        In how many of the busiest keys changes are searched.
+    delta : float, default 0.05
+        About the probability that a change is found where there is none, in all keys together.
+    progress : callable, optional
+        Is called with the number of keys searched so far.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+    LogError
+        If the log cannot be read, has no rows, or contexts of different lengths.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), sections 2 to 5, for what the parameters mean. The threshold
+    of the search: Besson, Kaufmann, Maillard, Seznec (2022). The rules are ours.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rng = np.random.default_rng(1)
+    >>> shown, late = rng.integers(2, size=6000), np.arange(6000) >= 3000
+    >>> rates = np.array([[0.5, 0.2], [0.1, 0.4]])[late.astype(int), shown]
+    >>> contexts = np.where(np.arange(6000) == 3000, 0.9, 0.4 * rng.random(6000))
+    >>> log = pa.table(
+    ...     {
+    ...         "timestamp": ["2017-07-04T12:00:00Z"] * 6000,
+    ...         "decision_id": [str(row) for row in range(6000)],
+    ...         "placement": ["home"] * 6000,
+    ...         "key": ["independence day"] * 6000,
+    ...         "arms": [["holiday", "film"]] * 6000,
+    ...         "arm": [["holiday", "film"][arm] for arm in shown],
+    ...         "reward": (rng.random(6000) < rates).astype(float),
+    ...         "context": contexts[:, None].tolist(),
+    ...     }
+    ... )
+    >>> proposal = propose(log)
+    >>> proposal.horizon, len(proposal.shifts), 0.1 < proposal.min_shift < 0.2
+    (6000, 1, True)
+    >>> proposal.margin
+    0.1
+    """
+    count = checks.integer("keys", keys, 1)
+    chance = checks.number("delta", delta, 0.0, 1.0, open_low=True)
+    columns = LogColumns.read(log)
+    order = np.argsort(-np.bincount(columns.lanes), kind="stable")[:count]
+    rows = np.argsort(columns.lanes, kind="stable")
+    ends = np.cumsum(np.bincount(columns.lanes))
+    histories = []
+    for done, lane in enumerate(order.tolist()):
+        mine = rows[ends[lane - 1] if lane else 0 : ends[lane]]
+        histories.append(KeyHistory.of(columns, mine, lane, chance / len(order)))
+        if progress is not None:
+            progress(done + 1)
+    return _proposed(columns, histories)
+
+
+class Derived(NamedTuple):
+    """A parameter as it follows from the log.
+
+    Attributes
+    ----------
+    value
+    source : str
+        What it was derived from.
+    warnings : tuple of str
+        Where the log contradicts what it is for.
+    """
+
+    value: Any
+    source: str
+    warnings: tuple[str, ...] = ()
+
+
+def _proposed(columns: LogColumns, histories: list[KeyHistory]) -> Proposal:
+    shifts, normal = shifts_of(columns, histories)
+    min_shift = _min_shift(histories, shifts)
+    test_rounds = _test_rounds(columns.offered, histories, shifts, min_shift.value)
+    margin = _margin(columns.contexts, shifts, normal)
+    horizon = _horizon(columns, histories[0], test_rounds.value)
+    derived = {
+        "min_shift": min_shift,
+        "test_rounds": test_rounds,
+        "margin": margin,
+        "horizon": horizon,
+    }
+    values = {name: found.value for name, found in derived.items()}
+    options = f"test_rounds={test_rounds.value}, min_shift={min_shift.value:g}"
+    rectangle = f"rectangle(dim={columns.contexts.shape[1]}, margin={margin.value or 0.0:g})"
+    return Proposal(
+        **values,
+        derived={name: found.source for name, found in derived.items()},
+        warnings=tuple(warning for found in derived.values() for warning in found.warnings),
+        shifts=tuple(shifts),
+        rows=len(columns.lanes),
+        keys=len(columns.names),
+        searched=len(histories),
+        policy="glr-kl-ucb" if normal is None else f"bwc(classifier={rectangle}, {options})",
+    )
+
+
+def _min_shift(histories: list[KeyHistory], shifts: list[Shift]) -> Derived:
+    if shifts:
+        sizes = [shift.size for shift in shifts]
+        return Derived(
+            _rounded_down(float(np.quantile(sizes, 0.1)) / 2.0),
+            f"half of what nine of ten of the {len(shifts)} shifts found exceed; the least is "
+            f"{min(sizes):.3g}, the median {float(np.median(sizes)):.3g}",
+        )
+    rates = [rate for history in histories for rate in history.best_rates()]
+    rate = float(np.median(rates)) if rates else 0.0
+    return Derived(
+        _rounded_down(min(UNKNOWN_SHIFT, rate / 2.0)) if rate > 0.0 else UNKNOWN_SHIFT,
+        f"no shift found; half of a best arm's click rate {rate:.3g}, or 0.1",
+    )
+
+
+def _test_rounds(
+    arms: float, histories: list[KeyHistory], shifts: list[Shift], min_shift: float
+) -> Derived:
+    variances = [value for history in histories for value in history.variances()]
+    variance = float(np.median(variances)) if variances else 0.25
+    wanted = max(2, math.ceil(4.0 * arms * variance / min_shift**2))
+    source = f"4·{arms:g} arms·{variance:.3g}/min_shift²"
+    distances = [
+        later.round - earlier.round
+        for earlier, later in pairwise(shifts)
+        if (earlier.placement, earlier.key) == (later.placement, later.key)
+    ]
+    room = int(np.median(distances)) // 2 if distances else wanted
+    if room < wanted:
+        source = (
+            f"half of the median distance between two shifts of a key; by their size {wanted:,}"
+        )
+        wanted = max(2, room)
+    close = sum(distance < 2 * wanted for distance in distances)
+    warning = (
+        f"{close} of {len(distances)} pairs of shifts of a key are closer than 2·L = "
+        f"{2 * wanted:,} rounds; the labels of such shifts may be wrong"
+    )
+    return Derived(wanted, source, (warning,) if close else ())
+
+
+def _margin(contexts: Floats, shifts: list[Shift], normal: NormalContexts | None) -> Derived:
+    strange = _outside_the_unit_box(contexts)
+    if normal is None:
+        warning = "there are no contexts; only detectors that read clicks alone can be used"
+        return Derived(None, "no contexts in the log", (warning, *strange))
+    given = [shift.excess for shift in shifts if shift.excess is not None]
+    announced = [excess for excess in given if excess > normal.loud]
+    silent = len(shifts) - len(announced)
+    warning = (
+        f"{silent} of {len(shifts)} shifts have contexts as there are without a shift: labels "
+        "contradict each other; use ProbationBandit or GLRKLUCB rather than BWC"
+    )
+    warnings = (warning, *strange) if silent else strange
+    if not announced:
+        return Derived(UNKNOWN_MARGIN, "no announced shift found; the default", warnings)
+    return Derived(
+        min(UNKNOWN_MARGIN, _rounded_down(min(announced) / 2.0)),
+        f"half of the least distance from normal of the contexts of {len(announced)} "
+        f"announced shifts, {min(announced):.3g}; at most {UNKNOWN_MARGIN:g}",
+        warnings,
+    )
+
+
+def _horizon(columns: LogColumns, longest: KeyHistory, test_rounds: int) -> Derived:
+    rounds = len(longest.rows)
+    source = f"rows of the busiest key, {columns.names[longest.lane][1]!r}"
+    warning = f"no key has 2·L = {2 * test_rounds:,} rows; after a shift little would be left of it"
+    return Derived(rounds, source, (warning,) if rounds < 2 * test_rounds else ())
+
+
+def _outside_the_unit_box(contexts: Floats) -> tuple[str, ...]:
+    inside = (contexts >= 0.0) & (contexts <= 1.0)
+    outside = np.asarray(~inside.all(axis=1))
+    if not outside.any():
+        return ()
+    row = int(outside.argmax())
+    return (
+        f"{int(outside.sum()):,} of {len(outside):,} contexts are outside the unit box, first "
+        f"{contexts[row].tolist()} in row {row + 1}; rescale them",
+    )
+
+
+def _rounded_down(value: float) -> float:
+    """Return a positive number with two digits, no larger."""
+    scale = 10.0 ** (1 - math.floor(math.log10(value)))
+    return math.floor(value * scale + 1e-9) / scale

@@ -1,0 +1,210 @@
+"""From a log to windows: names become slots, keys become lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import LogError, UnfitLog
+from tacit.evaluate.arms import names_of, unknown_arm
+from tacit.evaluate.rejection.rules import Rules
+from tacit.evaluate.rows import answered
+from tacit.learning.assumptions import ContextWatch
+from tacit.learning.batch import Batch
+from tacit.logs.parts import KeyShard
+from tacit.logs.rows import Chunk, lengths, representatives
+from tacit.logs.sources import as_chunks
+from tacit.policies.base import NO_FEATURES
+
+
+class Window(NamedTuple):
+    """Logged rows as columns, in the log's order.
+
+    Attributes
+    ----------
+    batch : Batch
+        The impressions.
+    logged : array of int64, shape (rows,)
+        Slot of the arm that was shown.
+    rewards : array of float64, shape (rows,)
+    """
+
+    batch: Batch
+    logged: Ints
+    rewards: Floats
+
+
+class WindowReader:
+    """A log as windows for a policy: names become slots, keys become lanes.
+
+    Parameters
+    ----------
+    rules : Rules
+
+    Attributes
+    ----------
+    lanes : dict
+        The lane of each placement and key so far.
+    rows, unanswered, reward
+        Rows given so far, those to which no feedback came, and the sum of all rewards.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._names = pa.array(names_of(rules.policy))
+        self._watch = ContextWatch(rules.policy)
+        self.lanes: dict[tuple[str, str], int] = {}
+        self.rows = 0
+        self.unanswered = 0
+        self.reward = 0.0
+
+    def read(self, log: Any) -> Iterator[Window]:
+        """Yield all rows of the log, a window at a time."""
+        size = self._rules.window
+        parts, offers, room = [], _Offers(), size
+        chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
+        for chunk in chunks:
+            rest, unanswered = answered(chunk, self._rules.missing_reward)
+            self.unanswered += unanswered
+            self._check_uniform(rest)
+            while len(rest.rows):
+                part, rest = _split(rest, room)
+                parts.append(self._columns(part, offers))
+                room -= len(part.rows)
+                if room == 0:
+                    yield _joined(parts, offers)
+                    parts, offers, room = [], _Offers(), size
+        if parts:
+            yield _joined(parts, offers)
+
+    def _check_uniform(self, chunk: Chunk) -> None:
+        propensity = chunk.batch["propensity"]
+        uniform = 1.0 / lengths(chunk.batch["arms"])
+        unknown = propensity.is_null().to_numpy(zero_copy_only=False)
+        known = propensity.fill_null(0.0).to_numpy()
+        other = ~unknown & (np.abs(known - uniform) > self._rules.tolerance)
+        unfit = other if self._rules.assume_uniform else other | unknown
+        if unfit.any():
+            row = int(np.argmax(unfit))
+            raise UnfitLog(_refusal(chunk, row, float(uniform[row])))
+
+    def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
+        batch = chunk.batch
+        keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
+        lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
+        starts, stops = offers.places(batch["arms"], lambda row: self._slots(chunk, row))
+        logged = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
+        rewards = batch["reward"].fill_null(self._rules.missing_reward or 0.0).to_numpy()
+        self.rows += len(lanes)
+        self.reward += float(rewards.sum())
+        contexts, logged = self._contexts(chunk), logged.astype(np.int64)
+        return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards)
+
+    def _slots(self, chunk: Chunk, row: int) -> Ints:
+        """Return the slots of the arms on offer in a row."""
+        offered = chunk.batch["arms"][row].values
+        slots = pc.index_in(offered, value_set=self._names)
+        if slots.null_count:
+            unknown = offered.filter(slots.is_null())[0].as_py()
+            raise unknown_arm(chunk.where(row), unknown, self._names.to_pylist())
+        return np.asarray(slots.to_numpy(), np.int64)
+
+    def _contexts(self, chunk: Chunk) -> Floats:
+        dim = self._rules.policy.context_dim
+        if dim == 0:
+            return np.zeros((len(chunk.rows), 0))
+        contexts = chunk.batch["context"]
+        wrong = lengths(contexts) != dim
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise LogError(
+                f"{chunk.where(row)}: context: {contexts[row].as_py()!r} does not fit; the policy "
+                f"needs {dim} numbers in each row"
+            )
+        array = np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
+        self._watch.look(array)
+        return array
+
+
+class _WindowPart(NamedTuple):
+    """Rows of a window in the making."""
+
+    lanes: Ints
+    starts: Ints
+    stops: Ints
+    contexts: Floats
+    logged: Ints
+    rewards: Floats
+
+
+class _Offers:
+    """Lists of slots one after the other, each once however many rows offer it."""
+
+    def __init__(self) -> None:
+        self._lists: list[Ints] = []
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._size = 0
+
+    @property
+    def slots(self) -> Ints:
+        """All lists in one array."""
+        return np.concatenate(self._lists)
+
+    def places(self, arms: Any, slots_of: Callable[[int], Ints]) -> tuple[Ints, Ints]:
+        """Return where each row's list starts and stops; ``slots_of`` gives that of one row."""
+        first, which = np.unique(representatives(arms), return_inverse=True)
+        places = np.array([self._place(slots_of(row)) for row in first.tolist()], np.int64)
+        return places[which, 0], places[which, 1]
+
+    def _place(self, slots: Ints) -> tuple[int, int]:
+        content = slots.tobytes()
+        if content not in self._places:
+            self._places[content] = self._size, self._size + len(slots)
+            self._lists.append(slots)
+            self._size += len(slots)
+        return self._places[content]
+
+
+def _split(chunk: Chunk, rows: int) -> tuple[Chunk, Chunk]:
+    """Return the first rows of a chunk, and the others."""
+    batch, source, numbers = chunk
+    return (
+        Chunk(batch.slice(0, rows), source, numbers[:rows]),
+        Chunk(batch.slice(rows), source, numbers[rows:]),
+    )
+
+
+def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
+    columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
+    batch = Batch(
+        columns.lanes,
+        offers.slots,
+        columns.starts,
+        columns.stops,
+        columns.contexts,
+        NO_FEATURES,
+        NO_FEATURES,
+    )
+    return Window(batch, columns.logged, columns.rewards)
+
+
+def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
+    propensity = chunk.batch["propensity"][row].as_py()
+    arms = len(chunk.batch["arms"][row])
+    where = f"{chunk.where(row)}: propensity: "
+    if propensity is None:
+        return (
+            f"{where}there is none, so nothing says that the {arms} arms on offer were equally "
+            "likely; log with UniformRandom, or give assume_uniform=True if you know that they were"
+        )
+    return (
+        f"{where}it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "
+        f"{uniform:.6g}; replay of this log would be biased; log with UniformRandom, or weight "
+        "by importance (IPS, SNIPS or doubly robust) with off_policy, or with "
+        "tacit evaluate --estimator ips,snips,dr"
+    )

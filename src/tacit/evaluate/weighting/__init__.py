@@ -1,0 +1,1 @@
+"""Off-policy evaluation: rows weighted by how likely the target policy makes what was shown."""

@@ -1,0 +1,150 @@
+"""What is kept of the rows of a log: sums per estimator, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import UnfitLog
+from tacit.evaluate.rows import LoggedRows, clusters
+from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
+from tacit.evaluate.targets.base import Target
+from tacit.evaluate.weighting.estimators import (
+    DirectMethod,
+    Estimator,
+    WeightedRows,
+)
+from tacit.evaluate.weighting.slate_reader import SlateReader
+from tacit.evaluate.weighting.slates import SlateEstimator
+
+
+class LogSums(NamedTuple):
+    """All that is kept of the rows of a log, or of a part of one.
+
+    Attributes
+    ----------
+    sums : tuple of Sums
+        Per estimator.
+    rows, unanswered : int
+    reward : float
+        Sum of all rewards.
+    shown : dict
+        From each arm that was on offer to how often it was shown.
+    reached : frozenset of str
+        Those of these arms that the target policy may have shown.
+    slates : tuple of (str, str), optional
+        The decisions of the first row and of the last, where slates are weighted.
+    """
+
+    sums: tuple[Sums, ...]
+    rows: int
+    unanswered: int
+    reward: float
+    shown: dict[str, int]
+    reached: frozenset[str]
+    slates: tuple[str | None, str | None] | None = None
+
+
+class Summing:
+    """One pass over a log: the estimators' sums so far."""
+
+    def __init__(
+        self,
+        target: Target,
+        estimators: Collection[Estimator],
+        cluster: str | None,
+        logging: Target | None,
+    ) -> None:
+        every = logging is not None or any(given.every for given in estimators)
+        self._target = target.begin(every)
+        self._logging = logging.begin(True) if logging else None
+        self._estimators = [_begun(given) for given in estimators]
+        self._cluster = cluster
+        self._slates: dict[int, SlateReader] = {
+            place: SlateReader(given.slots)
+            for place, given in enumerate(estimators)
+            if isinstance(given, SlateEstimator)
+        }
+        self.slate_ids: tuple[str | None, str | None] | None = None
+        self.sums = [nothing(GROUPS) for _ in estimators]
+        self._counts: Ints = np.zeros(0, np.int64)
+
+    def add(self, rows: LoggedRows) -> None:
+        """Add some rows to the sums."""
+        shown = self._target.shown(rows)
+        weights = shown / rows.propensity
+        self._check_support(rows, shown)
+        counts = np.bincount(rows.arm.codes, minlength=len(rows.arm.names))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        terms = WeightedRows(rows, weights, self._target)
+        if self._slates:
+            self._note_slates(rows)
+        group = None
+        if self._cluster is not None and len(self._slates) < len(self._estimators):
+            group = clusters(rows.chunk.batch[self._cluster], GROUPS)
+        for place, estimator in enumerate(self._estimators):
+            if isinstance(estimator, SlateEstimator):
+                slates = self._slates[place].add(estimator.row_weights(terms), rows)
+                self._merge(place, *estimator.slate_units(slates), None)
+            else:
+                self._merge(place, *estimator.units(terms), group)
+
+    def end(self) -> None:
+        """Add the slates that the last rows completed."""
+        for place, estimator in enumerate(self._estimators):
+            if isinstance(estimator, SlateEstimator):
+                self._merge(place, *estimator.slate_units(self._slates[place].end()), None)
+
+    def _merge(self, place: int, weights: Floats, values: Floats, group: Ints | None) -> None:
+        before = self.sums[place]
+        new = summed(weights, values, GROUPS, cluster=group, first=before.n)
+        self.sums[place] = before.merge(new)
+
+    def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
+        certain = (rows.propensity >= 1.0) & (shown < 1.0 - 1e-9)
+        if certain.any():
+            row = int(np.argmax(certain))
+            arm = rows.arm.names[rows.arm.codes[row]]
+            raise UnfitLog(
+                f"{rows.where(row)}: propensity: {arm!r} was certain to be shown, so the log could "
+                f"never have shown another arm, but the target policy shows {arm!r} only with "
+                f"probability {shown[row]:g}; log with a policy that randomizes"
+            )
+        if self._logging is not None:
+            wanted = self._target.every(rows)
+            self._logging.shown(rows)
+            never = (wanted > 0) & (self._logging.every(rows) <= 0)
+            if never.any():
+                row, code = np.argwhere(never)[0].tolist()
+                raise UnfitLog(
+                    f"{rows.where(row)}: arm: the target policy shows {rows.arm.names[code]!r} "
+                    f"with probability {wanted[row, code]:g}, the logging policy never; leave it "
+                    "out of the target policy"
+                )
+
+    def _note_slates(self, rows: LoggedRows) -> None:
+        ids = rows.chunk.batch["decision_id"]
+        first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
+        self.slate_ids = first, ids[-1].as_py()
+
+    def shown(self, arms: Sequence[str]) -> dict[str, int]:
+        """Return how often each arm was shown."""
+        counts = np.zeros(len(arms), np.int64)
+        counts[: len(self._counts)] = self._counts
+        return dict(zip(arms, counts.tolist(), strict=True))
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        """Return those of some arms that the target policy may have shown."""
+        return self._target.reached(arms)
+
+
+def _begun(estimator: Estimator) -> Estimator:
+    """Return the estimator with its model as it is before the first row."""
+    if not isinstance(estimator, DirectMethod) or estimator.model is None:
+        return estimator
+    return replace(estimator, model=estimator.model.begin(True))

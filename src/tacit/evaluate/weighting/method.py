@@ -1,0 +1,139 @@
+"""What a target policy would earn, from the log of another: one pass, many estimators."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.evaluate.intervals import CONFIDENCE
+from tacit.evaluate.targets.base import Target
+from tacit.evaluate.weighting.estimators import (
+    IPS,
+    SNIPS,
+    Estimator,
+)
+from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.weighing import Weighing
+from tacit.policies.base import Policy
+
+
+def off_policy(
+    target: Target | Policy,
+    log: Any,
+    estimators: Sequence[Estimator] = (IPS(), SNIPS()),
+    *,
+    cluster: str | None = None,
+    confidence: float = CONFIDENCE,
+    weight_bound: float | None = None,
+    logging: Target | None = None,
+    missing_reward: float | None = 0.0,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> OffPolicyResult:
+    """Estimate what a target policy would have earned, from the log of another policy.
+
+    The log is read once (once more where an estimator fits :class:`~tacit.evaluate.ArmMeans`)
+    and in bounded memory: of the rows, sums alone are kept.
+
+    Parameters
+    ----------
+    target : Target or Policy
+        :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
+        :class:`~tacit.evaluate.Model`, :class:`~tacit.evaluate.Probabilities`, or a policy,
+        which then learns from the log as :class:`~tacit.evaluate.Learning` says.
+    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
+        A click log with propensities. An iterable can be read only once.
+    estimators : sequence of Estimator, default (IPS(), SNIPS())
+    cluster : {None, "decision_id", "key", "placement", "policy"}
+        What makes rows depend on one another; normal and bootstrap intervals then take whole
+        clusters for independent. None: every row (or slate) is.
+    confidence : float, default 0.95
+        Of each interval.
+    weight_bound : float, optional
+        What no weight can exceed, known beforehand (largest target probability over smallest
+        logged one). The anytime interval of IPS then takes its upper bound from it: lower where
+        clicks are rare, higher where they are frequent. It also gives such an interval to
+        :class:`DoublyRobust`, whose model must then stay within [0, 1].
+    logging : Target, optional
+        The policy that wrote the log, if known: an arm to which it gives probability 0 where
+        the target does not is an error.
+    missing_reward : float or None, default 0
+        The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
+        which is right only where feedback is lost regardless of what it would have been.
+    seed : int, default 0
+        For the bootstrap.
+    progress : function, optional
+        Called with the number of rows read so far.
+
+    Returns
+    -------
+    OffPolicyResult
+
+    Raises
+    ------
+    UnfitLog
+        If a row has no propensity, or could never have shown an arm that the target would show.
+    LogError
+        If the log cannot be read.
+    InvalidValue
+        If an option is wrong.
+
+    Warns
+    -----
+    AssumptionWarning
+        If few rows carry all the weight, or the normal interval leaves the range of mean rewards:
+        which interval to trust then (also in each estimate's ``warnings``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> from tacit.evaluate import Table
+    >>> arms, rng = ["film", "holiday"], np.random.default_rng(1)
+    >>> shown = rng.choice(2, size=4000, p=[0.8, 0.2])
+    >>> log = pa.table(
+    ...     {
+    ...         "timestamp": ["2017-07-04T12:00:00Z"] * 4000,
+    ...         "decision_id": [str(row) for row in range(4000)],
+    ...         "placement": ["home"] * 4000,
+    ...         "key": ["independence day"] * 4000,
+    ...         "arms": [arms] * 4000,
+    ...         "arm": [arms[arm] for arm in shown],
+    ...         "propensity": np.array([0.8, 0.2])[shown],
+    ...         "reward": (rng.random(4000) < np.array([0.1, 0.4])[shown]).astype(float),
+    ...     }
+    ... )
+    >>> result = off_policy(Table({"film": 0.1, "holiday": 0.9}), log)
+    >>> all(low < 0.37 < high for low, high in result.estimates[0].intervals.values())
+    True
+    """
+    weighing = Weighing(
+        target,
+        estimators,
+        cluster=cluster,
+        confidence=confidence,
+        weight_bound=weight_bound,
+        logging=logging,
+        missing_reward=missing_reward,
+        seed=seed,
+    )
+    if weighing.unfitted:
+        if not isinstance(log, (str, Path, pa.Table, pa.RecordBatch)) and iter(log) is log:
+            raise InvalidValue(
+                "log", log, "give a log that can be read twice, or an estimator with a fitted model"
+            )
+        weighing = weighing.fitted([model.counted(log, missing_reward) for model in weighing.means])
+    return warned(weighing.concluded(weighing.sums_of(log, progress=progress)))
+
+
+def warned(result: OffPolicyResult) -> OffPolicyResult:
+    """Return a result, having said which of its intervals are not to be trusted."""
+    for estimate in result.estimates:
+        for warning in estimate.warnings:
+            warnings.warn(warning, AssumptionWarning, stacklevel=3)
+    return result

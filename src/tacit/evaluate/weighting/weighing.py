@@ -1,0 +1,205 @@
+"""What is asked of a log: a target policy, estimators and options, checked together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tacit.core import checks
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.rows import RowReader, checked_missing_reward
+from tacit.evaluate.sums import Sums
+from tacit.evaluate.targets.base import Target
+from tacit.evaluate.targets.learning import Learning
+from tacit.evaluate.weighting.arm_means import ArmCounts, ArmMeans
+from tacit.evaluate.weighting.conclusion import conclude
+from tacit.evaluate.weighting.estimators import (
+    DirectMethod,
+    Estimator,
+)
+from tacit.evaluate.weighting.log_sums import LogSums, Summing
+from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.slates import SlateEstimator
+from tacit.policies.base import Policy
+
+CLUSTERS = (None, "decision_id", "key", "placement", "policy")
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What is asked of a log, checked; a log can be asked part by part.
+
+    Parameters
+    ----------
+    target, estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
+        As for :func:`off_policy`.
+
+    Raises
+    ------
+    InvalidValue
+        If an option is wrong.
+    """
+
+    target: Any
+    estimators: Sequence[Estimator]
+    cluster: str | None
+    confidence: float
+    weight_bound: float | None
+    logging: Target | None
+    missing_reward: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        target = Learning(self.target) if isinstance(self.target, Policy) else self.target
+        if not (hasattr(target, "shown") and hasattr(target, "begin")):
+            raise InvalidValue(
+                "target", self.target, "give a policy, or a target such as Uniform()"
+            )
+        if self.cluster not in CLUSTERS:
+            raise InvalidValue(
+                "cluster", self.cluster, "give decision_id, key, placement or policy"
+            )
+        given = self.estimators
+        if not given or not all(isinstance(each, Estimator) for each in given):
+            raise InvalidValue("estimators", given, "give estimators, such as [IPS(), SNIPS()]")
+        if self.weighs_slates and self.cluster not in (None, "decision_id"):
+            raise InvalidValue(
+                "cluster", self.cluster, "slates are units of their own; leave it out"
+            )
+        bound = self.weight_bound
+        for field, value in (
+            ("target", target),
+            ("estimators", tuple(map(_with_model, given))),
+            ("weight_bound", None if bound is None else checks.positive("weight_bound", bound)),
+            ("missing_reward", checked_missing_reward(self.missing_reward)),
+        ):
+            object.__setattr__(self, field, value)
+        checks.integer("seed", self.seed, 0)
+
+    @property
+    def means(self) -> list[ArmMeans]:
+        """The models that are means of the log itself, in the order of their estimators."""
+        models = [given.model for given in self.estimators if isinstance(given, DirectMethod)]
+        return [model for model in models if isinstance(model, ArmMeans)]
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether one of these has yet to see the log."""
+        return any(not model.fitted for model in self.means)
+
+    @property
+    def sequential(self) -> bool:
+        """Whether what a row counts for depends on the rows of its key before it."""
+        logging = [getattr(given, "logging", None) for given in self.estimators]
+        return any(isinstance(aim, Learning) for aim in (self.target, self.logging, *logging))
+
+    @property
+    def weighs_slates(self) -> bool:
+        """Whether an estimator takes slates for units."""
+        return any(isinstance(given, SlateEstimator) for given in self.estimators)
+
+    def fitted(self, counts: Sequence[ArmCounts]) -> Weighing:
+        """Return the same question with its means of the log, given what each counted there."""
+        counted = iter(counts)
+
+        def fit(given: Estimator) -> Estimator:
+            if not isinstance(given, DirectMethod) or not isinstance(given.model, ArmMeans):
+                return given
+            found = next(counted)
+            return given if given.model.fitted else replace(given, model=given.model.of(found))
+
+        return replace(self, estimators=tuple(map(fit, self.estimators)))
+
+    def sums_of(
+        self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None
+    ) -> LogSums:
+        """Return the sums over a log, or over a part of it that ``first`` rows come before."""
+        names = {key: known for model in self.means for key, known in model.names.items()}
+        reader = RowReader(self.columns, self.missing_reward, first=first, names=names)
+        summing = Summing(self.target, self.estimators, self.cluster, self.logging)
+        for rows in reader.read(log):
+            summing.add(rows)
+            if progress is not None:
+                progress(reader.rows)
+        summing.end()
+        return LogSums(
+            tuple(summing.sums),
+            reader.rows,
+            reader.unanswered,
+            reader.reward,
+            summing.shown(reader.arms),
+            frozenset(summing.reached(reader.arms)),
+            summing.slate_ids,
+        )
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the log that are looked at, besides those that all look at."""
+        needed = frozenset().union(self.target.columns, *(each.columns for each in self.estimators))
+        needed |= {self.cluster} if self.cluster else set()
+        return needed | (self.logging.columns if self.logging else frozenset())
+
+    def merged(self, before: LogSums, after: LogSums) -> LogSums:
+        """Return the sums over two consecutive parts of a log.
+
+        Raises
+        ------
+        UnfitLog
+            If a slate lies across them.
+        """
+        ends = before.slates, after.slates
+        if ends[0] and ends[1]:
+            if ends[0][1] == ends[1][0] is not None:
+                raise UnfitLog(
+                    f"log: decision_id: the slate {ends[0][1]!r} lies in two files, which are read "
+                    "apart; write whole slates into each file"
+                )
+            ends = (ends[0][0], ends[1][1]), None
+        return LogSums(
+            tuple(map(self._joined, self.estimators, before.sums, after.sums)),
+            before.rows + after.rows,
+            before.unanswered + after.unanswered,
+            before.reward + after.reward,
+            {
+                arm: before.shown.get(arm, 0) + after.shown.get(arm, 0)
+                for arm in {**before.shown, **after.shown}
+            },
+            before.reached | after.reached,
+            ends[0] or ends[1],
+        )
+
+    def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
+        dealt = self.cluster is None or isinstance(given, SlateEstimator)
+        return before.merge(after.after(before.n) if dealt else after)
+
+    def concluded(self, found: LogSums) -> OffPolicyResult:
+        """Return what follows from the sums over the whole log."""
+        return OffPolicyResult(
+            target=self.target.label,
+            estimates=tuple(
+                conclude(
+                    given,
+                    sums,
+                    clustered=self.cluster is not None,
+                    confidence=self.confidence,
+                    weight_bound=self.weight_bound,
+                    seed=self.seed,
+                )
+                for given, sums in zip(self.estimators, found.sums, strict=True)
+            ),
+            logged=found.reward / found.rows if found.rows else math.nan,
+            rows=found.rows,
+            unanswered=found.unanswered,
+            never_shown=tuple(
+                arm for arm, count in found.shown.items() if not count and arm in found.reached
+            ),
+            confidence=self.confidence,
+        )
+
+
+def _with_model(estimator: Estimator) -> Estimator:
+    if isinstance(estimator, DirectMethod) and estimator.model is None:
+        return replace(estimator, model=ArmMeans())
+    return estimator

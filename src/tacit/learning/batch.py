@@ -1,0 +1,132 @@
+"""Many impressions at once: the compiled loops behind the learner.
+
+Crossing from Python into compiled code costs microseconds however small the work, so the batch
+is the native form and a single call is a batch of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tacit.core.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.dispatch import chance, decide, epoch, kernel, observe, propensity, unlearn, update
+from tacit.policies.base import Impression
+
+
+class Batch(NamedTuple):
+    """Impressions as columns.
+
+    Attributes
+    ----------
+    lanes : array of int64, shape (rows,)
+    arms : array of int64
+        Slots of offered arms, all rows in one array; rows may share a stretch.
+    starts, stops : array of int64, shape (rows,)
+        Row i is offered ``arms[starts[i]:stops[i]]``.
+    contexts : array of float64, shape (rows, context_dim)
+    relevance, examination : array of float64, shape (offered, d)
+        Features of the offered arms, a row for each entry of ``arms``; without rows where the
+        policy reads none.
+    """
+
+    lanes: Ints
+    arms: Ints
+    starts: Ints
+    stops: Ints
+    contexts: Floats
+    relevance: Floats
+    examination: Floats
+
+
+@kernel
+def impression_of(batch: Batch, i: int) -> Impression:
+    """Return row ``i`` of a batch as kernels see it."""
+    start, stop = batch.starts[i], batch.stops[i]
+    return Impression(
+        batch.arms[start:stop],
+        batch.contexts[i],
+        batch.relevance[start:stop],
+        batch.examination[start:stop],
+    )
+
+
+def choose_rows(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    rng: Generator,
+    actions: Ints,
+    epochs: Ints,
+    propensities: Floats | None,
+) -> None:
+    """Observe and decide row by row; fill ``actions``, ``epochs`` and, if given, propensities."""
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        impression = impression_of(batch, i)
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, actions[i])
+        epochs[i] = epoch(params, state, lane)
+        if propensities is not None:
+            propensities[i] = chance(params, state, lane, impression, actions[i])
+
+
+def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
+    """Fill in, for each entry of ``arms``, with what probability it would be chosen."""
+    for i in range(len(batch.lanes)):
+        impression = impression_of(batch, i)
+        for j in range(len(impression.arms)):
+            arm = impression.arms[j]
+            place = batch.starts[i] + j
+            probabilities[place] = propensity(params, state, batch.lanes[i], impression, arm)
+
+
+def observe_rows(params: Any, state: Any, batch: Batch) -> None:
+    """Observe row by row: what remains of decisions that were made before."""
+    for i in range(len(batch.lanes)):
+        observe(params, state, batch.lanes[i], impression_of(batch, i))
+
+
+def learn_rows(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    actions: Ints,
+    feedback: Floats,
+    propensities: Floats,
+    epochs: Ints,
+    fresh: Booleans,
+) -> int:
+    """Learn row by row; say of each row whether it was of its lane's present epoch, and so taught
+    something, and return how many were."""
+    learned = 0
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        fresh[i] = epochs[i] == epoch(params, state, lane)
+        if fresh[i]:
+            impression = impression_of(batch, i)
+            update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
+            learned += 1
+    return learned
+
+
+def correct_rows(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    actions: Ints,
+    before: Floats,
+    after: Floats,
+    propensities: Floats,
+    epochs: Ints,
+) -> int:
+    """Put other rewards in the place of those learned; return how many lanes remembered them."""
+    corrected = 0
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        if epochs[i] == epoch(params, state, lane):
+            impression = impression_of(batch, i)
+            arm, propensity = actions[i, 0], propensities[i]
+            unlearn(params, state, lane, impression, arm, before[i, 0], propensity)
+            update(params, state, lane, impression, actions[i], after[i], propensity)
+            corrected += 1
+    return corrected

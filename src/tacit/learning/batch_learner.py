@@ -1,0 +1,285 @@
+"""The learner in columns: what it decides and learns for many impressions at once.
+
+:class:`~tacit.Learner` shows it to people; the service, which folds its log in columns, uses it
+as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core import checks
+from tacit.core.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.state import leaves
+from tacit.errors import InvalidValue
+from tacit.learning.batch import Batch
+from tacit.learning.columns import DecisionReader, refuse_others
+from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.impressions import ImpressionReader
+from tacit.learning.lanes import Lanes
+from tacit.learning.loops import Loops
+from tacit.learning.offer import Offer
+from tacit.policies.base import Policy
+
+
+class BatchLearner:
+    """A policy with the lanes of its keys, its arms on offer, and its generator.
+
+    Parameters
+    ----------
+    policy : Policy
+    rng : Generator
+    propensities : bool
+        Whether decisions carry their propensity, where the policy draws at random.
+
+    Attributes
+    ----------
+    lanes : Lanes
+    offer : Offer
+    made : int
+        How many decisions were made.
+    plain : bool
+        Whether the policy reads neither contexts nor features.
+    reports_propensities : bool
+    """
+
+    def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
+        self.rng = rng
+        self.made = 0
+        self.reports_propensities = propensities and policy.randomized
+        self.lanes = Lanes(policy)
+        self.reader = ImpressionReader(policy)
+        self.set_offer(policy, Offer(policy.arms))
+
+    def set_offer(self, policy: Policy, offer: Offer) -> None:
+        """Go on with other arms on offer."""
+        self.policy, self.offer = policy.with_arms(policy.arms), offer
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make anew what depends on the policy and on the arms on offer."""
+        self.plain = not self.policy.context_dim and self.policy.feature_dims == (0, 0)
+        self.loops = Loops(self.policy, self.offer, self.lanes, self.rng, self.reports_propensities)
+        self._decisions = DecisionReader(self.policy, self.offer, self.lanes)
+
+    def tune(self, hyperparameters: dict[str, Any]) -> None:
+        """Go on with other hyperparameters of the policy.
+
+        Raises
+        ------
+        InvalidValue
+            If a value is out of its range, or the policy would keep its state otherwise.
+        """
+        tuned = replace(self.policy, **hyperparameters)
+        for (name, now), (_, then) in zip(
+            leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True
+        ):
+            if now.shape != then.shape:
+                raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
+        self.policy = tuned
+        self._prepare()
+
+    def add_arm(self, name: str | None) -> Arm:
+        """Put a new or a retired arm on offer; return it."""
+        added, arms, offer = self.offer.with_arm(name)
+        policy = self.policy.with_arms(arms)
+        if arms != self.policy.arms:
+            self.lanes.fit(policy)
+        self.set_offer(policy, offer)
+        return added
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def choose_one(self, key: str) -> Decision:
+        """Choose among all arms on offer, for a policy that reads nothing else."""
+        loops, lanes = self.loops, self.lanes
+        lane = lanes.of.get(key)
+        loops.one.lanes[0] = lanes.add(key) if lane is None else lane
+        loops.choose(
+            loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked
+        )
+        slots, names = loops.action[0].copy(), self.offer.names
+        propensity = None if loops.asked is None else float(loops.asked[0])
+        decision = Decision(
+            self.made,
+            key,
+            tuple([names[slot] for slot in slots.tolist() if slot >= 0]),
+            propensity if propensity == propensity else None,
+            int(loops.epoch[0]),
+            self.offer.slots,
+            slots,
+            loops.one.contexts[0],
+        )
+        self.made += 1
+        return decision
+
+    def choose(self, keys: Sequence[str], given: tuple[Any, Any, Any, Any]) -> Decisions:
+        """Choose for many impressions, in their order.
+
+        Parameters
+        ----------
+        keys : sequence of str
+        given : tuple
+            Contexts, arms, relevance and examination as ``Learner.choose_many`` takes them.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As ``Learner.choose_many``; then nothing was decided.
+        """
+        rows = len(checks.names("keys", keys))
+        arms = given[1]
+        if arms is not None and len(checks.names("arms", arms)) != rows:
+            remedy = f"give one list of arms for each of {rows} impressions"
+            raise InvalidValue("arms", arms, remedy)
+        columns = self.reader.read(self.policy, self.offer, rows, given)
+        batch = Batch(self.lanes.admit(keys), *columns)
+        self.reader.advise(self.policy, batch.relevance, batch.examination)
+        actions = np.empty((rows, self.policy.action_width), np.int64)
+        epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
+        asked = None if self.loops.asked is None else propensities
+        self.loops.choose(
+            self.loops.params, self.lanes.state, batch, self.rng, actions, epochs, asked
+        )
+        offers = (arms or [None] * rows) if self.policy.arms is None else None
+        made = self.decisions(batch, actions, epochs, propensities)
+        self.made += rows
+        return replace(made, keys=tuple(keys), offers=offers)
+
+    def probabilities(self, key: str, given: tuple[Any, Any, Any, Any]) -> Floats | None:
+        """Return with what probability each arm on offer would be chosen; None if not known.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As :meth:`choose`; or if the policy does not show single arms.
+        """
+        if self.policy.shows != "arm":
+            raise InvalidValue("policy", self.policy, "give one that shows a single arm")
+        columns = self.reader.read(self.policy, self.offer, 1, given)
+        batch = Batch(self.lanes.admit([key]), *columns)
+        found = np.empty(len(batch.arms))
+        self.loops.weigh(self.loops.params, self.lanes.state, batch, found)
+        return None if np.isnan(found).any() else found
+
+    # Learn -----------------------------------------------------------------------------------
+
+    def learn_one(self, decision: Decision, reward: Any) -> bool:
+        """Learn from what came back for a decision; return whether it taught something."""
+        loops = self.loops
+        if loops.feedback.shape[1] > 1:
+            loops.feedback[:] = self._decisions.feedback("reward", [reward], 1)
+        else:
+            value = float(reward) if isinstance(reward, bool | np.bool_) else reward
+            loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+        refuse_others(decision)
+        one = loops.one
+        one.lanes[0] = self.lanes.lane(decision.key)
+        if decision.offered is not self.offer.slots or len(decision.context):
+            one = self._decisions.batch([decision])
+            self._decisions.actions([decision], one)
+        loops.action[0] = decision.slots
+        loops.epoch[0] = decision.epoch
+        loops.propensity[0] = np.nan if decision.propensity is None else decision.propensity
+        row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
+        return bool(loops.learn(loops.params, self.lanes.state, one, *row))
+
+    def learn(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> Booleans:
+        """Learn in the order of decisions; return of each whether it taught something.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As ``Learner.learn_many``; then nothing was learned.
+        """
+        values = self._decisions.feedback("rewards", rewards, len(decisions))
+        fresh = np.zeros(len(decisions), np.bool_)
+        if len(decisions):
+            batch, actions, propensities, epochs = self._decisions.columns(decisions)
+            given = batch, actions, values, propensities, epochs, fresh
+            self.loops.learn(self.loops.params, self.lanes.state, *given)
+        return fresh
+
+    def correct(
+        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
+    ) -> int:
+        """Put other rewards in the place of those that were learned; return how many were.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As ``Learner.correct_many``; then nothing was corrected.
+        """
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._decisions.feedback("before", before, len(decisions))
+        new = self._decisions.feedback("after", after, len(decisions))
+        if not decisions:
+            return 0
+        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        given = batch, actions, old, new, propensities, epochs
+        return int(self.loops.correct(self.loops.params, self.lanes.state, *given))
+
+    # What a log holds ------------------------------------------------------------------------
+
+    def recall(self, decisions: Sequence[Decision]) -> None:
+        """Take in decisions that were made before, as read from a log, without deciding again.
+
+        Their keys get lanes and their impressions are observed; learning what came back for
+        them then gives the very state that the learner had.
+        """
+        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
+            batch = decisions.batch
+        elif decisions:
+            self.lanes.admit([d.key for d in decisions])
+            batch = self._decisions.batch(decisions)
+        else:
+            return
+        self.loops.observe(self.loops.params, self.lanes.state, batch)
+        self.made += len(decisions)
+
+    def impressions(self, lanes: Ints, contexts: Floats) -> Batch:
+        """Return impressions with all arms on offer, as columns.
+
+        Parameters
+        ----------
+        lanes : array of int64, shape (rows,)
+            As :meth:`Lanes.admit` gave them.
+        contexts : array of float64, shape (rows, context_dim)
+        """
+        return self.loops.plain_batch(len(lanes))._replace(lanes=lanes, contexts=contexts)
+
+    def decisions(
+        self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
+    ) -> Decisions:
+        """Return decisions that were made here as columns, without their keys.
+
+        Parameters
+        ----------
+        batch : Batch
+            The impressions, in lanes of this learner.
+        actions : array of int64, shape (rows, action_width)
+            Slots of what was shown.
+        epochs : array of int64, shape (rows,)
+        propensities : array of float64, shape (rows,)
+            NaN where the policy is deterministic.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> made = learner.choose_many(["tomato", "tomato"])
+        >>> columns = made.batch, made.actions, made.epochs, made.propensities
+        >>> again = learner.batch.decisions(*columns)
+        >>> learner.learn_many(again, [0.0, 1.0])
+        2
+        """
+        made = self.made, (), self.offer.names, None, actions, epochs, propensities
+        return Decisions(*made, batch, self.lanes.of)

@@ -1,0 +1,193 @@
+"""Decisions: what was shown, and all that learning from it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, repeat
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.learning.batch import Batch
+from tacit.policies.base import NO_FEATURES
+
+Arm = int | str
+NOTHING: Floats = np.empty(0)
+
+
+class Decision(NamedTuple):
+    """What was shown for one impression.
+
+    Attributes
+    ----------
+    id : int
+        Counts the decisions of the learner from 0.
+    key : str
+    shown : tuple of int or str
+        The arm, the left and the right arm of a duel, or the arms of a slate, best first; by
+        the names that the policy's ``arms`` gives them.
+    propensity : float or None
+        Probability with which the policy chose it; None where the policy is deterministic.
+    epoch : int
+        How often the key's lane had restarted.
+    offered : array of int64
+        Slots of the arms that were on offer.
+    slots : array of int64
+        Slots of what was shown; −1 for an empty position of a slate.
+    context : array of float64
+    relevance, examination : array of float64, shape (offered, d)
+        Features of the arms that were on offer.
+    """
+
+    id: int
+    key: str
+    shown: tuple[Arm, ...]
+    propensity: float | None
+    epoch: int
+    offered: Ints
+    slots: Ints
+    context: Floats
+    relevance: Floats = NO_FEATURES
+    examination: Floats = NO_FEATURES
+
+    @property
+    def arm(self) -> Arm:
+        """The arm that was shown; the left one of a duel, the first one of a slate."""
+        return self.shown[0]
+
+    @property
+    def slot(self) -> int:
+        """The slot of that arm."""
+        return int(self.slots[0])
+
+    @property
+    def pair(self) -> tuple[Arm, Arm]:
+        """The left and the right arm of a duel."""
+        left, right = self.shown
+        return left, right
+
+    @property
+    def slate(self) -> tuple[Arm, ...]:
+        """The arms of a slate, best first."""
+        return self.shown
+
+
+@dataclass(frozen=True)
+class Decisions(Sequence[Decision]):
+    """Decisions as columns; a sequence of :class:`Decision`.
+
+    Attributes
+    ----------
+    first_id : int
+    keys : sequence of str
+    names : tuple
+        The arm of each slot.
+    offers : sequence or None
+        The arms that were on offer, per decision, where arms have no slots of their own; None
+        for a decision whose arms were not named.
+    actions : array of int64, shape (rows, action_width)
+        Slots of what was shown.
+    epochs : array of int64, shape (rows,)
+    propensities : array of float64, shape (rows,)
+        NaN where the policy is deterministic.
+    batch : Batch
+        The impressions.
+    lanes : mapping
+        Where the learner that decided keeps what it learned of each key.
+    """
+
+    first_id: int
+    keys: Sequence[str]
+    names: tuple[Arm, ...]
+    offers: Sequence[Sequence[Arm] | None] | None
+    actions: Ints
+    epochs: Ints
+    propensities: Floats
+    batch: Batch
+    lanes: Mapping[str, int]
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The (first) arm of each decision."""
+        if self.offers is None:
+            return [self.names[slot] for slot in self.slots.tolist()]
+        return [decision.arm for decision in self]
+
+    @property
+    def slots(self) -> Ints:
+        """The slot of the (first) arm of each decision."""
+        return self.actions[:, 0]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @overload
+    def __getitem__(self, index: int) -> Decision: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Decision]: ...
+    def __getitem__(self, index: int | slice) -> Decision | list[Decision]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        propensity = float(self.propensities[i])
+        offer = slice(self.batch.starts[i], self.batch.stops[i])
+        return Decision(
+            id=self.first_id + i,
+            key=self.keys[i],
+            shown=self._shown(i),
+            propensity=None if propensity != propensity else propensity,
+            epoch=int(self.epochs[i]),
+            offered=self.batch.arms[offer],
+            slots=self.actions[i],
+            context=self.batch.contexts[i],
+            relevance=self.batch.relevance[offer],
+            examination=self.batch.examination[offer],
+        )
+
+    def __iter__(self) -> Iterator[Decision]:
+        # Column by column: in a loop over rows, Python would cost more than deciding.
+        batch, contexts = self.batch, self.batch.contexts
+        whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
+        offers: Any = ()
+        if not whole or len(batch.relevance) or len(batch.examination):
+            ends = zip(batch.starts.tolist(), batch.stops.tolist(), strict=True)
+            offers = [slice(start, stop) for start, stop in ends]
+        shown: Any = map(self._shown, range(len(self)))
+        if self.offers is None and self.actions.shape[1] == 1:
+            shown = [(self.names[slot],) for slot in self.slots.tolist()]
+        columns = (
+            count(self.first_id),
+            self.keys,
+            shown,
+            none_for_nan(self.propensities),
+            self.epochs.tolist(),
+            repeat(batch.arms) if whole else [batch.arms[offer] for offer in offers],
+            self.actions,
+            contexts if contexts.shape[1] else repeat(NOTHING),
+            *(
+                [block[offer] for offer in offers] if len(block) else repeat(block)
+                for block in (batch.relevance, batch.examination)
+            ),
+        )
+        return map(Decision._make, zip(*columns, strict=False))
+
+    def _shown(self, i: int) -> tuple[Arm, ...]:
+        slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
+        if self.offers is None:
+            return tuple(self.names[slot] for slot in slots)
+        offer = self.offers[i]
+        return tuple(slots if offer is None else (offer[slot] for slot in slots))
+
+
+def none_for_nan(values: Floats) -> list[float | None]:
+    """Return numbers as Python's, NaN as None.
+
+    Examples
+    --------
+    >>> none_for_nan(np.array([0.5, np.nan]))
+    [0.5, None]
+    """
+    numbers = values.tolist()
+    return [None if x != x else x for x in numbers] if np.isnan(values).any() else numbers

@@ -1,0 +1,103 @@
+"""Lanes: where each key's state is, and the one place where states come to be and grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Ints
+from tacit.core.state import copied_into, trimmed
+from tacit.errors import UnknownName
+from tacit.policies.base import Policy
+
+SPARE_LANES = 64
+
+
+class Lanes:
+    """The state of a policy, a lane for each key.
+
+    Parameters
+    ----------
+    policy : Policy
+
+    Attributes
+    ----------
+    of : dict of str to int
+        The lane of each key, in the order in which they came.
+    state : named tuple
+        Arrays with a leading lane axis; some lanes may be spare.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.of: dict[str, int] = {}
+        self.state: Any = policy.init(0)
+        self._policy = policy
+        self._capacity = 0
+
+    def lane(self, key: str) -> int:
+        """Return the lane of a known key.
+
+        Raises
+        ------
+        UnknownName
+            If the key has none.
+        """
+        try:
+            return self.of[key]
+        except KeyError:
+            raise UnknownName(f"key: nothing was ever chosen for {key!r}") from None
+
+    def admit(self, keys: Sequence[str]) -> Ints:
+        """Return the lanes of keys; a key that was never seen gets one.
+
+        Raises
+        ------
+        InvalidValue
+            If a key is too long, or one string is given in place of a list of keys; then none
+            gets one.
+        """
+        checks.names("keys", keys)
+        lanes = list(map(self.of.get, keys))
+        if None in lanes:
+            new = dict.fromkeys(k for k, lane in zip(keys, lanes, strict=True) if lane is None)
+            for key in new:
+                checks.name("key", key)
+            for key in new:
+                self.add(key)
+            lanes = list(map(self.of.get, keys))
+        return np.array(lanes, dtype=np.int64)
+
+    def add(self, key: str) -> int:
+        """Return a lane for a new key.
+
+        Raises
+        ------
+        InvalidValue
+            If the key is too long.
+        """
+        lane = len(self.of)
+        self.of[checks.name("key", key)] = lane
+        if lane >= self._capacity:
+            self._capacity = max(SPARE_LANES, 2 * self._capacity)
+            self._grow()
+        return lane
+
+    def fit(self, policy: Policy) -> None:
+        """Keep what was learned, in the state of a policy with more arms."""
+        self._policy = policy
+        self._grow()
+
+    def used(self) -> Any:
+        """Return the state without spare lanes."""
+        return trimmed(self.state, self._policy.init(len(self.of)))
+
+    def restore(self, state: Any, keys: Sequence[str]) -> None:
+        """Take over the state of a snapshot, a lane for each of its keys."""
+        self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
+        self.state, self._capacity = state, len(keys)
+
+    def _grow(self) -> None:
+        self.state = copied_into(self.state, self._policy.init(self._capacity))

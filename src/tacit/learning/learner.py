@@ -1,0 +1,408 @@
+"""The learner: decide and learn, each key on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core.arrays import Floats
+from tacit.core.seeds import stream
+from tacit.errors import InvalidValue, UnknownName
+from tacit.learning.batch_learner import BatchLearner
+from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.offer import Offer
+from tacit.learning.snapshot import LearnerSnapshot, read, write
+from tacit.policies.base import Policy
+
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+
+
+class Learner:
+    """Decide and learn, each key on its own.
+
+    Not safe for use from several threads at once. What is given is checked before anything
+    changes: :class:`~tacit.errors.InvalidValue` names what is out of its range,
+    :class:`~tacit.errors.UnknownName` a key, an arm or a policy that is not known.
+
+    Parameters
+    ----------
+    policy : Policy
+        The algorithm and its hyperparameters.
+    seed : int, SeedSequence, Generator or None
+        Where every random draw comes from. The same seed and the same calls give the same
+        decisions and states, bit for bit. The draws of a number are the learner's alone: those
+        of ``numpy.random.default_rng`` of the same number are independent of them. A
+        SeedSequence or a Generator is taken as it is, so nothing else should draw from it. None
+        draws a seed from the system.
+    propensities : bool, default True
+        Whether decisions carry their propensity. It costs time where it must be integrated
+        (:class:`~tacit.Thompson`).
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.UCB1(arms=5), seed=7)
+    >>> decision = learner.choose("independence day")
+    >>> learner.learn(decision, reward=1.0)
+    True
+    >>> decisions = learner.choose_many(["tomato", "independence day"])
+    >>> learner.learn_many(decisions, [0.0, 1.0])
+    2
+    >>> learner.keys
+    ['independence day', 'tomato']
+    """
+
+    def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
+        if not isinstance(policy, Policy):
+            raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
+        self.batch = BatchLearner(policy, generator(seed), propensities)
+
+    def __repr__(self) -> str:
+        return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
+
+    @property
+    def policy(self) -> Policy:
+        """The algorithm and its hyperparameters, as they are now."""
+        return self.batch.policy
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Where every random draw comes from."""
+        return self.batch.rng
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were made."""
+        return self.batch.made
+
+    @property
+    def state(self) -> Any:
+        """What was learned: named arrays with a leading lane axis (some lanes may be spare)."""
+        return self.batch.lanes.state
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys in the order of their lanes."""
+        return list(self.batch.lanes.of)
+
+    def __len__(self) -> int:
+        return len(self.batch.lanes.of)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.batch.lanes.of
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The arms on offer."""
+        return self.batch.offer.arms
+
+    @property
+    def retired(self) -> list[Arm]:
+        """The arms that are no longer on offer."""
+        return self.batch.offer.retired
+
+    def lane(self, key: str) -> int:
+        """Return the lane of a known key."""
+        return self.batch.lanes.lane(key)
+
+    def epoch(self, key: str) -> int:
+        """Return how often the lane of ``key`` has restarted."""
+        return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
+
+    def restarts(self, key: str) -> list[Any]:
+        """Return when the lane of ``key`` restarted, oldest first, if the policy keeps that."""
+        restarts = self._kept("restarts", "keeps no record of them; see epoch()")
+        return list(restarts(self.state, self.lane(key)))
+
+    def posterior(self, key: str) -> Any:
+        """Return what is believed about the parameters of ``key``, as the policy describes it."""
+        return self._kept("posterior", "has none")(self.state, self.lane(key))
+
+    def diagnostics(self) -> Any:
+        """Return what the policy's record says of its assumptions, all keys together.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policy = tacit.BWC(arms=2, classifier=tacit.Rectangle(dim=1, margin=0.1))
+        >>> learner = tacit.Learner(policy, seed=1)
+        >>> decision = learner.choose("independence day", context=[0.2])
+        >>> learner.diagnostics().restarts
+        1
+        """
+        diagnostics = self._kept("diagnostics", "keeps no record for them")
+        return diagnostics(self.state)._replace(outside=self.batch.reader.watch.outside)
+
+    def _kept(self, name: str, otherwise: str) -> Any:
+        """Return what only some policies can say of their state."""
+        try:
+            return getattr(self.policy, name)
+        except AttributeError:
+            policy = type(self.policy).__name__
+            raise UnknownName(f"{name}: {policy} {otherwise}") from None
+
+    def add_arm(self, name: str | None = None) -> Arm:
+        """Put a new arm on offer, or a retired one with what was learned of it; return it.
+
+        Parameters
+        ----------
+        name : str, optional
+            The arm's name; none where arms are numbered.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=["holiday"]), seed=1)
+        >>> learner.add_arm("film")
+        'film'
+        >>> learner.arms
+        ['holiday', 'film']
+        """
+        return self.batch.add_arm(name)
+
+    def retire_arm(self, arm: Arm) -> None:
+        """Take an arm off offer, unless it is the last; what was learned of it is kept."""
+        self.batch.set_offer(self.policy, self.batch.offer.without(arm))
+
+    def tune(self, **hyperparameters: Any) -> None:
+        """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.tune(epsilon=0.1)
+        >>> learner.policy.epsilon
+        0.1
+        """
+        self.batch.tune(hyperparameters)
+
+    def compile(self) -> None:
+        """Compile what choosing and learning run, or find it in the cache.
+
+        Without this, each is compiled when it is first called, which takes some seconds.
+        """
+        loops = self.batch.loops
+        _ = loops.choose, loops.observe, loops.learn
+
+    def choose(
+        self,
+        key: str,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+    ) -> Decision:
+        """Choose what to show for one impression.
+
+        Parameters
+        ----------
+        key : str
+            What the decision is for: a query, a slot; at most 512 bytes.
+        context : array of float, shape (context_dim,), optional
+            Signals about the key, for policies that read them. One that the policy's classifier
+            does not know is warned of once, by an :class:`~tacit.errors.AssumptionWarning`.
+        arms : sequence of arms, optional
+            The arms on offer for this impression; by default all that are not retired. Where
+            the policy knows arms by their features only, names for those that have them.
+        relevance, examination : array of float, shape (arms on offer, d), optional
+            Features of each arm on offer, for policies that read them.
+        """
+        if self.batch.plain and arms is None and context is None:
+            return self.batch.choose_one(key)
+        return self.batch.choose([key], _one(context, arms, relevance, examination))[0]
+
+    def choose_many(
+        self,
+        keys: Sequence[str],
+        contexts: npt.ArrayLike | None = None,
+        arms: Sequence[Sequence[Arm] | None] | None = None,
+        *,
+        relevance: Sequence[npt.ArrayLike] | None = None,
+        examination: Sequence[npt.ArrayLike] | None = None,
+    ) -> Decisions:
+        """Choose what to show for each of many impressions, in their order.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            A key per impression; the same key may stand there many times.
+        contexts : array of float, shape (impressions, context_dim), optional
+        arms : sequence, optional
+            Per impression the arms on offer, or None for all.
+        relevance, examination : sequence of array, optional
+            Per impression the features of each arm on offer; or one array of shape
+            (impressions, arms on offer, d).
+        """
+        return self.batch.choose(keys, (contexts, arms, relevance, examination))
+
+    def probabilities(
+        self,
+        key: str,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+    ) -> Floats | None:
+        """Return with what probability each arm on offer would be chosen now; None if not known.
+
+        Takes what :meth:`choose` does, of policies that show a single arm.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.probabilities("tomato").tolist()
+        [0.25, 0.25, 0.25, 0.25]
+        """
+        return self.batch.probabilities(key, _one(context, arms, relevance, examination))
+
+    def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
+        """Learn from what came back for a decision.
+
+        Calling this twice for one decision learns it twice: a learner keeps no list of what came
+        back. The decision's ``id`` tells them apart, as the decision service does by itself.
+
+        Parameters
+        ----------
+        decision : Decision
+            Of this learner, or of another one of such a policy.
+        reward : float or sequence of float
+            In [0, 1]. For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0
+            if the left one won, 0.0 if the right one did, 0.5 for a tie. For a slate: a number
+            for each position.
+
+        Returns
+        -------
+        bool
+            False if the key's lane has restarted since: then it taught nothing.
+        """
+        return self.batch.learn_one(decision, reward)
+
+    def learn_many(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> int:
+        """Learn from what came back for many decisions, in their order.
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+            Each once.
+        rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
+            Each in [0, 1].
+
+        Returns
+        -------
+        int
+            How many taught something; the others were made before their lane's last restart.
+        """
+        return int(np.count_nonzero(self.batch.learn(decisions, rewards)))
+
+    def correct_many(
+        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
+    ) -> int:
+        """Put other rewards in the place of those that were learned, whatever was learned since.
+
+        For policies that can take out what they have learned (``correctable``).
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+        before, after : array of float, shape (decisions,)
+            What was learned for each, and what it shall be; in [0, 1].
+
+        Returns
+        -------
+        int
+            How many were corrected; the others were made before their lane's last restart.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_many(decisions, [0.0, 0.0])
+        2
+        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
+        1
+        >>> float(learner.state.rewards.sum()), float(learner.state.plays.sum())
+        (1.0, 2.0)
+        """
+        return self.batch.correct(decisions, before, after)
+
+    def save(self, path: str | Path) -> None:
+        """Write a snapshot; going on from it equals never having stopped, bit for bit.
+
+        The file holds arrays and a JSON header; it replaces an older one only when complete.
+        """
+        write(snapshot_of(self), Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Learner:
+        """Read what :meth:`save` wrote; runs no code that the file could choose.
+
+        A policy of one's own must have been imported before, so that its name is known.
+
+        Raises
+        ------
+        SnapshotError
+            If the file is damaged, truncated, foreign or of a newer version.
+        """
+        return read(Path(path), restored)
+
+
+def _one(*given: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what is given of one impression as that of many."""
+    first, second, third, fourth = (None if each is None else [each] for each in given)
+    return first, second, third, fourth
+
+
+def snapshot_of(learner: Learner) -> LearnerSnapshot:
+    """Return what a snapshot of a learner holds; its arrays are the learner's own."""
+    batch = learner.batch
+    return LearnerSnapshot(
+        policy=batch.policy,
+        retired=batch.offer.retired,
+        propensities=batch.reports_propensities,
+        decisions=batch.made,
+        generator=batch.rng.bit_generator.state,
+        keys=learner.keys,
+        state=batch.lanes.used(),
+    )
+
+
+def restored(snapshot: LearnerSnapshot) -> Learner:
+    """Return the learner of a snapshot."""
+    learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
+    batch = learner.batch
+    batch.rng.bit_generator.state = snapshot.generator
+    batch.lanes.restore(snapshot.state, snapshot.keys)
+    batch.made = snapshot.decisions
+    batch.set_offer(batch.policy, Offer(batch.policy.arms, snapshot.retired))
+    return learner
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """Return a generator for a seed.
+
+    Raises
+    ------
+    InvalidValue
+        If the seed is none, or a generator whose state a snapshot could not hold.
+    """
+    if isinstance(seed, np.random.Generator) and isinstance(seed.bit_generator, np.random.PCG64):
+        return seed
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.Generator(np.random.PCG64(seed))
+    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0):
+        return stream("learner", seed)
+    raise InvalidValue(
+        "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
+    )

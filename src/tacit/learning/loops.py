@@ -1,0 +1,108 @@
+"""The compiled loops of one learner, and room for a batch of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit.core.arrays import Generator
+from tacit.core.dispatch import learns_from_propensity
+from tacit.learning.batch import (
+    Batch,
+    choose_rows,
+    correct_rows,
+    learn_rows,
+    observe_rows,
+    weigh_rows,
+)
+from tacit.learning.lanes import Lanes
+from tacit.learning.offer import Offer
+from tacit.policies.base import NO_FEATURES, Policy
+
+
+class Loops:
+    """Loops over batches, each compiled when it is first asked for.
+
+    Parameters
+    ----------
+    policy : Policy
+    offer : Offer
+    lanes : Lanes
+    rng : Generator
+    reported : bool
+        Whether decisions carry their propensity.
+
+    Attributes
+    ----------
+    params : named tuple
+    one : Batch
+        One impression: all arms on offer, no context.
+    action, feedback, epoch, propensity, fresh : array
+        Room for what is shown for it and comes back.
+    asked : array or None
+        ``propensity``, if it is wanted of decisions.
+    """
+
+    def __init__(
+        self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool
+    ) -> None:
+        self.params = policy.params
+        self._context_dim, self._offered = policy.context_dim, offer.slots
+        self._lanes, self._rng = lanes, rng
+        self.one = self.plain_batch(1)
+        self.action = np.empty((1, policy.action_width), np.int64)
+        self.feedback = np.empty((1, policy.feedback_width))
+        self.epoch, self.propensity = np.empty(1, np.int64), np.full(1, np.nan)
+        self.fresh = np.zeros(1, np.bool_)
+        wanted = reported or learns_from_propensity(self.params)
+        self.asked = self.propensity if wanted else None
+
+    def plain_batch(self, rows: int) -> Batch:
+        """Return impressions that are offered all arms and have no context yet."""
+        return Batch(
+            lanes=np.zeros(rows, np.int64),
+            arms=self._offered,
+            starts=np.zeros(rows, np.int64),
+            stops=np.full(rows, len(self._offered)),
+            contexts=np.zeros((rows, self._context_dim)),
+            relevance=NO_FEATURES,
+            examination=NO_FEATURES,
+        )
+
+    @cached_property
+    def choose(self) -> Any:
+        """The loop over ``choose_rows``."""
+        return self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
+
+    @cached_property
+    def observe(self) -> Any:
+        """The loop over ``observe_rows``."""
+        return self._entry(observe_rows)
+
+    @cached_property
+    def learn(self) -> Any:
+        """The loop over ``learn_rows``."""
+        came_back = self.feedback, self.propensity, self.epoch, self.fresh
+        return self._entry(learn_rows, self.action, *came_back)
+
+    @cached_property
+    def correct(self) -> Any:
+        """The loop over ``correct_rows``."""
+        from tacit.core.compiled import compiled
+
+        return compiled(correct_rows, self.params)
+
+    @cached_property
+    def weigh(self) -> Any:
+        """The loop over ``weigh_rows``."""
+        return self._entry(weigh_rows, np.empty(0))
+
+    def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
+        from tacit.core.compiled import compiled
+
+        return compiled(loop, self.params).entry(
+            (self.params, self._lanes.state, self.one, *others)
+        )

@@ -1,0 +1,467 @@
+"""Signals of a key's own stream that may announce an intent shift, each in [0, 1].
+
+Search engines look at the volume of a query, at searches without a click, at reformulations, at
+new results. Here these are read off the stream of decisions and answers itself: sums that fade
+with two time constants, *fast* and *slow*, so that what happens now is held against the key's own
+past. An event costs the same however long the stream is.
+
+With n, x sums of the fast kind, N, X the same of the slow kind, at the time t of a decision and
+before it is counted, a the time since the key's first decision, and τ, T the constants:
+
+=============  ====================================================================================
+volume         (n + 1)/(n + e + 2), n the decisions and e = N·τ(1 − exp(−a/τ))/T(1 − exp(−a/T))
+               how many to expect by the slow average: ½ as always, ⅘ four times as many
+abandonment    (x + 2p)/(n + 2), p = (X + 1)/(N + 2): the share of answered decisions without a
+               click, held at the key's own past as if that had been seen twice
+reformulation  the same for decisions of which a session is known: the share that were followed,
+               by the same session and within τ, by one on another key
+new-arms       the mean over the arms on offer of exp(−(t − s)/T), s when the arm was first offered
+               to the key; 0 for the arms of its first decision
+since-shift    1 − exp(−(t − s)/T), s when the key last restarted; 1 if it never did
+=============  ====================================================================================
+
+References
+----------
+Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search queries", section 1,
+names such signals; how they are computed is ours.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.dispatch import kernel
+from tacit.core.state import copied_into, leaves, rebuilt, trimmed
+from tacit.errors import InvalidValue, SnapshotError
+
+VOLUME, ABANDONMENT, REFORMULATION, NEW_ARMS, SINCE_SHIFT = range(5)
+NAMES = ("volume", "abandonment", "reformulation", "new-arms", "since-shift")
+
+DECISIONS, ANSWERED, UNCLICKED, SESSIONS, LEFT, COUNTS = range(6)
+NEVER = -1
+SPARE_LANES = 64
+REMEMBERED = 65_536
+"""Sessions that are remembered; two that fall into the same place forget each other."""
+
+
+class Scales(NamedTuple):
+    """The time constants τ and T, in microseconds."""
+
+    fast: float
+    slow: float
+
+
+class Lanes(NamedTuple):
+    """What is known of each key.
+
+    Attributes
+    ----------
+    first, time : array of int64, shape (lanes,)
+        When the key was first decided for, and up to when the sums have faded; −1 for never.
+    fast, slow : array of float64, shape (lanes, 5)
+        Decisions; answered ones; those without a click; those of a session; those that the
+        session left for another key.
+    epoch : array of int64, shape (lanes,)
+    shifts : array of int64, shape (lanes, 2)
+        When the key restarted last, and the time before.
+    offered : array of int64, shape (lanes, arms)
+        When each arm was first offered to the key.
+    """
+
+    first: Ints
+    time: Ints
+    fast: Floats
+    slow: Floats
+    epoch: Ints
+    shifts: Ints
+    offered: Ints
+
+    @classmethod
+    def zeros(cls, lanes: int, arms: int) -> Lanes:
+        """Return lanes of which nothing is known."""
+        return cls(
+            first=np.full(lanes, NEVER),
+            time=np.full(lanes, NEVER),
+            fast=np.zeros((lanes, COUNTS)),
+            slow=np.zeros((lanes, COUNTS)),
+            epoch=np.zeros(lanes, np.int64),
+            shifts=np.full((lanes, 2), NEVER),
+            offered=np.full((lanes, arms), NEVER),
+        )
+
+
+class Sessions(NamedTuple):
+    """The latest decision of each session, at the place that its number says.
+
+    Attributes
+    ----------
+    number, lane, time : array of int64, shape (places,)
+        The session (0 for none), the lane of its latest decision, and its time.
+    """
+
+    number: Ints
+    lane: Ints
+    time: Ints
+
+    @classmethod
+    def zeros(cls, places: int) -> Sessions:
+        """Return a memory of no session."""
+        return cls(*np.zeros((3, places), np.int64))
+
+
+class Arrivals(NamedTuple):
+    """Decisions as columns, in their order.
+
+    Attributes
+    ----------
+    lanes, times : array of int64, shape (rows,)
+    sessions : array of int64, shape (rows,)
+        Numbers of sessions; 0 where none is known.
+    counted : array of bool, shape (rows,)
+        Whether the decision counts, or only asks.
+    arms, starts, stops : array of int64
+        Row i was offered ``arms[starts[i]:stops[i]]``.
+    """
+
+    lanes: Ints
+    times: Ints
+    sessions: Ints
+    counted: Booleans
+    arms: Ints
+    starts: Ints
+    stops: Ints
+
+
+@kernel
+def fade(lanes: Lanes, scales: Scales, lane: int, time: int) -> None:
+    """Let the sums of a lane fade up to a time."""
+    since = time - lanes.time[lane]
+    if lanes.time[lane] == NEVER or since <= 0:
+        lanes.time[lane] = max(lanes.time[lane], time)
+        return
+    fast, slow = np.exp(-since / scales.fast), np.exp(-since / scales.slow)
+    for i in range(COUNTS):
+        lanes.fast[lane, i] *= fast
+        lanes.slow[lane, i] *= slow
+    lanes.time[lane] = time
+
+
+@kernel
+def add(lanes: Lanes, scales: Scales, lane: int, column: int, ago: int) -> None:
+    """Count one into a sum of a lane, as of some time ago."""
+    lanes.fast[lane, column] += np.exp(-ago / scales.fast)
+    lanes.slow[lane, column] += np.exp(-ago / scales.slow)
+
+
+@kernel
+def volume_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
+    """Give the volume against the key's own past."""
+    count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
+    age = time - lanes.first[lane]
+    if lanes.first[lane] != NEVER and age > 0:
+        fast = -scales.fast * np.expm1(-age / scales.fast)
+        slow = -scales.slow * np.expm1(-age / scales.slow)
+        expected *= fast / slow
+    return float((count + 1.0) / (count + expected + 2.0))
+
+
+@kernel
+def share_of(lanes: Lanes, lane: int, part: int, whole: int) -> float:
+    """Give the share that one sum is of another, held at the key's own past."""
+    past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
+    return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
+
+
+@kernel
+def novelty_of(lanes: Lanes, scales: Scales, lane: int, time: int, arms: Ints) -> float:
+    """Give the share of new arms among those on offer."""
+    if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
+        return 0.0
+    total = 0.0
+    for arm in arms:
+        since = lanes.offered[lane, arm]
+        if since == NEVER:
+            total += 1.0
+        elif since > lanes.first[lane]:
+            total += np.exp(-(time - since) / scales.slow)
+    return float(total / len(arms))
+
+
+@kernel
+def calm_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
+    """Give how long ago the key last restarted; what restarts now counts from the next moment."""
+    latest = lanes.shifts[lane, 0]
+    if latest >= time:
+        latest = lanes.shifts[lane, 1]
+    return 1.0 if latest == NEVER else float(-np.expm1(-(time - latest) / scales.slow))
+
+
+@kernel
+def follow(
+    lanes: Lanes, sessions: Sessions, scales: Scales, lane: int, time: int, number: int
+) -> None:
+    """Count a decision of a session, and that it left another key for this one."""
+    add(lanes, scales, lane, SESSIONS, 0)
+    place = number & (len(sessions.number) - 1)
+    other, ago = sessions.lane[place], time - sessions.time[place]
+    if sessions.number[place] == number and other != lane and ago <= scales.fast:
+        fade(lanes, scales, other, time)
+        # As of that decision, so that never more are left than there were.
+        add(lanes, scales, other, LEFT, ago)
+    sessions.number[place], sessions.lane[place], sessions.time[place] = number, lane, time
+
+
+def arrive_rows(
+    lanes: Lanes, sessions: Sessions, scales: Scales, arrivals: Arrivals, signals: Floats
+) -> None:
+    """Fill in the signals of each row, then count it."""
+    for i in range(len(arrivals.lanes)):
+        lane, time = arrivals.lanes[i], arrivals.times[i]
+        arms = arrivals.arms[arrivals.starts[i] : arrivals.stops[i]]
+        fade(lanes, scales, lane, time)
+        signals[i, VOLUME] = volume_of(lanes, scales, lane, time)
+        signals[i, ABANDONMENT] = share_of(lanes, lane, UNCLICKED, ANSWERED)
+        signals[i, REFORMULATION] = share_of(lanes, lane, LEFT, SESSIONS)
+        signals[i, NEW_ARMS] = novelty_of(lanes, scales, lane, time, arms)
+        signals[i, SINCE_SHIFT] = calm_of(lanes, scales, lane, time)
+        for k in range(signals.shape[1]):
+            # Only rounding can be outside.
+            signals[i, k] = min(max(signals[i, k], 0.0), 1.0)
+        if not arrivals.counted[i]:
+            continue
+        if lanes.first[lane] == NEVER:
+            # The first one starts the clock: that there is one says nothing of how many come.
+            lanes.first[lane] = time
+        else:
+            add(lanes, scales, lane, DECISIONS, 0)
+        if lanes.offered.shape[1] > 0:
+            for arm in arms:
+                if lanes.offered[lane, arm] == NEVER:
+                    lanes.offered[lane, arm] = time
+        if arrivals.sessions[i] != 0 and len(sessions.number) > 0:
+            follow(lanes, sessions, scales, lane, time, arrivals.sessions[i])
+
+
+def answer_rows(lanes: Lanes, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
+    """Count, row by row, that a decision was answered: by a click, or by none."""
+    for i in range(len(rows)):
+        fade(lanes, scales, rows[i], times[i])
+        add(lanes, scales, rows[i], ANSWERED, 0)
+        if not clicked[i]:
+            add(lanes, scales, rows[i], UNCLICKED, 0)
+
+
+def shift_rows(lanes: Lanes, rows: Ints, times: Ints, epochs: Ints) -> None:
+    """Note, row by row, in which epoch a key was; another one than before is a restart."""
+    for i in range(len(rows)):
+        lane = rows[i]
+        if epochs[i] != lanes.epoch[lane]:
+            lanes.epoch[lane] = epochs[i]
+            if times[i] > lanes.shifts[lane, 0]:
+                lanes.shifts[lane, 1] = lanes.shifts[lane, 0]
+                lanes.shifts[lane, 0] = times[i]
+
+
+class Signals:
+    """Compute signals from a stream of decisions and their answers.
+
+    What it knows is a function of the calls and of the times in them, so the same stream read
+    again gives the same signals. A lane takes 120 bytes, and 8 for each arm where
+    ``new-arms`` is among the signals.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Which signals, in the order in which contexts shall have them; of :data:`NAMES`.
+    arms : int
+        How many arms there are.
+    fast, slow : float
+        The time constants τ and T in seconds; slow is the larger one.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such signal, or one twice, or the constants do not fit.
+
+    Examples
+    --------
+    >>> signals = Signals(["volume", "new-arms"], arms=3, fast=60, slow=3600)
+    >>> for second in range(0, 600, 10):
+    ...     _ = signals.arrive([0], 1_000_000 * second, arms=[[0, 1]])
+    >>> for second in range(600, 660, 2):
+    ...     values = signals.arrive([0], 1_000_000 * second, arms=[[0, 1, 2]])
+    >>> values.round(2).tolist()
+    [[0.7, 0.33]]
+    """
+
+    def __init__(self, names: Sequence[str], arms: int, fast: float, slow: float) -> None:
+        check(names, fast, slow)
+        self.names = tuple(names)
+        self._columns = [NAMES.index(name) for name in names]
+        self._scales = Scales(1e6 * fast, 1e6 * slow)
+        self._arms = arms if "new-arms" in names else 0
+        self._lanes = Lanes.zeros(0, self._arms)
+        self._sessions = Sessions.zeros(REMEMBERED if self.follows_sessions else 0)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Compile the loops, or find them in the cache, and keep their entry points."""
+        from tacit.core.compiled import compiled
+
+        lanes, scales, none = self._lanes, self._scales, np.empty(0, np.int64)
+        arrivals = self._arrivals(none, none, None, None, None)
+        out = np.empty((0, len(NAMES)))
+        self._arrive = compiled(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
+        self._answer = compiled(answer_rows).entry((lanes, scales, none, none, none > 0))
+        self._shift = compiled(shift_rows).entry((lanes, none, none, none))
+
+    @property
+    def follows_sessions(self) -> bool:
+        """Whether any of the signals looks at sessions."""
+        return "reformulation" in self.names
+
+    @property
+    def state(self) -> Lanes:
+        """What is known of each lane (some may be spare)."""
+        return self._lanes
+
+    def arrive(
+        self,
+        lanes: Sequence[int] | Ints,
+        times: int | Sequence[int] | Ints,
+        arms: Sequence[Sequence[int] | Ints] | None = None,
+        sessions: Sequence[int] | None = None,
+        counted: Sequence[bool] | None = None,
+    ) -> Floats:
+        """Return the signals of decisions as of the moment of each, and count them in order.
+
+        Parameters
+        ----------
+        lanes : sequence of int
+            Of their keys.
+        times : int or sequence of int
+            Microseconds; of a lane, they never go back.
+        arms : sequence of sequence of int, optional
+            The slots on offer for each; by default all.
+        sessions : sequence of int, optional
+            Numbers of 64 bits; 0 where none is known.
+        counted : sequence of bool, optional
+            False asks only.
+
+        Returns
+        -------
+        array of float64, shape (rows, signals)
+        """
+        rows = np.asarray(lanes, np.int64)
+        self._reach(rows)
+        when = np.broadcast_to(np.asarray(times, np.int64), rows.shape).copy()
+        arrivals = self._arrivals(rows, when, arms, sessions, counted)
+        out = np.empty((len(rows), len(NAMES)))
+        self._arrive(self._lanes, self._sessions, self._scales, arrivals, out)
+        chosen: Floats = out[:, self._columns]
+        return chosen
+
+    def _arrivals(
+        self,
+        lanes: Ints,
+        times: Ints,
+        arms: Sequence[Sequence[int] | Ints] | None,
+        sessions: Sequence[int] | None,
+        counted: Sequence[bool] | None,
+    ) -> Arrivals:
+        rows = len(lanes)
+        if arms is None:
+            offered, starts = np.arange(self._arms), np.zeros(rows, np.int64)
+            stops = np.full(rows, self._arms)
+        else:
+            stops = np.cumsum([len(offer) for offer in arms], dtype=np.int64)
+            starts = np.concatenate((np.zeros(1, np.int64), stops))[:rows]
+            offered = np.concatenate(arms).astype(np.int64) if rows else np.arange(0)
+        numbers = np.zeros(rows, np.int64) if sessions is None else np.array(sessions, np.int64)
+        counts = np.ones(rows, np.bool_) if counted is None else np.array(counted, np.bool_)
+        return Arrivals(lanes, times, numbers, counts, offered, starts, stops)
+
+    def answered(
+        self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
+    ) -> None:
+        """Take in that decisions were answered: by a click, or by none."""
+        rows = np.array(lanes, np.int64)
+        self._reach(rows)
+        given = np.array(times, np.int64), np.array(clicked, np.bool_)
+        self._answer(self._lanes, self._scales, rows, *given)
+
+    def at_epochs(
+        self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]
+    ) -> None:
+        """Take in the epochs of decisions; a new one is a restart, which counts from then on."""
+        rows = np.asarray(lanes, np.int64)
+        self._reach(rows)
+        self._shift(self._lanes, rows, np.array(times, np.int64), np.array(epochs, np.int64))
+
+    def _reach(self, lanes: Ints) -> None:
+        known, wanted = len(self._lanes.first), int(lanes.max(initial=-1)) + 1
+        if wanted > known:
+            grown = Lanes.zeros(max(SPARE_LANES, 2 * known, wanted), self._arms)
+            self._lanes = copied_into(self._lanes, grown)
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def to_bytes(self, lanes: int) -> bytes:
+        """Return everything that is known, of so many lanes, as a NumPy archive."""
+        self._reach(np.array([lanes - 1]))
+        kept = trimmed(self._lanes, Lanes.zeros(lanes, self._arms))
+        buffer = io.BytesIO()
+        used = np.flatnonzero(self._sessions.number)
+        sessions = {f"session-{n}": array[used] for n, array in leaves(self._sessions)}
+        np.savez(buffer, allow_pickle=False, places=used, **dict(leaves(kept)), **sessions)
+        return buffer.getvalue()
+
+    def restore(self, content: bytes) -> None:
+        """Take over what :meth:`to_bytes` gave.
+
+        Raises
+        ------
+        SnapshotError
+            If it is damaged, or of other signals.
+        """
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as saved:
+                like = Lanes.zeros(len(saved["first"]), self._arms)
+                arrays = [_fitting(saved[name], array) for name, array in leaves(like)]
+                for name, array in leaves(self._sessions):
+                    array[:] = 0
+                    array[saved["places"]] = saved[f"session-{name}"]
+        except Exception as error:
+            # A damaged archive makes zipfile and NumPy raise almost anything.
+            raise SnapshotError(f"signals: damaged: {error}") from error
+        self._lanes = rebuilt(like, iter(arrays))
+
+
+def _fitting(array: Any, like: Any) -> Any:
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise ValueError(f"{array.dtype}{array.shape} in place of {like.dtype}{like.shape}")
+    return array
+
+
+def check(names: Sequence[str], fast: float, slow: float) -> None:
+    """Check which signals are wanted, and their time constants.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such signal, or one twice, or the constants do not fit.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise InvalidValue("signals", name, f"give some of {', '.join(NAMES)}")
+    if len(set(names)) < len(names):
+        raise InvalidValue("signals", list(names), "name each signal once")
+    checks.positive("signals_fast", fast)
+    if checks.positive("signals_slow", slow) <= fast:
+        raise InvalidValue("signals_slow", slow, f"give more than signals_fast, {fast:g} s")

@@ -1,0 +1,232 @@
+"""Snapshots: a learner as one file of arrays and a JSON header.
+
+The file is an uncompressed zip archive: ``header.json``, ``keys.json``, and one ``.npy`` member
+per array of the state. zip keeps a checksum per member, so damage is noticed. Nothing in it is
+code, and the policy is looked up by name among those that the program has already imported.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from tacit.core.state import leaves, rebuilt
+from tacit.errors import SnapshotError, TacitError
+from tacit.policies.base import Policy
+from tacit.policies.spec import policy_from_spec, policy_to_spec
+
+Learned = TypeVar("Learned")
+
+FORMAT = "tacit-snapshot"
+VERSION = 1
+PIECE = 2**20
+"""Bytes of a snapshot from which on they are given away."""
+KEYS_AT_ONCE = 10_000
+
+
+class LearnerSnapshot(NamedTuple):
+    """What a snapshot holds of a learner.
+
+    Attributes
+    ----------
+    policy : Policy
+    retired : list of arms
+    propensities : bool
+        Whether decisions carry their propensity.
+    decisions : int
+        How many were made.
+    generator : dict
+        The state of the random generator.
+    keys : list of str
+        In the order of their lanes.
+    state : named tuple
+        Arrays with a lane for each key.
+    """
+
+    policy: Policy
+    retired: list[Any]
+    propensities: bool
+    decisions: int
+    generator: Mapping[str, Any]
+    keys: list[str]
+    state: Any
+
+    def copied(self) -> LearnerSnapshot:
+        """Return one with arrays of its own, whatever is learned from here on."""
+        arrays = (np.array(array, order="C") for _, array in leaves(self.state))
+        return self._replace(state=rebuilt(self.state, arrays))
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """All but the keys and the arrays, for JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": policy_to_spec(self.policy),
+            "retired": self.retired,
+            "propensities": self.propensities,
+            "decisions": self.decisions,
+            "generator": self.generator,
+            "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(self.state)},
+        }
+
+
+def write(snapshot: LearnerSnapshot, path: Path) -> None:
+    """Write a snapshot to ``path``, replacing what was there only when complete."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for piece in pieces(snapshot):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
+    """Yield a snapshot in pieces of about a megabyte, so that nobody need hold all of it."""
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
+        for name, blocks in _members(snapshot):
+            with archive.open(name, "w", force_zip64=True) as member:
+                for block in blocks:
+                    member.write(block)
+                    if sink.size >= PIECE:
+                        yield sink.taken()
+    yield sink.taken()
+
+
+def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
+    yield "header.json", iter([json.dumps(snapshot.header, indent=1).encode()])
+    yield "keys.json", _key_blocks(snapshot.keys)
+    for name, array in leaves(snapshot.state):
+        yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
+
+
+def _key_blocks(keys: list[str]) -> Iterator[bytes]:
+    """Yield a JSON list block by block: no other thread runs while one is encoded."""
+    yield b"["
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        block = json.dumps(keys[first : first + KEYS_AT_ONCE])[1:-1]
+        yield f"{', ' if first else ''}{block}".encode()
+    yield b"]"
+
+
+def _array_blocks(array: Any) -> Iterator[Any]:
+    header = io.BytesIO()
+    described = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(header, described)
+    yield header.getvalue()
+    content = array.reshape(-1).view(np.uint8)
+    for first in range(0, len(content), PIECE):
+        yield memoryview(content[first : first + PIECE])
+
+
+class _Sink:
+    """Takes what is written until it is taken away; it cannot seek, so nothing is written twice."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._written: list[bytes] = []
+
+    def write(self, content: Any) -> int:
+        self._written.append(bytes(content))
+        size = len(self._written[-1])
+        self.size += size
+        return size
+
+    def flush(self) -> None:
+        pass
+
+    def taken(self) -> bytes:
+        taken, self._written, self.size = b"".join(self._written), [], 0
+        return taken
+
+
+def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
+    """Return what ``restore`` makes of the snapshot in ``path``."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
+    return from_bytes(content, str(path), restore)
+
+
+def from_bytes(
+    content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]
+) -> Learned:
+    """Return what ``restore`` makes of a snapshot; ``source`` names it in errors.
+
+    Raises
+    ------
+    SnapshotError
+        If it is damaged, truncated, foreign or of a newer version, whoever notices that.
+    """
+    if not content.startswith(b"PK\x03\x04"):
+        raise SnapshotError(f"{source}: foreign: this is no tacit snapshot")
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile as error:
+        raise SnapshotError(f"{source}: truncated: the end of the file is missing") from error
+    except Exception as error:
+        raise SnapshotError(f"{source}: damaged: {error}") from error
+    with archive:
+        try:
+            return restore(_snapshot(archive, _header(archive, source)))
+        except TacitError:
+            raise
+        except Exception as error:
+            # A damaged archive makes zipfile and NumPy raise almost anything.
+            raise SnapshotError(f"{source}: damaged: {error}") from error
+
+
+def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+    foreign = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
+    if "header.json" not in archive.namelist():
+        raise foreign
+    header = json.loads(archive.read("header.json"))
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise foreign
+    if header["version"] > VERSION:
+        raise SnapshotError(
+            f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
+            f"{VERSION}; update tacit"
+        )
+    return header
+
+
+def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any]) -> LearnerSnapshot:
+    policy = policy_from_spec(header["policy"], imports=False)
+    keys = json.loads(archive.read("keys.json"))
+    like = policy.init(len(keys))
+    arrays = []
+    for name, expected in leaves(like):
+        with archive.open(f"{name}.npy") as member:
+            array = np.lib.format.read_array(member, allow_pickle=False)
+            if member.read(1):
+                raise ValueError(f"{name} is longer than it says")
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise ValueError(
+                f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}"
+            )
+        arrays.append(array)
+    return LearnerSnapshot(
+        policy=policy,
+        retired=header["retired"],
+        propensities=header["propensities"],
+        decisions=header["decisions"],
+        generator=header["generator"],
+        keys=keys,
+        state=rebuilt(like, iter(arrays)),
+    )

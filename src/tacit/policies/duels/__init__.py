@@ -1,0 +1,1 @@
+"""Policies that learn from comparisons of two arms."""

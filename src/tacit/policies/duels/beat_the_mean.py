@@ -1,0 +1,477 @@
+"""Beat-the-Mean: eliminate the arm that is surely worse than the best against the mean arm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.errors import InvalidValue
+from tacit.policies.base import About, Impression
+from tacit.policies.duels.working_set import (
+    Eliminating,
+    WorkingSet,
+    any_pair,
+    draw_pair,
+    drawn,
+    drop,
+    has,
+    on_offer,
+    played,
+    regroup,
+)
+
+FULL = 127
+"""Comparisons of a pair of which 8 bits hold the half wins."""
+
+
+class State(NamedTuple):
+    """What Beat-the-Mean has learned.
+
+    Attributes
+    ----------
+    working : WorkingSet
+    wins, means : array of float64, shape (lanes, arms)
+        Wins of an arm in its recorded comparisons, and their share.
+    plays : array of int64, shape (lanes, arms)
+        Recorded comparisons of an arm.
+    recent : array of uint8, shape (lanes, arms, arms, 2)
+        Half wins (a tie is one) and comparisons by opponent that are not yet in ``met``. So
+        small that those of hundreds of arms stay near the processor.
+    met : array of int64, shape (lanes, arms, arms, 2)
+        The same, of all that came before.
+    low, high : array of float64, shape (lanes,)
+        The least and the greatest share in the working set; between sweeps, bounds of them.
+    radius : array of float64, shape (lanes,)
+        The confidence radius.
+    spent : array of int64, shape (lanes,)
+        Comparisons learned from.
+    winner : array of int64, shape (lanes,)
+        The arm found best; −1 while exploring.
+    """
+
+    working: WorkingSet
+    wins: Floats
+    means: Floats
+    plays: Ints
+    recent: npt.NDArray[np.uint8]
+    met: Ints
+    low: Floats
+    high: Floats
+    radius: Floats
+    spent: Ints
+    winner: Ints
+
+
+@kernel
+def note(state: State, lane: int, arm: int, other: int, outcome: float) -> None:
+    """Count a comparison by its opponent."""
+    met = state.recent[lane, arm, other, 1] + 1
+    state.recent[lane, arm, other, 0] += np.uint8(2.0 * outcome)
+    state.recent[lane, arm, other, 1] = met
+    if met == FULL:
+        carry(state, lane, arm, other)
+
+
+@kernel
+def carry(state: State, lane: int, arm: int, other: int) -> None:
+    """Add the recent comparisons of a pair to those before."""
+    for i in range(2):
+        state.met[lane, arm, other, i] += np.int64(state.recent[lane, arm, other, i])
+        state.recent[lane, arm, other, i] = 0
+
+
+@kernel
+def bounds(state: State, lane: int) -> None:
+    """Find the least and the greatest share in the working set."""
+    low, high = math.inf, -math.inf
+    for i in range(state.working.size[lane]):
+        value = state.means[lane, state.working.members[lane, i]]
+        low = value if value < low else low
+        high = value if value > high else high
+    state.low[lane], state.high[lane] = low, high
+
+
+@kernel
+def apart(state: State, lane: int) -> bool:
+    """Return whether the least and the greatest share, as far as known, are two radii apart."""
+    radius = state.radius[lane]
+    return bool(state.low[lane] + radius <= state.high[lane] - radius)
+
+
+@kernel
+def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
+    """Set the radius for the fewest comparisons of any arm; say whether these are enough."""
+    least = regroup(state.working, lane, state.plays)
+    state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
+    return least >= enough
+
+
+@kernel
+def extreme(state: State, lane: int, value: float) -> int:
+    """Return the lowest slot in the working set whose share is ``value``."""
+    found = state.means.shape[1]
+    for i in range(state.working.size[lane]):
+        arm = state.working.members[lane, i]
+        if state.means[lane, arm] == value:
+            found = min(found, arm)
+    return int(found)
+
+
+@kernel
+def eliminate(state: State, lane: int, leaving: int) -> None:
+    """Take an arm out of the working set, and every comparison with it out of the others."""
+    drop(state.working, lane, leaving, state.spent[lane])
+    for i in range(state.working.size[lane]):
+        arm = state.working.members[lane, i]
+        carry(state, lane, arm, leaving)
+        state.wins[lane, arm] -= 0.5 * state.met[lane, arm, leaving, 0]
+        state.plays[lane, arm] -= state.met[lane, arm, leaving, 1]
+        n = state.plays[lane, arm]
+        state.means[lane, arm] = state.wins[lane, arm] / n if n > 0 else 0.5
+    bounds(state, lane)
+
+
+class Elimination(Eliminating):
+    """What Beat-the-Mean is in either setting; the concrete classes set radius and limits."""
+
+    @property
+    def kappa(self) -> float:
+        """The confidence radius after n comparisons is kappa/√n."""
+        raise NotImplementedError
+
+    @property
+    def budget(self) -> int:
+        """Comparisons after which exploration ends."""
+        return 2**62
+
+    @property
+    def enough(self) -> int:
+        """Comparisons of each arm after which exploration ends."""
+        return 2**62
+
+    def init(self, lanes: int) -> State:
+        arms = self.arm_count
+        return State(
+            working=WorkingSet.full(lanes, arms),
+            wins=np.zeros((lanes, arms)),
+            means=np.full((lanes, arms), 0.5),
+            plays=np.zeros((lanes, arms), np.int64),
+            recent=np.zeros((lanes, arms, arms, 2), np.uint8),
+            met=np.zeros((lanes, arms, arms, 2), np.int64),
+            low=np.full(lanes, 0.5),
+            high=np.full(lanes, 0.5),
+            radius=np.ones(lanes),
+            spent=np.zeros(lanes, np.int64),
+            winner=np.full(lanes, 0 if arms == 1 else -1),
+        )
+
+    def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
+        """Simulate one run, exact in law, without playing every comparison.
+
+        Parameters
+        ----------
+        preferences : array of float64, shape (arms, arms)
+            P(row beats column).
+        gaps : array of float64, shape (arms,)
+            P(best arm beats this one) − 1/2.
+        horizon : int
+        rng : Generator
+
+        Returns
+        -------
+        SampledRun
+        """
+        from tacit.policies.duels.sampling.beat_the_mean import beat_the_mean
+
+        limits: Any = {"budget": self.budget, "enough": self.enough}
+        return beat_the_mean(preferences, gaps, self.kappa, horizon, rng, **limits)
+
+    @staticmethod
+    def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
+        winner = state.winner[lane]
+        if winner < 0:
+            left, right = draw_pair(state.working, lane, state.plays, impression, rng)
+            if left >= 0:
+                return left, right
+        elif on_offer(impression, winner):
+            return winner, winner
+        return any_pair(impression, rng)
+
+    @staticmethod
+    def propensity(
+        params: Any, state: State, lane: int, impression: Impression, pair: Any
+    ) -> float:
+        winner = state.winner[lane]
+        if winner < 0:
+            left = drawn(state.working, lane, state.plays, impression, True, pair[0])
+            none = drawn(state.working, lane, state.plays, impression, True, -1)
+            if none < 1.0:
+                return left * drawn(state.working, lane, state.plays, impression, False, pair[1])
+        elif on_offer(impression, winner):
+            return 1.0 if pair[0] == winner and pair[1] == winner else 0.0
+        return 1.0 / len(impression.arms) ** 2
+
+    @staticmethod
+    def learn(
+        params: Any,
+        state: State,
+        lane: int,
+        impression: Impression,
+        pair: Any,
+        outcome: float,
+        propensity: float,
+    ) -> None:
+        arm, other = pair
+        # A result that comes late, about an arm that has left, teaches nothing.
+        if (
+            state.winner[lane] >= 0
+            or not has(state.working, lane, arm)
+            or not has(state.working, lane, other)
+        ):
+            return
+        note(state, lane, arm, other, outcome)
+        state.wins[lane, arm] += outcome
+        state.plays[lane, arm] += 1
+        state.spent[lane] += 1
+        share = state.wins[lane, arm] / state.plays[lane, arm]
+        state.means[lane, arm] = share
+        if share < state.low[lane]:
+            state.low[lane] = share
+        elif share > state.high[lane]:
+            state.high[lane] = share
+        done = state.spent[lane] >= params.budget
+        if played(state.working, lane, arm):
+            done |= widen(state, lane, params.kappa, params.enough)
+            bounds(state, lane)
+        if apart(state, lane):
+            bounds(state, lane)
+            if apart(state, lane):
+                eliminate(state, lane, extreme(state, lane, state.low[lane]))
+                done = widen(state, lane, params.kappa, params.enough)
+                done |= state.spent[lane] >= params.budget or state.working.size[lane] == 1
+        if done:
+            bounds(state, lane)
+            state.winner[lane] = extreme(state, lane, state.high[lane])
+
+
+def _gamma(value: Any) -> float:
+    """Return γ, after checking that it is at least 1."""
+    return checks.number("gamma", value, 1.0, 100.0)
+
+
+@dataclass(frozen=True)
+class BeatTheMean(Elimination):
+    """Compare the arm with the fewest comparisons with a random one, until one arm is left.
+
+    An arm's comparisons with random members of the working set say how it fares against the mean
+    arm. Whenever the worst share of wins is two confidence radii below the best, the worst arm
+    leaves, and with it all that others learned from it. Then the last arm is played against
+    itself. The confidence radius after n comparisons is scale·sqrt(ln(1/δ)/n), δ = 1/(2TK).
+
+    A comparison costs O(1), amortised, and an elimination O(arms); a lane takes 18·arms² bytes.
+    A tie counts half a win. An arm that is added later does not take part.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    horizon : int
+        Comparisons of a key, T; at least 1.
+    gamma : float, default 1
+        γ of relaxed stochastic transitivity, from 1 to 100; 1 is strong transitivity.
+    scale : float, optional
+        Scale of the radius, above 0; by default 3γ² (equation 4), and 1 (equation 9) where γ = 1,
+        for which the guarantee holds too.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Yue, Joachims (2011), "Beat the mean bandit", algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.BeatTheMean(arms=["old", "new"], horizon=10_000)
+    >>> learner = tacit.Learner(policy, seed=1)
+    >>> for _ in range(500):
+    ...     decision = learner.choose("ranking")
+    ...     left, right = decision.pair
+    ...     _ = learner.learn(decision, 0.5 if left == right else float(left == "new"))
+    >>> policy.result(learner.state, learner.lane("ranking")).winner
+    1
+    """
+
+    class Params(NamedTuple):
+        kappa: float
+        budget: int
+        enough: int
+
+    about: ClassVar[About] = About(
+        source="Yue, Joachims (2011), algorithms 1 and 2",
+        regret="O(γ⁷·K/ε*·ln T) with high probability (theorem 1)",
+        assumes="a Condorcet winner, γ-relaxed stochastic transitivity, the stochastic triangle "
+        "inequality, and a known horizon",
+        fails="a wrong γ or horizon can drop the best arm for good; even where all holds "
+        "it explores long",
+        otherwise="RMED1, which needs a Condorcet winner only and has far less regret",
+    )
+
+    horizon: int
+    gamma: float = 1.0
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("horizon", checks.integer("horizon", self.horizon, 1, 2**53))
+        self._set("gamma", _gamma(self.gamma))
+        if self.scale is not None:
+            self._set("scale", checks.positive("scale", self.scale))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, horizon=10_000)
+
+    @property
+    def kappa(self) -> float:
+        scale = self.scale or (1.0 if self.gamma == 1.0 else 3.0 * self.gamma**2)
+        return scale * math.sqrt(math.log(2.0 * self.horizon * self.arm_count))
+
+    @property
+    def budget(self) -> int:
+        return self.horizon
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under "
+            f"{self.gamma:g}-relaxed stochastic transitivity and the triangle inequality, "
+            "unless the horizon came first"
+        )
+
+
+def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> int:
+    """Return N: the smallest positive integer with N = ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
+
+    Iterated from below, which cannot step over the smallest solution.
+
+    Parameters
+    ----------
+    arms : int
+        K.
+    epsilon, delta : float
+        In (0, 1/2), and in (0, 1).
+    gamma : float, default 1
+
+    References
+    ----------
+    Yue, Joachims (2011), equation 8.
+
+    Examples
+    --------
+    >>> sample_size(2, epsilon=0.25, delta=0.1)
+    7677
+    """
+    factor = 36.0 * gamma**6 / epsilon**2
+    n, larger = 0, 1
+    while larger > n:
+        n = larger
+        larger = math.ceil(factor * math.log(arms**3 * n / delta))
+    return n
+
+
+@dataclass(frozen=True)
+class BeatTheMeanPAC(Elimination):
+    """Find, with probability 1 − δ, an arm that the best one beats by at most ε.
+
+    As :class:`BeatTheMean`, but exploration ends when one arm is left or every arm has N recorded
+    comparisons (:func:`sample_size`); the radius is 3γ²·sqrt(ln(K³N/δ)/n).
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    epsilon : float
+        ε, by how much beyond one half the best arm may beat the one found; in (0, 1/2).
+    delta : float
+        δ, probability of failure; in (0, 1).
+    gamma : float, default 1
+        γ of relaxed stochastic transitivity, from 1 to 100.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Yue, Joachims (2011), "Beat the mean bandit", algorithms 1 and 3.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.BeatTheMeanPAC(arms=2, epsilon=0.25, delta=0.1)
+    >>> policy.enough
+    7677
+    >>> policy.guarantee.split(",")[0]
+    'the best arm beats it with a probability of at most 0.75'
+    """
+
+    class Params(NamedTuple):
+        kappa: float
+        budget: int
+        enough: int
+
+    about: ClassVar[About] = About(
+        source="Yue, Joachims (2011), algorithms 1 and 3",
+        regret="none; O(K·γ⁶/ε²·ln(K·N/δ)) comparisons with high probability (theorem 2)",
+        assumes="a Condorcet winner, γ-relaxed stochastic transitivity and the stochastic "
+        "triangle inequality",
+        fails="may return an arm that is farther than ε from the best",
+        otherwise="BeatTheMean or RMED1, where regret counts and no guarantee is asked for",
+    )
+
+    epsilon: float
+    delta: float
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field, below in (("epsilon", 0.5), ("delta", 1.0)):
+            value = checks.number(field, getattr(self, field), 0.0, below, open_low=True)
+            if value == below:
+                raise InvalidValue(field, value, f"give a number below {below:g}")
+            self._set(field, value)
+        self._set("gamma", _gamma(self.gamma))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, epsilon=0.4, delta=0.1)
+
+    @property
+    def enough(self) -> int:
+        """N: how many comparisons of each arm are enough."""
+        return sample_size(self.arm_count, self.epsilon, self.delta, self.gamma)
+
+    @property
+    def kappa(self) -> float:
+        confidence = math.log(self.arm_count**3 * self.enough / self.delta)
+        return 3.0 * self.gamma**2 * math.sqrt(confidence)
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            f"the best arm beats it with a probability of at most {0.5 + self.epsilon:g}, with "
+            f"probability at least {1.0 - self.delta:g}, under {self.gamma:g}-relaxed stochastic "
+            "transitivity and the triangle inequality"
+        )

@@ -1,0 +1,223 @@
+"""Winner stays: a tournament that never ends (Chen, Frazier 2017)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.errors import InvalidValue
+from tacit.policies.actions import DuelPolicy
+from tacit.policies.base import About, Impression
+
+
+@dataclass(frozen=True)
+class WinnerStays(DuelPolicy):
+    """Let the two arms of most wins minus losses duel; those of the last duel stay if they may.
+
+    A round of the tournament is over when the winner has beaten each other arm once more than
+    before. In the weak variant that is all. In the strong one the winner of round l then plays
+    ⌊β^l⌋ duels against itself, from which nothing is learned. A tie changes nothing. Which arm is
+    played among several that may be is drawn uniformly; the propensity is exact.
+
+    Costs little and commits fast: where the best two arms are close, a wrong winner may be
+    played for a long time. Look at quantiles of the regret, not at means.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    variant : str, default "strong"
+        ``strong``, to play the best arm on both sides; ``weak``, where one side is enough.
+    beta : float, default 1.1
+        Growth of the strong variant's exploitation; above 1. For a regret of O(ln T) it must be
+        below p/(1 − p), if the best arm beats each other with probability p or more: 1.1 serves
+        p ≥ 0.524.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Chen, Frazier (2017), "Dueling bandits with weak regret", WS-W (algorithm 1) and WS-S
+    (algorithm 2).
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.WinnerStays(arms=2, variant="weak"), seed=1)
+    >>> decision = learner.choose("query")
+    >>> sorted(decision.pair), decision.propensity
+    ([0, 1], 0.5)
+    """
+
+    class Params(NamedTuple):
+        strong: bool
+        beta: float
+
+    class State(NamedTuple):
+        score: Floats  # (lanes, arms) wins minus losses
+        pair: Ints  # (lanes, 2) the last duel's arms, or −1
+        winner: Ints  # (lanes,) who is exploited
+        exploit: Floats  # (lanes,) duels of exploitation to come
+        passed: Floats  # (lanes,) rounds of the tournament that are over
+
+    about: ClassVar[About] = About(
+        source="Chen, Frazier (2017), algorithms 1 and 2",
+        regret="weak: O(K²), constant in T; strong: O(K² + K·ln T); K·ln K for K² in a total order",
+        assumes="a Condorcet winner; for ln T, beta below p/(1 − p)",
+        fails="may stay with the second best for ever",
+        otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
+    )
+
+    variant: str = "strong"
+    beta: float = 1.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.variant not in ("strong", "weak"):
+            raise InvalidValue("variant", self.variant, "give strong or weak")
+        self._set("beta", checks.number("beta", self.beta, 1.0, 1e3, open_low=True))
+
+    @property
+    def strong(self) -> bool:
+        """Whether there is exploitation."""
+        return self.variant == "strong"
+
+    def init(self, lanes: int) -> State:
+        return self.State(
+            score=np.zeros((lanes, self.arm_count)),
+            pair=np.full((lanes, 2), -1, np.int64),
+            winner=np.full(lanes, -1, np.int64),
+            exploit=np.zeros(lanes),
+            passed=np.zeros(lanes),
+        )
+
+    @staticmethod
+    def choose(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> tuple[int, int]:
+        if exploits(state, lane, impression):
+            return state.winner[lane], state.winner[lane]
+        left, ties = highest_score(state, lane, impression, -1)
+        if left < 0:
+            left = drawn_score(state, lane, impression, -1, ties, rng)
+        right, ties = highest_score(state, lane, impression, left)
+        if right < 0 and ties > 0:
+            right = drawn_score(state, lane, impression, left, ties, rng)
+        return left, right if right >= 0 else left
+
+    @staticmethod
+    def propensity(
+        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+    ) -> float:
+        if exploits(state, lane, impression):
+            both = pair[0] == state.winner[lane] and pair[1] == state.winner[lane]
+            return 1.0 if both else 0.0
+        if len(impression.arms) == 1:
+            return 1.0
+        return score_chance(state, lane, impression, -1, pair[0]) * score_chance(
+            state, lane, impression, pair[0], pair[1]
+        )
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        pair: tuple[int, int],
+        outcome: float,
+        propensity: float,
+    ) -> None:
+        left, right = pair
+        if left == right:
+            if state.exploit[lane] > 0.0 and left == state.winner[lane]:
+                state.exploit[lane] -= 1.0
+            return
+        state.pair[lane, 0], state.pair[lane, 1] = left, right
+        state.score[lane, left] += 2.0 * outcome - 1.0
+        state.score[lane, right] += 1.0 - 2.0 * outcome
+        if params.strong:
+            ahead = left if state.score[lane, left] >= state.score[lane, right] else right
+            others = state.score.shape[1] - 1.0
+            if state.score[lane, ahead] >= others * (state.passed[lane] + 1.0):
+                state.passed[lane] += 1.0
+                state.winner[lane] = ahead
+                state.exploit[lane] = np.floor(params.beta ** state.passed[lane])
+
+
+@kernel
+def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> bool:
+    """Return whether the last winner, if on offer, has duels of exploitation to come."""
+    if state.exploit[lane] > 0.0:
+        for arm in impression.arms:
+            if arm == state.winner[lane]:
+                return True
+    return False
+
+
+@kernel
+def highest_score(
+    state: WinnerStays.State, lane: int, impression: Impression, without: int
+) -> tuple[int, int]:
+    """Return which arm of the highest score was in the last duel, and how many have that score.
+
+    ``without`` is excepted; −1 where none of them was in it.
+    """
+    best, count, stays = -math.inf, 0, -1
+    for arm in impression.arms:
+        score = state.score[lane, arm]
+        if arm != without and score >= best:
+            if score > best:
+                best, count, stays = score, 0, -1
+            count += 1
+            first = arm == state.pair[lane, 0]
+            if first or (arm == state.pair[lane, 1] and stays < 0):
+                stays = arm
+    return stays, count
+
+
+@kernel
+def drawn_score(
+    state: WinnerStays.State,
+    lane: int,
+    impression: Impression,
+    without: int,
+    count: int,
+    rng: Generator,
+) -> int:
+    """Draw one of the ``count`` arms of the highest score, ``without`` excepted."""
+    best = -math.inf
+    for arm in impression.arms:
+        if arm != without:
+            best = max(best, state.score[lane, arm])
+    pick = int(rng.random() * count)
+    for arm in impression.arms:
+        if arm != without and state.score[lane, arm] == best:
+            if pick == 0:
+                return int(arm)
+            pick -= 1
+    return -1
+
+
+@kernel
+def score_chance(
+    state: WinnerStays.State, lane: int, impression: Impression, without: int, arm: int
+) -> float:
+    """Return the probability of choosing ``arm``, when ``without`` may not be chosen."""
+    stays, count = highest_score(state, lane, impression, without)
+    if stays >= 0:
+        return 1.0 if arm == stays else 0.0
+    best = -math.inf
+    for other in impression.arms:
+        if other != without:
+            best = max(best, state.score[lane, other])
+    return 1.0 / count if arm != without and state.score[lane, arm] == best else 0.0

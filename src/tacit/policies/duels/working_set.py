@@ -1,0 +1,232 @@
+"""The working set of policies that eliminate arms, the ones due to play first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import dispatch
+from tacit.core.arrays import Generator, Ints
+from tacit.policies.actions import DuelPolicy
+from tacit.policies.base import Impression
+
+MANY = 2**62
+
+
+class WorkingSet(NamedTuple):
+    """Which arms are still in, per lane; those with the fewest comparisons come first.
+
+    Attributes
+    ----------
+    members : array of int64, shape (lanes, arms)
+        The arms still in, then the others.
+    place : array of int64, shape (lanes, arms)
+        Where each arm is in ``members``.
+    size, due : array of int64, shape (lanes,)
+        How many arms are in, and how many of these have the fewest comparisons.
+    left : array of int64, shape (lanes, arms)
+        Comparisons made when an arm left; −1 while it has not.
+    """
+
+    members: Ints
+    place: Ints
+    size: Ints
+    due: Ints
+    left: Ints
+
+    @classmethod
+    def full(cls, lanes: int, arms: int) -> WorkingSet:
+        """Return the working sets of lanes that have seen nothing."""
+        slots = np.tile(np.arange(arms), (lanes, 1))
+        every = np.full(lanes, arms)
+        return cls(slots, slots.copy(), every, every.copy(), np.full((lanes, arms), -1))
+
+
+@dispatch.kernel
+def has(working: WorkingSet, lane: int, arm: int) -> bool:
+    """Return whether an arm is still in."""
+    return bool(working.place[lane, arm] < working.size[lane])
+
+
+@dispatch.kernel
+def exchange(working: WorkingSet, lane: int, arm: int, place: int) -> None:
+    """Put an arm at a place; the arm there takes its place."""
+    members, places = working.members, working.place
+    other, old = members[lane, place], places[lane, arm]
+    members[lane, place], members[lane, old] = arm, other
+    places[lane, arm], places[lane, other] = place, old
+
+
+@dispatch.kernel
+def drop(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
+    """Take an arm out; ``regroup`` must follow."""
+    working.size[lane] -= 1
+    exchange(working, lane, arm, working.size[lane])
+    working.left[lane, arm] = moment
+
+
+@dispatch.kernel
+def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
+    """Bring the arms with the fewest comparisons to the front; return that number."""
+    size = working.size[lane]
+    least = plays[lane, working.members[lane, 0]]
+    for i in range(1, size):
+        count = plays[lane, working.members[lane, i]]
+        least = count if count < least else least
+    due = 0
+    for i in range(size):
+        arm = working.members[lane, i]
+        if plays[lane, arm] == least:
+            if due < i:
+                exchange(working, lane, arm, due)
+            due += 1
+    working.due[lane] = due
+    return int(least)
+
+
+@dispatch.kernel
+def played(working: WorkingSet, lane: int, arm: int) -> bool:
+    """Note that an arm was compared; say whether all that were due have been."""
+    if working.place[lane, arm] < working.due[lane]:
+        working.due[lane] -= 1
+        exchange(working, lane, arm, working.due[lane])
+    return bool(working.due[lane] == 0)
+
+
+@dispatch.kernel
+def draw(
+    working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool,
+    rng: Generator,
+) -> int:  # fmt: skip
+    """Draw an arm that is in and on offer, of the fewest comparisons if asked; −1 if none is."""
+    if len(impression.arms) == working.members.shape[1]:
+        count = working.due[lane] if fewest else working.size[lane]
+        return int(working.members[lane, int(rng.random() * count)])
+    chosen, ties, least = -1, 0, MANY
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        if has(working, lane, arm):
+            n = int(plays[lane, arm]) if fewest else 0
+            if n < least:
+                ties, least = 0, n
+            if n == least:
+                ties += 1
+                if rng.random() * ties < 1.0:
+                    chosen = arm
+    return chosen
+
+
+@dispatch.kernel
+def draw_pair(
+    working: WorkingSet, lane: int, plays: Ints, impression: Impression, rng: Generator
+) -> tuple[int, int]:
+    """Draw an arm of the fewest comparisons and any arm that is in; −1 and −1 if none is."""
+    if len(impression.arms) == working.members.shape[1]:
+        # The fraction of one draw is a draw too: of 2⁻⁵³ times ``due``, so fine enough.
+        place = rng.random() * working.due[lane]
+        first = int(place)
+        second = int((place - first) * working.size[lane])
+        return int(working.members[lane, first]), int(working.members[lane, second])
+    left = draw(working, lane, plays, impression, True, rng)
+    right = draw(working, lane, plays, impression, False, rng) if left >= 0 else -1
+    return left, right
+
+
+@dispatch.kernel
+def drawn(
+    working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool, arm: int
+) -> float:
+    """Return the probability with which ``draw`` returns an arm, −1 standing for none."""
+    chosen, ties, least = 0, 0, MANY
+    for i in range(len(impression.arms)):
+        other = impression.arms[i]
+        if has(working, lane, other):
+            n = int(plays[lane, other]) if fewest else 0
+            if n < least:
+                chosen, ties, least = 0, 0, n
+            if n == least:
+                ties += 1
+                chosen += other == arm
+    if ties == 0:
+        return 1.0 if arm < 0 else 0.0
+    return chosen / ties
+
+
+@dispatch.kernel
+def on_offer(impression: Impression, arm: int) -> bool:
+    """Return whether an arm is on offer."""
+    found = False
+    for i in range(len(impression.arms)):
+        found |= impression.arms[i] == arm
+    return found
+
+
+@dispatch.kernel
+def any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
+    """Draw any two arms on offer."""
+    count = len(impression.arms)
+    left = impression.arms[int(rng.random() * count)]
+    return int(left), int(impression.arms[int(rng.random() * count)])
+
+
+class Duels(NamedTuple):
+    """What a policy that eliminates arms has found in a lane.
+
+    Attributes
+    ----------
+    winner : int or None
+        Slot of the arm found best; None while the policy explores.
+    eliminated : tuple of int
+        Slots in the order in which they left; arms of the same moment by their slot.
+    comparisons : int
+        Comparisons that exploration has learned from.
+    guarantee : str
+        What is known of the winner, and under which assumptions.
+    """
+
+    winner: int | None
+    eliminated: tuple[int, ...]
+    comparisons: int
+    guarantee: str
+
+
+class Eliminating(DuelPolicy):
+    """Base of the policies that eliminate arms: ``working``, ``spent``, ``winner`` in the State."""
+
+    @property
+    def guarantee(self) -> str:
+        """What is known of the winner."""
+        raise NotImplementedError
+
+    def result(self, state: Any, lane: int) -> Duels:
+        """Return what a lane has found.
+
+        Parameters
+        ----------
+        state : State
+        lane : int
+
+        Returns
+        -------
+        Duels
+        """
+        winner = int(state.winner[lane])
+        return Duels(
+            winner if winner >= 0 else None,
+            departures(state.working.left[lane]),
+            int(state.spent[lane]),
+            self.guarantee,
+        )
+
+
+def departures(left: Any) -> tuple[int, ...]:
+    """Return the arms that left, in order; those of the same moment by their slot.
+
+    Parameters
+    ----------
+    left : array of int64, shape (arms,)
+        Comparisons made when each arm left; −1 if it stayed.
+    """
+    order = np.argsort(left, kind="stable")
+    return tuple(int(arm) for arm in order if left[arm] >= 0)

@@ -1,0 +1,228 @@
+"""Several models of the same clicks, weighed by how well each foretold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import kernel
+from tacit.policies.base import About, Impression
+from tacit.policies.features.click_model import place_of
+from tacit.policies.features.coupled import Coupled, coupled_choice
+from tacit.policies.features.examination import blocks_of, gradient, laplace_update
+from tacit.policies.features.gaussian import (
+    Belief,
+    clear,
+    log_sigmoid,
+    project,
+    reset,
+    scored,
+    sigmoid,
+)
+
+COMPONENTS = 6
+"""Results may go unseen in the first half of them; in each half the prior is wider and wider."""
+DROPPED = -30.0
+"""Log weight, beside the largest, below which a component is dropped."""
+
+
+@kernel
+def prior_variance(component: int) -> float:
+    """Return ¼, 1 or 4: the prior variance of a component's parameters."""
+    return 0.25 * 4.0 ** (component % 3)
+
+
+@kernel
+def hides(component: int) -> bool:
+    """Return whether a click needs examination in a component, too."""
+    return component < 3
+
+
+class Weighed(NamedTuple):
+    """What a mixture believes.
+
+    Attributes
+    ----------
+    relevance, examination, joint : Belief
+        Of each block of parameters, and of both, in the heaviest component. The constant comes
+        last in relevance.
+    weights : array of float64, shape (6,)
+        How probable each component is: three in which results may go unseen, with prior
+        variances of ¼, 1 and 4, and three logistic regressions with the same.
+    """
+
+    relevance: Belief
+    examination: Belief
+    joint: Belief | None
+    weights: Floats
+
+
+@dataclass(frozen=True)
+class ClickMixture(Coupled):
+    """Weigh six models of the same clicks, and draw one number for all arms.
+
+    A click may need examination, σ(x_C·θ_C)·σ(x_E·θ_E), or not, σ(x_C·θ_C + x_E·θ_E), and
+    parameters may be small or large: prior variances of ¼, 1 and 4. Each of the six is learned by
+    the step of :class:`LaplaceEC`, and its weight is multiplied by the probability that it gave
+    to what came back; below e^−30 of the largest it is dropped for good. An arm's logit has mean
+    and variance of the mixture, each component's being linearized at its own mean, and the arm of
+    the largest mean + z·deviation is played for one z = |N(0, 1)|
+    (:mod:`tacit.policies.features.coupled`): the propensity is exact, and nothing is to be tuned.
+
+    Relevance has a constant, of prior variance ¼ where results may go unseen. Features should be
+    of length 1 or so: between a third and three times that, they need no scaling.
+
+    Parameters
+    ----------
+    relevance_dim, examination_dim : int
+        Numbers of relevance and of examination features per arm; at least 1.
+
+    Raises
+    ------
+    InvalidValue
+        If a dimension is out of its range.
+
+    References
+    ----------
+    The weights: Sorenson, Alspach (1971), "Recursive Bayesian estimation using Gaussian sums",
+    with the predictive probability of MacKay (1992), "The evidence framework applied to
+    classification networks". The models: see :class:`LaplaceEC` and :class:`LogisticTS`.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.ClickMixture(relevance_dim=2, examination_dim=1), seed=1)
+    >>> offer = {"relevance": [[0.2, 0.9], [0.8, 0.1]], "examination": [[1.0], [0.5]]}
+    >>> decision = learner.choose("video 7", **offer)
+    >>> learner.learn(decision, reward=1.0)
+    True
+    >>> round(float(learner.probabilities("video 7", **offer).sum()), 12)
+    1.0
+    """
+
+    class Params(NamedTuple):
+        split: int
+        coupled: bool
+
+    class State(NamedTuple):
+        mean: Floats  # (lanes, components, d)
+        root: Floats  # (lanes, components, d, d)
+        weight: Floats  # (lanes, components), of sum 1
+        room: Floats  # (lanes, 3, d)
+
+    about: ClassVar[About] = About(
+        source="tacit; the click model of Qi et al. (2018) and logistic regression, mixed",
+        regret="no bound is known",
+        assumes="that a click is logistic in the features, or needs relevance and examination "
+        "that are",
+        fails="can settle on a wrong arm, where the same few are on offer more often than not",
+        otherwise="LaplaceECMixture where arms are few; LaplaceEC(draw='coupled') where time is "
+        "short; CUSUMRestart around it where users change",
+    )
+    randomized: ClassVar[bool] = True
+    draw: ClassVar[str] = "coupled"
+
+    @property
+    def split(self) -> int:
+        """How many parameters relevance has."""
+        return self.relevance_dim + 1
+
+    def init(self, lanes: int) -> State:
+        width = self.split + self.examination_dim
+        shape = lanes, COMPONENTS, width
+        state = self.State(
+            np.zeros(shape),
+            np.zeros((*shape, width)),
+            np.zeros(shape[:2]),
+            np.zeros((lanes, 3, width)),
+        )
+        for lane in range(lanes):
+            self.restart(self.params, state, lane)
+        return state
+
+    def posterior(self, state: State, lane: int) -> Weighed:
+        """Return what the heaviest component believes, and all weights."""
+        weights = state.weight[lane].copy()
+        heaviest = int(np.argmax(weights))
+        mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
+        return Weighed(*blocks_of(mean, root, self.split), weights)
+
+    @staticmethod
+    def choose(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        return coupled_choice(params, state, lane, impression, rng)
+
+    @staticmethod
+    def line(params: Params, state: State, lane: int, impression: Impression, place: int) -> Any:
+        room, total, mean, variance = state.room[lane], 0.0, 0.0, 0.0
+        for k in range(COMPONENTS):
+            weight = state.weight[lane, k]
+            if weight > 0.0:
+                logit = gradient(
+                    impression, place, state.mean[lane, k], params.split, hides(k), room[0]
+                )
+                s = project(state.root[lane, k], room[0], room[1])
+                # One logit after the other (West 1979), as differences of squares would cancel.
+                total += weight
+                off = logit - mean
+                mean += weight / total * off
+                variance += weight * (s + off * (logit - mean))
+        clear(room)
+        return mean, np.sqrt(variance / total)
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        place, weights, room = place_of(impression.arms, arm), state.weight[lane], state.room[lane]
+        largest, total = -np.inf, 0.0
+        for k in range(COMPONENTS):
+            if weights[k] > 0.0:
+                mean, root = state.mean[lane, k], state.root[lane, k]
+                logit = laplace_update(
+                    impression, place, reward, mean, root, room, params.split, hides(k)
+                )
+                foretold = log_sigmoid(logit) - (1.0 - reward) * logit
+                weights[k] = np.log(weights[k]) + foretold
+                largest = max(largest, weights[k])
+            else:
+                weights[k] = -np.inf
+        for k in range(COMPONENTS):
+            beside = weights[k] - largest
+            weights[k] = np.exp(beside) if beside > DROPPED else 0.0
+            total += weights[k]
+        for k in range(COMPONENTS):
+            weights[k] /= total
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        for k in range(COMPONENTS):
+            reset(state.mean[lane, k], state.root[lane, k], prior_variance(k))
+            if hides(k):
+                state.root[lane, k, params.split - 1, params.split - 1] = 0.5
+            state.weight[lane, k] = 1.0 / COMPONENTS
+
+    @staticmethod
+    def believed(
+        params: Params, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
+        place, chance = place_of(impression.arms, arm), 0.0
+        for k in range(COMPONENTS):
+            mean = state.mean[lane, k]
+            relevance = scored(impression.relevance[place], mean[: params.split])
+            examination = scored(impression.examination[place], mean[params.split :])
+            if hides(k):
+                chance += state.weight[lane, k] * sigmoid(relevance) * sigmoid(examination)
+            else:
+                chance += state.weight[lane, k] * sigmoid(relevance + examination)
+        return float(chance)

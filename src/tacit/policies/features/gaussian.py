@@ -1,0 +1,247 @@
+"""Gaussian posteriors kept by a square root, and the logistic function without overflow.
+
+A covariance is kept as Σ = S·Sᵀ. An observation of precision c along x multiplies S by
+I − β·v·vᵀ with v = Sᵀx (Potter's form), whose least eigenvalue is 1/sqrt(1 + c·vᵀv): no
+subtraction of covariances can make Σ lose its positive definiteness, and no matrix is inverted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import kernel
+
+
+class Gaussian(NamedTuple):
+    """A Gaussian posterior per lane.
+
+    Attributes
+    ----------
+    mean : array of float64, shape (lanes, d)
+    root : array of float64, shape (lanes, d, d)
+        S, with the covariance S·Sᵀ.
+    room : array of float64, shape (lanes, 3, d)
+        Where kernels work; all zeros between their calls, so that what was learned is the same
+        however often was chosen in between.
+    """
+
+    mean: Floats
+    root: Floats
+    room: Floats
+
+    @classmethod
+    def prior(cls, lanes: int, dim: int, variance: float) -> Gaussian:
+        """Return the Gaussians of lanes that have seen nothing: mean 0, covariance variance·I."""
+        root = np.zeros((lanes, dim, dim))
+        root[:, range(dim), range(dim)] = math.sqrt(variance)
+        return cls(np.zeros((lanes, dim)), root, np.zeros((lanes, 3, dim)))
+
+
+class Belief(NamedTuple):
+    """What a Gaussian posterior says.
+
+    Attributes
+    ----------
+    mean : array of float64, shape (d,)
+    covariance : array of float64, shape (d, d)
+    condition : float
+        Condition number of the covariance: its largest over its smallest eigenvalue.
+    """
+
+    mean: Floats
+    covariance: Floats
+    condition: float
+
+
+def belief(mean: Floats, root: Floats) -> Belief:
+    """Return a mean and a square root as a belief."""
+    values = np.linalg.svd(root, compute_uv=False) if len(mean) else np.ones(1)
+    ratio = values[0] / values[-1] if values[-1] > 0.0 else math.inf
+    return Belief(mean.copy(), root @ root.T, float(ratio**2))
+
+
+# The logistic function -----------------------------------------------------------------------
+
+
+@kernel
+def sigmoid(x: float) -> float:
+    """Return 1/(1 + exp(−x)); tiny values keep their relative precision."""
+    if x >= 0.0:
+        return 1.0 / (1.0 + np.exp(-x))  # type: ignore[no-any-return]
+    grown = np.exp(x)
+    return grown / (1.0 + grown)  # type: ignore[no-any-return]
+
+
+@kernel
+def log_sigmoid(x: float) -> float:
+    """Return ln(1/(1 + exp(−x)))."""
+    return min(x, 0.0) - np.log1p(np.exp(-abs(x)))  # type: ignore[no-any-return]
+
+
+@kernel
+def jaakkola(xi: float) -> float:
+    """Return λ(ξ) = tanh(ξ/2)/(4ξ) of the quadratic bound on ln σ (Jaakkola, Jordan 2000)."""
+    if abs(xi) < 1e-3:
+        return 0.125 - xi * xi / 96.0
+    return np.tanh(0.5 * xi) / (4.0 * xi)  # type: ignore[no-any-return]
+
+
+# Vectors -------------------------------------------------------------------------------------
+
+
+@kernel
+def dot(x: Floats, y: Floats) -> float:
+    """Return the inner product of the first len(x) numbers, in eight sums side by side.
+
+    One sum would wait for each addition to end before the next; eight become vector
+    instructions, and the order of additions stays the same everywhere.
+    """
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    whole = len(x) // 8 * 8
+    for i in range(0, whole, 8):
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+        e += x[i + 4] * y[i + 4]
+        f += x[i + 5] * y[i + 5]
+        g += x[i + 6] * y[i + 6]
+        h += x[i + 7] * y[i + 7]
+    for i in range(whole, len(x)):
+        a += x[i] * y[i]
+    return float(((a + b) + (c + d)) + ((e + f) + (g + h)))
+
+
+@kernel
+def copy_row(row: Floats, x: Floats) -> None:
+    """Fill ``x`` with ``row``, and with ones what of it is longer: the constant."""
+    for i in range(len(row)):
+        x[i] = row[i]
+    for i in range(len(row), len(x)):
+        x[i] = 1.0
+
+
+@kernel
+def scored(row: Floats, theta: Floats) -> float:
+    """Return the inner product with parameters whose last may be that of a constant."""
+    total = dot(row, theta)
+    if len(theta) > len(row):
+        total += theta[len(row)]
+    return total
+
+
+@kernel
+def clear(room: Floats) -> None:
+    """Leave the working space as it was."""
+    for i in range(room.shape[0]):
+        for j in range(room.shape[1]):
+            room[i, j] = 0.0
+
+
+# One Gaussian --------------------------------------------------------------------------------
+
+
+@kernel
+def draw_gaussian(
+    mean: Floats, root: Floats, scale: float, rng: Generator, z: Floats, theta: Floats
+) -> None:
+    """Fill ``theta`` with mean + scale·S·z, ``z`` being standard normal."""
+    for i in range(len(mean)):
+        z[i] = rng.standard_normal()
+    for i in range(len(mean)):
+        theta[i] = mean[i] + scale * dot(root[i], z)
+
+
+@kernel
+def project(root: Floats, x: Floats, v: Floats) -> float:
+    """Fill ``v`` with Sᵀx; return its square, the variance of the prediction along x."""
+    for j in range(len(v)):
+        v[j] = 0.0
+    for i in range(len(x)):
+        for j in range(len(v)):
+            v[j] += x[i] * root[i, j]
+    return dot(v, v)
+
+
+@kernel
+def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
+    """Take in an observation along x, given v = Sᵀx and s = v·v.
+
+    The mean moves by gain·S·v, with S as it was; S becomes the root of the inverse of
+    Σ⁻¹ + c·x·xᵀ.
+    """
+    r = np.sqrt(1.0 + c * s)
+    beta = c / (r * (1.0 + r))
+    for i in range(len(mean)):
+        along = dot(root[i], v)
+        mean[i] += gain * along
+        shrunk = beta * along
+        for j in range(len(v)):
+            root[i, j] -= shrunk * v[j]
+
+
+@kernel
+def fade(root: Floats, discount: float, variance: float) -> None:
+    """Forget exponentially: divide the covariance's inverse, as far as the prior allows.
+
+    The covariance grows by 1/discount, but never so far that its trace exceeds the prior's: in
+    directions that are never seen it would grow without end.
+    """
+    if discount >= 1.0:
+        return
+    trace = 0.0
+    for i in range(len(root)):
+        trace += dot(root[i], root[i])
+    growth = np.sqrt(min(1.0 / discount, max(1.0, len(root) * variance / trace)))
+    for i in range(len(root)):
+        for j in range(len(root)):
+            root[i, j] *= growth
+
+
+@kernel
+def reset(mean: Floats, root: Floats, variance: float) -> None:
+    """Return to the prior of mean 0."""
+    deviation = np.sqrt(variance)
+    for i in range(len(mean)):
+        mean[i] = 0.0
+        for j in range(len(mean)):
+            root[i, j] = deviation if i == j else 0.0
+
+
+@kernel
+def logistic_step(logit: float, s: float, reward: float) -> Any:
+    """Solve the posterior's mode along the direction of an observation of ln f/(1 − f).
+
+    With variance s of the logit before, the mode solves l = logit + s·(reward − σ(l)); its
+    two sides cross once, between the logit and the first step from it.
+
+    Returns
+    -------
+    precision, gain : float
+        σ(l)·(1 − σ(l)) and reward − σ(l), for :func:`commit`.
+    """
+    low = min(logit, logit + s * (reward - sigmoid(logit)))
+    high = max(logit, logit + s * (reward - sigmoid(logit)))
+    at = logit
+    for _ in range(60):
+        chance = sigmoid(at)
+        off = at - logit - s * (reward - chance)
+        if off > 0.0:
+            high = at
+        else:
+            low = at
+        following = at - off / (1.0 + s * chance * (1.0 - chance))
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        step = abs(following - at)
+        at = following
+        if step < 1e-9:
+            break
+    chance = sigmoid(at)
+    # Both are the same at the root; each is taken where the other would magnify its rounding.
+    gain = (at - logit) / s if s > 1.0 else reward - chance
+    return chance * (1.0 - chance), gain

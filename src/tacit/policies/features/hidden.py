@@ -1,0 +1,208 @@
+"""hLinUCB: LinUCB with hidden features of each arm (Wang et al. 2016)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import kernel
+from tacit.policies.base import About, Impression, Policy
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.gaussian import (
+    Belief,
+    Gaussian,
+    belief,
+    clear,
+    commit,
+    copy_row,
+    dot,
+    project,
+    reset,
+)
+
+
+@kernel
+def fill_hidden(
+    state: Any, lane: int, impression: Impression, place: int, arm: int, x: Floats
+) -> int:
+    """Fill ``x`` with given features, a constant if there is one, and hidden features.
+
+    Returns
+    -------
+    int
+        Where the hidden ones begin.
+    """
+    split, width = impression.relevance.shape[1], len(x) - state.hidden.shape[2]
+    copy_row(impression.relevance[place], x[:split])
+    copy_row(impression.examination[place], x[split:width])
+    copy_row(state.hidden[lane, arm], x[width:])
+    return int(width)
+
+
+@kernel
+def highest_bound(params: Any, state: Any, lane: int, impression: Impression) -> int:
+    """Return the first arm of the highest upper confidence bound."""
+    mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+    best, leader = -np.inf, impression.arms[0]
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        width = fill_hidden(state, lane, impression, i, arm, room[0])
+        s = project(root, room[0], room[1])
+        own = project(state.root[lane, arm], mean[width:], state.room[lane, 0])
+        score = dot(mean, room[0]) + params.alpha * np.sqrt(s)
+        score += params.hidden_alpha * np.sqrt(own)
+        if score > best:
+            best, leader = score, arm
+    clear(room)
+    clear(state.room[lane])
+    return int(leader)
+
+
+@dataclass(frozen=True)
+class HLinUCB(Policy):
+    """LinUCB that learns hidden features of each arm besides the given ones.
+
+    The click of arm a is (x, v_a)·(θ_x, θ_v), with v_a unknown. Parameters and hidden features
+    are least-squares estimates given each other, and the bound adds the deviations of both. The
+    hidden features start at points drawn once and for all, else they would stay at 0.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names: hidden features belong to an arm.
+    relevance_dim, examination_dim : int
+        Numbers of relevance and of examination features per arm; at least 1.
+    hidden_dim : int, default 5
+        Number of hidden features; at least 1.
+    alpha : float, default 0.5
+        Factor on the deviation that comes from the parameters; above 0.
+    hidden_alpha : float, default 0.1
+        Factor on the deviation that comes from the hidden features; above 0.
+    prior_variance : float, default 1
+        Inverse of both ridge penalties; above 0.
+    intercept : bool, default True
+        Whether there is a constant.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    Wang, Wu, Wang (2016), "Learning hidden features for contextual bandits", algorithm 1.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.HLinUCB(["a", "b"], relevance_dim=1, examination_dim=1).feature_dims
+    (1, 1)
+    """
+
+    class Params(NamedTuple):
+        alpha: float
+        hidden_alpha: float
+        prior_variance: float
+
+    class State(NamedTuple):
+        shared: Gaussian
+        start: Floats  # (lanes, arms, hidden)
+        hidden: Floats  # (lanes, arms, hidden)
+        root: Floats  # (lanes, arms, hidden, hidden)
+        room: Floats  # (lanes, 1, hidden)
+
+    about: ClassVar[About] = About(
+        source="Wang, Wu, Wang (2016), algorithm 1",
+        regret="O(sqrt(T)·ln T) if it starts close enough to the true hidden features",
+        assumes="that the click probability is linear in given and hidden features",
+        fails="takes what was not seen for unwanted",
+        otherwise="LaplaceEC where results go unseen",
+    )
+    randomized: ClassVar[bool] = False
+
+    relevance_dim: int
+    examination_dim: int
+    hidden_dim: int = 5
+    alpha: float = 0.5
+    hidden_alpha: float = 0.1
+    prior_variance: float = 1.0
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("relevance_dim", "examination_dim", "hidden_dim"):
+            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
+        for field in ("alpha", "hidden_alpha", "prior_variance"):
+            self._set(field, checks.positive(field, getattr(self, field)))
+        self._set("intercept", checks.flag("intercept", self.intercept))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, dim, dim)
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.relevance_dim, self.examination_dim
+
+    def init(self, lanes: int) -> State:
+        shape = lanes, self.arm_count, self.hidden_dim
+        width = self.relevance_dim + self.examination_dim + int(self.intercept) + self.hidden_dim
+        # Drawn an arm at a time, so that more arms have the same beginning.
+        rng = np.random.Generator(np.random.PCG64(0))
+        drawn = rng.standard_normal(shape[1:]) / math.sqrt(self.hidden_dim)
+        start = np.broadcast_to(drawn, shape).copy()
+        root = np.zeros((*shape, self.hidden_dim))
+        root[..., range(self.hidden_dim), range(self.hidden_dim)] = math.sqrt(self.prior_variance)
+        shared = Gaussian.prior(lanes, width, self.prior_variance)
+        return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
+
+    def posterior(self, state: State, lane: int) -> Belief:
+        """Return what is believed of the shared parameters, those of hidden features last."""
+        return belief(state.shared.mean[lane], state.shared.root[lane])
+
+    @staticmethod
+    def choose(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        return highest_bound(params, state, lane, impression)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
+        return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+        place = place_of(impression.arms, arm)
+        width = fill_hidden(state, lane, impression, place, arm, room[0])
+        s = project(root, room[0], room[1])
+        commit(mean, root, room[1], s, 1.0, (reward - dot(mean, room[0])) / (1.0 + s))
+        hidden, own = state.hidden[lane, arm], state.root[lane, arm]
+        off = reward - dot(mean[:width], room[0]) - dot(hidden, mean[width:])
+        s = project(own, mean[width:], state.room[lane, 0])
+        commit(hidden, own, state.room[lane, 0], s, 1.0, off / (1.0 + s))
+        clear(room)
+        clear(state.room[lane])
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        reset(state.shared.mean[lane], state.shared.root[lane], params.prior_variance)
+        for arm in range(state.hidden.shape[1]):
+            reset(state.hidden[lane, arm], state.root[lane, arm], params.prior_variance)
+            for i in range(state.hidden.shape[2]):
+                state.hidden[lane, arm, i] = state.start[lane, arm, i]

@@ -1,0 +1,1 @@
+"""Policies that show a list of arms."""

@@ -1,0 +1,234 @@
+"""Lists by optimism under the cascade model (Kveton, Szepesvári, Wen, Ashkan 2015)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks, dispatch
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import confidence, index
+from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.stationary.kl_ucb import kl_upper_bound
+
+
+class State(NamedTuple):
+    """What a cascading bandit has learned.
+
+    Attributes
+    ----------
+    counts : Counts
+        How often each arm was read, and how often it was clicked then.
+    scores : array of float64, shape (lanes, arms)
+        Room for the indices of a choice; all zero between choices.
+    """
+
+    counts: Counts
+    scores: Floats
+
+
+@dataclass(frozen=True)
+class CascadePolicy(SlatePolicy):
+    """Base of the policies that list the arms of the highest indices, best first.
+
+    A list is read down to its last click, or to its end if nothing is clicked. Of what was read,
+    each arm without a click counts against that arm; what was not read tells nothing. Under the
+    cascade model there is at most one click.
+
+    A subclass gives the kernels ``confidence`` and ``index``, as an index policy does.
+    """
+
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.INDEX_KERNELS
+    randomized: ClassVar[bool] = False
+
+    positions: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
+
+    def init(self, lanes: int) -> State:
+        return State(Counts.zeros(lanes, self.arm_count), np.zeros((lanes, self.arm_count)))
+
+    @staticmethod
+    def confidence(params: Any, state: State, lane: int) -> float:
+        """Return what the indices of a lane's arms have in common."""
+        raise NotImplementedError
+
+    @staticmethod
+    def index(params: Any, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return the number, at least 0, by which ``arm`` is ranked."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decide(
+        params: Any, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        scores = state.scores[lane]
+        shared = confidence(params, state, lane)
+        for arm in impression.arms:
+            scores[arm] = index(params, state, lane, arm, shared)
+        for k in range(len(action)):
+            best, leader, ties = -1.0, -1, 0.0
+            for arm in impression.arms:
+                if scores[arm] > best:
+                    best, leader, ties = scores[arm], arm, 1.0
+                elif scores[arm] == best:
+                    ties += 1.0
+                    if rng.random() * ties < 1.0:
+                        leader = arm
+            action[k] = leader
+            if leader >= 0:
+                scores[leader] = -2.0
+        for arm in impression.arms:
+            scores[arm] = 0.0
+
+    @staticmethod
+    def update(
+        params: Any,
+        state: State,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        read = len(action)
+        for k in range(len(action)):
+            if feedback[k] > 0.0:
+                read = k + 1
+        clock = state.counts.rounds[lane] + 1.0
+        for k in range(read):
+            if action[k] >= 0:
+                count(state.counts, lane, action[k], feedback[k])
+        state.counts.rounds[lane] = clock
+
+
+@dataclass(frozen=True)
+class CascadeUCB1(CascadePolicy):
+    """List the arms of the highest upper confidence bounds μ + sqrt(1.5·ln t/n) on attraction.
+
+    n counts how often an arm was read, t the lists of the key. An arm that was never read comes
+    before all that were; ties are broken at random.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    positions : int, default 3
+        Length of the list; at least 1.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Kveton, Szepesvári, Wen, Ashkan (2015), "Cascading bandits: learning to rank in the cascade
+    model", algorithm 1.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.CascadeUCB1(arms=["a", "b", "c"], positions=2), seed=1)
+    >>> decision = learner.choose("query")
+    >>> learner.learn(decision, [0.0, 1.0])
+    True
+    """
+
+    class Params(NamedTuple):
+        pass
+
+    about: ClassVar[About] = About(
+        source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
+        regret="Σ 12/Δ·ln T over the arms outside the best list + O(arms)",
+        assumes="the cascade model: read from the top, one click at most; attractions never change",
+        fails="arms are ranked by clicks that the arms above took from them, or lent them",
+        otherwise="CascadeKLUCB, with less regret; RankedBandit where attractions depend on the "
+        "arms above",
+    )
+
+    @staticmethod
+    def confidence(params: Params, state: State, lane: int) -> float:
+        return float(np.sqrt(1.5 * np.log(state.counts.rounds[lane] + 1.0)))
+
+    @staticmethod
+    def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:
+        plays = state.counts.plays[lane, arm]
+        if plays == 0.0:
+            return math.inf
+        return float(state.counts.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
+
+
+@dataclass(frozen=True)
+class CascadeKLUCB(CascadePolicy):
+    """List the arms of the highest Kullback–Leibler upper confidence bounds on attraction.
+
+    The bound of an arm read n times, with a share μ of clicks, is the largest q with
+    n·kl(μ, q) ≤ ln t + c·ln ln t after t lists of the key. An arm that was never read comes
+    before all that were; ties are broken at random.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    positions : int, default 3
+        Length of the list; at least 1.
+    c : float, default 3
+        Weight of ln ln t; at least 0. The proof wants 3; 0 has less regret in practice.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Kveton, Szepesvári, Wen, Ashkan (2015), "Cascading bandits: learning to rank in the cascade
+    model", algorithm 1.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.CascadeKLUCB(arms=["a", "b", "c"], positions=2), seed=1)
+    >>> for _ in range(300):
+    ...     decision = learner.choose("query")
+    ...     _ = learner.learn(decision, [float(arm == "b") for arm in decision.slate])
+    >>> learner.choose("query").slate[0]
+    'b'
+    """
+
+    class Params(NamedTuple):
+        c: float
+
+    about: ClassVar[About] = About(
+        source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
+        regret="O(Σ Δ/kl(μ, μ of the worst listed)·ln T·ln(1/Δ)) over the arms outside the best "
+        "list",
+        assumes="the cascade model: read from the top, one click at most; attractions never change",
+        fails="arms are ranked by clicks that the arms above took from them, or lent them",
+        otherwise="RankedBandit where attractions depend on the arms above, or change",
+    )
+
+    c: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("c", checks.number("c", self.c, 0.0, 1e6))
+
+    @staticmethod
+    def confidence(params: Params, state: State, lane: int) -> float:
+        log_t = np.log(state.counts.rounds[lane] + 1.0)
+        return float(log_t + params.c * np.log(log_t)) if log_t > 1.0 else float(log_t)
+
+    @staticmethod
+    def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:
+        plays = state.counts.plays[lane, arm]
+        if plays == 0.0:
+            return math.inf
+        return kl_upper_bound(state.counts.rewards[lane, arm] / plays, confidence / plays)

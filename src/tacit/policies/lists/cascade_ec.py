@@ -1,0 +1,451 @@
+"""Lists of arms known by features, read from the top by readers who may leave at any position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import About, Impression
+from tacit.policies.features.click_model import ClickModel, place_of
+from tacit.policies.features.examination import Beliefs, blocks_of
+from tacit.policies.features.gaussian import (
+    Gaussian,
+    clear,
+    commit,
+    dot,
+    draw_gaussian,
+    fade,
+    log_sigmoid,
+    logistic_step,
+    project,
+    reset,
+    scored,
+    sigmoid,
+)
+
+# The best list -------------------------------------------------------------------------------
+
+PLACE, RANK, ATTRACTION, HIDDEN, POSITION = range(5)
+"""Rows of the room for a list: of each arm its place among those on offer, what it is ordered
+by, its chance of a click once seen, and the odds against its being seen; of each position the
+factor on those odds."""
+
+SWEEPS = 2
+
+
+@kernel
+def worth_without(room: Floats, listed: int, left_out: int, one_click: int) -> float:
+    """Return the clicks that a list is expected to get once one of its arms is left out.
+
+    From the last position up, the clicks on what begins with an arm are e·(p + (1 − p)·V), or
+    e·(p + V) where readers go on after a click, with V those on what stands below it.
+    """
+    below = 0.0
+    for j in range(listed - 1, -1, -1):
+        if j != left_out:
+            position = j - 1 if j > left_out else j
+            seen = 1.0 / (1.0 + room[HIDDEN, j] * room[POSITION, position])
+            attraction = room[ATTRACTION, j]
+            go_on = 1.0 - attraction if one_click else 1.0
+            below = seen * (attraction + go_on * below)
+    return below
+
+
+@kernel
+def put_arm(room: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
+    """Put an arm into a column."""
+    room[PLACE, j] = place
+    room[RANK, j] = attraction / hidden
+    room[ATTRACTION, j] = attraction
+    room[HIDDEN, j] = hidden
+
+
+@kernel
+def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
+    """Put an arm where its rank belongs in a list that has room for it."""
+    rank, j = attraction / hidden, listed
+    while j > 0 and room[RANK, j - 1] < rank:
+        for i in range(POSITION):
+            room[i, j] = room[i, j - 1]
+        j -= 1
+    put_arm(room, j, place, attraction, hidden)
+
+
+@kernel
+def leave_out(room: Floats, listed: int, one_click: int) -> None:
+    """Take out the arm without which the list is worth most; the lowest of several."""
+    worst, best = listed - 1, worth_without(room, listed, listed - 1, one_click)
+    for j in range(listed - 2, -1, -1):
+        worth = worth_without(room, listed, j, one_click)
+        if worth > best:
+            worst, best = j, worth
+    for j in range(worst, listed - 1):
+        for i in range(POSITION):
+            room[i, j] = room[i, j + 1]
+
+
+@kernel
+def exchange(room: Floats, j: int, k: int) -> None:
+    """Exchange two arms."""
+    for i in range(POSITION):
+        room[i, j], room[i, k] = room[i, k], room[i, j]
+
+
+@kernel
+def replace_one(room: Floats, listed: int, one_click: int) -> None:
+    """Put the arm below the list in the place of one in it, where the list gains most by it."""
+    best, at = worth_without(room, listed, listed, one_click), listed
+    for j in range(listed):
+        exchange(room, j, listed)
+        worth = worth_without(room, listed, listed, one_click)
+        if worth > best:
+            best, at = worth, j
+        exchange(room, j, listed)
+    exchange(room, at, listed)
+
+
+@kernel
+def order_list(room: Floats, listed: int, one_click: int) -> None:
+    """Exchange neighbours where the list gains by it, in as many passes as it has arms."""
+    best = worth_without(room, listed, listed, one_click)
+    for _ in range(listed):
+        for j in range(listed - 1):
+            exchange(room, j, j + 1)
+            worth = worth_without(room, listed, listed, one_click)
+            if worth > best:
+                best = worth
+            else:
+                exchange(room, j, j + 1)
+
+
+@kernel
+def holds(room: Floats, listed: int, place: int) -> bool:
+    """Return whether an arm is in the list."""
+    found = False
+    for j in range(listed):
+        found = found or room[PLACE, j] == place
+    return found
+
+
+@kernel
+def fill_list(
+    impression: Impression, theta: Floats, split: int, one_click: int, room: Floats, action: Ints
+) -> None:
+    """Fill ``action`` with the arms that are expected to get the most clicks, in their order.
+
+    Of two neighbours that one belongs above whose p·e/(1 − e) is larger: an exchange of the
+    two shows it, whatever stands around them, where examination depends on the arms alone, or
+    on the positions alone (Kempe, Mahdian 2008). In that order, each arm on offer in turn takes
+    the place of one in the list, if the list gains by it; this is done twice. With constants of
+    positions both may matter: then neighbours are exchanged, and arms take the places of others
+    without moving these, as long as the list gains.
+    """
+    past, positions, listed = split + impression.examination.shape[1], len(action), 0
+    for k in range(positions):
+        constant = theta[past + k] if len(theta) > past else 0.0
+        room[POSITION, k] = np.exp(min(max(-constant, -350.0), 350.0))
+    mixed = len(theta) > past
+    for sweep in range(2 * SWEEPS if mixed else SWEEPS):
+        for i in range(len(impression.arms)):
+            if not holds(room, listed, i):
+                attraction = sigmoid(scored(impression.relevance[i], theta[:split]))
+                logit = dot(impression.examination[i], theta[split:past])
+                hidden = np.exp(min(max(-logit, -350.0), 350.0))
+                if sweep >= SWEEPS:
+                    put_arm(room, listed, i, attraction, hidden)
+                    replace_one(room, listed, one_click)
+                else:
+                    insert_arm(room, listed, i, attraction, hidden)
+                    if listed < positions:
+                        listed += 1
+                    else:
+                        leave_out(room, listed + 1, one_click)
+        if sweep >= SWEEPS - 1 and mixed:
+            order_list(room, listed, one_click)
+    for k in range(positions):
+        action[k] = impression.arms[int(room[PLACE, k])] if k < listed else -1
+
+
+# What a list teaches -------------------------------------------------------------------------
+
+
+@kernel
+def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
+    """Return x_C·m_C."""
+    return scored(impression.relevance[place], mean[:split])
+
+
+@kernel
+def examination_logit(
+    impression: Impression, place: int, k: int, mean: Floats, split: int
+) -> float:
+    """Return x_E·m_E, with the constant of position ``k`` if there is one."""
+    row = impression.examination[place]
+    logit, past = dot(row, mean[split:]), split + len(row)
+    if len(mean) > past:
+        logit += mean[past + k]
+    return logit
+
+
+@kernel
+def add_row(
+    impression: Impression, place: int, k: int, split: int, by_c: float, by_e: float, h: Floats
+) -> None:
+    """Add to ``h`` the features of an arm at position ``k``, each block with its factor."""
+    relevance, examination = impression.relevance[place], impression.examination[place]
+    for i in range(len(relevance)):
+        h[i] += by_c * relevance[i]
+    if split > len(relevance):
+        h[len(relevance)] += by_c
+    past = split + len(examination)
+    for i in range(len(examination)):
+        h[split + i] += by_e * examination[i]
+    if len(h) > past:
+        h[past + k] += by_e
+
+
+@kernel
+def take_in(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> None:
+    """Take in a reward by a Laplace step, given its logit and in ``room[0]`` the gradient."""
+    s = project(root, room[0], room[1])
+    c, gain = logistic_step(logit, s, reward)
+    commit(mean, root, room[1], s, c, gain)
+    clear(room)
+
+
+@kernel
+def click_given_above(
+    impression: Impression,
+    action: Ints,
+    read: int,
+    k: int,
+    mean: Floats,
+    split: int,
+    h: Floats,
+    g: Floats,
+) -> float:
+    """Fill ``h`` with the gradient of a click's logit at ``k``; return that logit.
+
+    Known is what was clicked above: nothing since position ``read`` − 1, whose click says that
+    the reader came as far. Then w = 1 is the chance that all above ``read`` was seen, and the
+    click at a position has chance f = w·e·p. Without it, w is followed by
+    w′ = w·e·(1 − p)/(1 − f). So with g = ∇ln w
+
+        ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
+        ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
+
+    and 1 − f and 1 − w′ are taken as sums of positive numbers, which do not cancel. For
+    k = ``read`` this is the click of :class:`~tacit.LaplaceEC`.
+    """
+    reached, gone, logit = 1.0, 0.0, 0.0
+    for j in range(read, k + 1):
+        place = place_of(impression.arms, action[j])
+        relevance = relevance_logit(impression, place, mean, split)
+        examination = examination_logit(impression, place, j, mean, split)
+        skipped, unseen = sigmoid(-relevance), sigmoid(-examination)
+        hidden = gone + reached * unseen
+        passed = reached * sigmoid(examination) * skipped
+        none = max(hidden + passed, 1e-300)
+        if j < k:
+            for i in range(len(g)):
+                g[i] /= none
+            gone, reached = hidden / none, passed / none
+            by_c = -gone * sigmoid(relevance)
+            add_row(impression, place, j, split, by_c, unseen / none, g)
+        else:
+            for i in range(len(g)):
+                h[i] = g[i] / none
+            add_row(impression, place, j, split, skipped / none, unseen / none, h)
+            log_reached = np.log(max(reached, 1e-300))
+            logit = log_reached + log_sigmoid(relevance) + log_sigmoid(examination) - np.log(none)
+    return logit
+
+
+class CascadeState(NamedTuple):
+    """What a cascade over features has learned.
+
+    Attributes
+    ----------
+    posterior : Gaussian
+        Of relevance, examination and the positions' constants, in this order.
+    room : array of float64, shape (lanes, 5, positions + 1)
+        Where a list is put together; all zeros between choices.
+    """
+
+    posterior: Gaussian
+    room: Floats
+
+
+@dataclass(frozen=True)
+class CascadeEC(ClickModel, SlatePolicy):
+    """List the arms of the best list under a draw from one joint Gaussian, as LaplaceEC does.
+
+    A reader who has come to position k − 1 goes on to look at position k with probability
+    e = σ(x_E·θ_E + b_k), of the arm there and its position, and clicks what is seen with
+    probability p = σ(x_C·θ_C). Who does not look does not come back.
+
+    A click says that its position and all above it were seen; what stands below the last click
+    may have been seen or not. The likelihood of a list is the product over its positions of
+    w·e·p for a click and 1 − w·e·p for none, where w is the chance, given the clicks above, that
+    the reader came so far: w = 1 at the top and below a click, and otherwise
+    w·e·(1 − p)/(1 − w·e·p) at the next position. Each factor is taken in as :class:`LaplaceEC`
+    takes in its click, from the top: its logit, a function of all features down to there, is
+    linearized at the mean, and the posterior's mode along the gradient is solved exactly. That a
+    click tells of the positions above it comes in by the gradient of w. (To take in looking and
+    clicking one by one where a click shows them would add up more information than there is,
+    as the clicks would count in full and their absence by its expectation.) A list costs
+    O(positions·d·(d + positions)), and choosing one O(arms·(d + positions²)).
+
+    Parameters
+    ----------
+    relevance_dim, examination_dim : int
+        Numbers of relevance and of examination features per arm; at least 1.
+    positions : int, default 3
+        Length of the list; at least 1.
+    one_click : bool, default True
+        Whether readers stop at a click, as in the cascade model. Then a click leaves nothing to
+        learn below it, and the best list has the largest probability of a click. Otherwise
+        readers go on as they do after what they did not click, and it has the most clicks.
+    position_constants : bool, default True
+        Whether each position has a constant b_k of its own, besides the arms' features.
+    prior_variance : float, default 1
+        Variance of each parameter before the first click; above 0.
+    relevance_intercept : bool, default False
+        Whether a constant is put at the end of the relevance features.
+    discount : float, default 1
+        Factor on the precision of what was learned before, at each list, in (0, 1]. Below 1 the
+        policy forgets and so can follow shifting intent.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    The model of one position: Qi, Wu, Wang, Tang, Sun (2018), "Bandit learning with implicit
+    feedback". The chain: Craswell, Zoeter, Taylor, Ramsey (2008); where it may break anywhere:
+    Kempe, Mahdian (2008), "A cascade model for externalities in sponsored search", whose order
+    of the list this is.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.CascadeEC(2, 1, positions=2), seed=1)
+    >>> decision = learner.choose(
+    ...     "query",
+    ...     arms=["film", "holiday", "parade"],
+    ...     relevance=[[0.2, 0.9], [0.8, 0.1], [0.5, 0.5]],
+    ...     examination=[[1.0], [0.5], [0.0]],
+    ... )
+    >>> learner.learn(decision, [0.0, 1.0])
+    True
+    >>> learner.posterior("query").examination.mean.shape
+    (3,)
+    """
+
+    class Params(NamedTuple):
+        prior_variance: float
+        split: int
+        one_click: int
+        discount: float
+
+    about: ClassVar[About] = About(
+        source="tacit; the click model of Qi et al. (2018) at each position of a cascade",
+        regret="no bound is known",
+        assumes="readers from the top who look and click by logistic functions of features",
+        fails="lists are ordered by a model that does not hold; what that costs was not measured",
+        otherwise="CascadeKLUCB where arms are few and stay; RankedBandit where an arm's "
+        "attraction depends on those above",
+    )
+
+    positions: int = 3
+    one_click: bool = True
+    position_constants: bool = True
+    prior_variance: float = 1.0
+    relevance_intercept: bool = False
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
+        self._check_flags("one_click", "position_constants", "relevance_intercept")
+        self._check_positive("prior_variance")
+        self._check_discount()
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim, dim, positions=min(arms, 3))
+
+    @property
+    def split(self) -> int:
+        """How many parameters relevance has."""
+        return self.relevance_dim + int(self.relevance_intercept)
+
+    def init(self, lanes: int) -> CascadeState:
+        constants = self.positions if self.position_constants else 0
+        width = self.split + self.examination_dim + constants
+        room = np.zeros((lanes, 5, self.positions + 1))
+        return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), room)
+
+    def posterior(self, state: CascadeState, lane: int) -> Beliefs:
+        """Return what is believed of each block, and jointly; positions' constants come last."""
+        gaussian = state.posterior
+        return blocks_of(gaussian.mean[lane], gaussian.root[lane], self.split)
+
+    @staticmethod
+    def decide(
+        params: Params,
+        state: CascadeState,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> None:
+        gaussian, room = state.posterior, state.posterior.room[lane]
+        draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, room[0], room[1])
+        fill_list(impression, room[1], params.split, params.one_click, state.room[lane], action)
+        clear(room)
+        clear(state.room[lane])
+
+    @staticmethod
+    def update(
+        params: Params,
+        state: CascadeState,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        gaussian, split = state.posterior, params.split
+        mean, root, room = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
+        fade(root, params.discount, params.prior_variance)
+        read = 0
+        for k in range(len(action)):
+            if action[k] < 0 or (params.one_click and read > 0):
+                break
+            logit = click_given_above(impression, action, read, k, mean, split, room[0], room[2])
+            take_in(mean, root, room, logit, feedback[k])
+            if feedback[k] > 0.0:
+                read = k + 1
+
+    @staticmethod
+    def restart(params: Params, state: CascadeState, lane: int) -> None:
+        reset(state.posterior.mean[lane], state.posterior.root[lane], params.prior_variance)
+
+    @staticmethod
+    def believed(
+        params: Params, state: CascadeState, lane: int, impression: Impression, arm: int
+    ) -> float:
+        """Return the click probability of an arm at the top of the list."""
+        place, mean = place_of(impression.arms, arm), state.posterior.mean[lane]
+        relevance = relevance_logit(impression, place, mean, params.split)
+        examination = examination_logit(impression, place, 0, mean, params.split)
+        return sigmoid(relevance) * sigmoid(examination)

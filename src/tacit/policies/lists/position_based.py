@@ -1,0 +1,522 @@
+"""The position-based model: a click needs a position that is seen and an arm that is liked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.errors import InvalidValue
+from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import About, Impression, Policy
+
+MAX_POSITIONS = 1000
+
+
+class PositionCounts(NamedTuple):
+    """What was shown and clicked where.
+
+    Attributes
+    ----------
+    clicks, shows : array of float64, shape (lanes, arms, positions)
+    effects : array of float64, shape (lanes, positions)
+        Probability that a position is seen, the largest being 1 where they are estimated.
+    rounds : array of float64, shape (lanes,)
+    """
+
+    clicks: Floats
+    shows: Floats
+    effects: Floats
+    rounds: Floats
+
+    @classmethod
+    def zeros(cls, lanes: int, arms: int, positions: int, effects: Any) -> PositionCounts:
+        """Return the counts of lanes that have seen nothing."""
+        shape = lanes, arms, positions
+        known = np.ones(positions) if effects is None else np.array(effects)
+        table = np.broadcast_to(known, (lanes, positions)).copy()
+        return cls(np.zeros(shape), np.zeros(shape), table, np.zeros(lanes))
+
+
+class Shown(NamedTuple):
+    """An arm's counts: clicks S, shows N, and shows weighted by the positions' effects Ñ."""
+
+    clicks: float
+    shows: float
+    seen: float
+
+
+@kernel
+def shown(counts: PositionCounts, lane: int, arm: int) -> Shown:
+    """Add up an arm's counts over the positions."""
+    clicks, shows, seen = 0.0, 0.0, 0.0
+    for j in range(counts.shows.shape[2]):
+        clicks += counts.clicks[lane, arm, j]
+        shows += counts.shows[lane, arm, j]
+        seen += counts.effects[lane, j] * counts.shows[lane, arm, j]
+    return Shown(clicks, shows, seen)
+
+
+@kernel
+def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> float:
+    """Return S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t."""
+    own = shown(counts, lane, arm)
+    if own.seen <= 0.0:
+        return np.inf
+    budget = scale * np.log(max(counts.rounds[lane], 1.0))
+    radius = np.sqrt(own.shows / own.seen * budget / (2.0 * own.seen))
+    return float(own.clicks / own.seen + radius)
+
+
+@kernel
+def note(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
+    """Count one show and its reward."""
+    counts.shows[lane, arm, position] += 1.0
+    counts.clicks[lane, arm, position] += reward
+
+
+@kernel
+def estimate_effects(counts: PositionCounts, lane: int) -> None:
+    """Improve the positions' effects by one step of alternating maximum likelihood.
+
+    For rare clicks, whose counts are Poisson: the effect of a position is its clicks over the
+    clicks that its arms' attraction would have got it, and likewise for the arms.
+    """
+    largest = 0.0
+    for j in range(counts.effects.shape[1]):
+        clicks, expected = 1.0, 1.0
+        for arm in range(counts.shows.shape[1]):
+            if counts.shows[lane, arm, j] > 0.0:
+                own = shown(counts, lane, arm)
+                attraction = (own.clicks + 0.5) / (own.seen + 1.0)
+                clicks += counts.clicks[lane, arm, j]
+                expected += counts.shows[lane, arm, j] * attraction
+        counts.effects[lane, j] = clicks / expected
+        largest = max(largest, counts.effects[lane, j])
+    for j in range(counts.effects.shape[1]):
+        counts.effects[lane, j] = max(counts.effects[lane, j] / largest, 1e-3)
+
+
+def checked_effects(positions: int, given: Any) -> tuple[float, ...] | None:
+    """Return position effects as a tuple of probabilities, or None where they are unknown."""
+    if given is None:
+        return None
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (positions,) or not ((values > 0.0) & (values <= 1.0)).all():
+        remedy = f"give {positions} numbers in (0, 1], or none to have them estimated"
+        raise InvalidValue("position_effects", given, remedy)
+    return tuple(values.tolist())
+
+
+# One arm, placed -----------------------------------------------------------------------------
+
+
+@kernel
+def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> float:
+    """Return the upper confidence bound of an item times the effect of its position."""
+    item, position = arm // params.positions, arm % params.positions
+    bound = min(upper_bound(state, lane, item, params.scale), 1e9)
+    return float(bound * state.effects[lane, position])
+
+
+class PositionBased(Policy):
+    """Base of the policies with the fields ``positions`` and ``position_effects``."""
+
+    positions: int
+    position_effects: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positions = checks.integer("positions", self.positions, 1, MAX_POSITIONS)
+        self._set("positions", positions)
+        self._set("position_effects", checked_effects(positions, self.position_effects))
+
+    @property
+    def known(self) -> bool:
+        """Whether the position effects are given."""
+        return self.position_effects is not None
+
+
+@dataclass(frozen=True)
+class PlacedPBMUCB(PositionBased):
+    """Choose an item and its position by the position-based model's upper confidence bounds.
+
+    An arm is an item at a position: slot = item·positions + position. A click has probability
+    κ_position·θ_item; the arm with the largest product of κ and the item's bound is played. This
+    is the adaptation of PBM-UCB in which it was compared with E-C Bandit.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, items times positions, or their names.
+    positions : int
+        How many positions there are; arms are a multiple of it.
+    position_effects : sequence of float, optional
+        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
+        common factor, where not given.
+    scale : float, default 1
+        Factor on ln t in the bound; above 0.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    Lagrée, Vernade, Cappé (2016), "Multiple-play bandits in the position-based model", PBM-UCB;
+    Qi, Wu, Wang, Tang, Sun (2018), section 6.3.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.PlacedPBMUCB(arms=6, positions=3, position_effects=(1.0, 0.5, 0.25))
+    >>> policy.label
+    'PlacedPBMUCB(positions=3, position_effects=(1.0, 0.5, 0.25))'
+    """
+
+    class Params(NamedTuple):
+        positions: int
+        scale: float
+        known: int
+
+    about: ClassVar[About] = About(
+        source="Lagrée, Vernade, Cappé (2016), PBM-UCB, as Qi et al. (2018) adapt it",
+        regret="O(ln T) with known position effects",
+        assumes="that examination depends on the position only",
+        fails="takes for unwanted what was hidden by something else than its position",
+        otherwise="LaplaceEC where it depends on more",
+    )
+    randomized: ClassVar[bool] = False
+
+    positions: int
+    position_effects: Any = None
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("scale", checks.positive("scale", self.scale))
+        if self.arm_count % self.positions:
+            raise InvalidValue("arms", self.arms, f"give a multiple of {self.positions} positions")
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, positions=arms)
+
+    def init(self, lanes: int) -> PositionCounts:
+        items = self.arm_count // self.positions
+        return PositionCounts.zeros(lanes, items, self.positions, self.position_effects)
+
+    @staticmethod
+    def choose(
+        params: Params, state: PositionCounts, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        best, leader, ties = -1.0, impression.arms[0], 0.0
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            score = placed_bound(params, state, lane, arm)
+            if score > best:
+                best, leader, ties = score, arm, 1.0
+            elif score == best:
+                ties += 1.0
+                if rng.random() * ties < 1.0:
+                    leader = arm
+        return int(leader)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: PositionCounts, lane: int, impression: Impression, arm: int
+    ) -> float:
+        best, ties = -1.0, 0.0
+        for offered in impression.arms:
+            score = placed_bound(params, state, lane, offered)
+            if score > best:
+                best, ties = score, 1.0
+            elif score == best:
+                ties += 1.0
+        return 1.0 / ties if placed_bound(params, state, lane, arm) == best else 0.0
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: PositionCounts,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        state.rounds[lane] += 1.0
+        note(state, lane, arm // params.positions, arm % params.positions, reward)
+        if not params.known:
+            estimate_effects(state, lane)
+
+
+# A slate -------------------------------------------------------------------------------------
+
+
+@kernel
+def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> None:
+    """Put the arms of the highest scores at the positions, best position first.
+
+    ``order`` holds the positions' effects; both lists are used up by marking, so that nothing
+    has to be sorted or made.
+    """
+    for j in range(len(action)):
+        action[j] = -1
+    for _ in range(min(len(action), len(arms))):
+        place, widest = 0, -1.0
+        for j in range(len(action)):
+            if action[j] < 0 and order[j] > widest:
+                place, widest = j, order[j]
+        leader, best = 0, -np.inf
+        for i in range(len(arms)):
+            if scores[arms[i]] > best:
+                leader, best = arms[i], scores[arms[i]]
+        action[place] = leader
+        scores[leader] = -np.inf
+    for i in range(len(arms)):
+        scores[arms[i]] = 0.0
+
+
+@dataclass(frozen=True)
+class PBMUCB(PositionBased, SlatePolicy):
+    """Fill a slate by upper confidence bounds in the position-based model.
+
+    A click on arm k at position l has probability κ_l·θ_k. The arms with the highest bounds on θ
+    are shown, the highest at the position that is seen most.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    positions : int, default 3
+        How many of them are shown; at least 1.
+    position_effects : sequence of float, optional
+        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
+        common factor, where not given.
+    scale : float, default 1
+        Factor on ln t in the bound; above 0.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    Lagrée, Vernade, Cappé (2016), "Multiple-play bandits in the position-based model", PBM-UCB.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.PBMUCB(arms=5, positions=2), seed=1)
+    >>> decision = learner.choose("query")
+    >>> learner.learn(decision, [1.0, 0.0])
+    True
+    """
+
+    class Params(NamedTuple):
+        scale: float
+        known: int
+
+    class State(NamedTuple):
+        counts: PositionCounts
+        scores: Floats  # (lanes, arms), zeros between calls
+
+    about: ClassVar[About] = About(
+        source="Lagrée, Vernade, Cappé (2016), PBM-UCB",
+        regret="O(ln T) with known position effects (theorem 6)",
+        assumes="that a position is seen with a probability of its own, whatever stands there",
+        fails="what hides an arm in some places only is held against the arm",
+        otherwise="a cascade policy where users read from the top and stop",
+    )
+    randomized: ClassVar[bool] = False
+
+    positions: int = 3
+    position_effects: Any = None
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("scale", checks.positive("scale", self.scale))
+
+    def init(self, lanes: int) -> State:
+        counts = PositionCounts.zeros(lanes, self.arm_count, self.positions, self.position_effects)
+        return self.State(counts, np.zeros((lanes, self.arm_count)))
+
+    @staticmethod
+    def decide(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> None:
+        scores = state.scores[lane]
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            # A little chance tells apart what is level, arms that were never shown above all.
+            bound = upper_bound(state.counts, lane, arm, params.scale)
+            scores[arm] = min(bound, 1e9) * (1.0 + 1e-9 * rng.random())
+        fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
+
+    @staticmethod
+    def update(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        state.counts.rounds[lane] += 1.0
+        for j in range(len(action)):
+            if action[j] >= 0:
+                note(state.counts, lane, action[j], j, feedback[j])
+        if not params.known:
+            estimate_effects(state.counts, lane)
+
+
+GRID = 256
+"""Points at which PBMThompson keeps the posterior of an arm's attraction."""
+
+
+@kernel
+def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
+    """Draw a number in [0, 1] whose distribution's function is linear between the grid."""
+    u = rng.random() * cumulative[-1]
+    low, high = 0, len(cumulative) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    below = cumulative[low - 1] if low > 0 else 0.0
+    share = (u - below) / max(cumulative[low] - below, 1e-300)
+    return float((low + share) / len(cumulative))
+
+
+@kernel
+def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -> None:
+    """Multiply a posterior by the likelihood of a reward at a position; add it up anew."""
+    largest = -np.inf
+    for g in range(len(logs)):
+        attraction = (g + 0.5) / len(logs)
+        none = max(1.0 - effect * attraction, 1e-12)
+        logs[g] += reward * np.log(attraction) + (1.0 - reward) * np.log(none)
+        largest = max(largest, logs[g])
+    total = 0.0
+    for g in range(len(logs)):
+        logs[g] -= largest
+        total += np.exp(logs[g])
+        cumulative[g] = total
+
+
+@dataclass(frozen=True)
+class PBMThompson(PositionBased, SlatePolicy):
+    """Fill a slate by draws from the posterior in the position-based model.
+
+    A click on arm k at position l has probability κ_l·θ_k. The posterior of each θ_k, from a
+    uniform prior, is kept at 256 points; the arms with the highest draws are shown, the highest
+    at the position that is seen most.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    positions : int, default 3
+        How many of them are shown; at least 1.
+    position_effects : sequence of float, optional
+        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
+        common factor, where not given; then each reward is taken in with the estimate of its
+        time.
+
+    Raises
+    ------
+    InvalidValue
+        If a hyperparameter is out of its range.
+
+    References
+    ----------
+    Lagrée, Vernade, Cappé (2016), "Multiple-play bandits in the position-based model", section 6,
+    where draws are by rejection.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.PBMThompson(arms=5, positions=2, position_effects=(1.0, 0.5)).action_width
+    2
+    """
+
+    class Params(NamedTuple):
+        known: int
+
+    class State(NamedTuple):
+        counts: PositionCounts
+        logs: Floats  # (lanes, arms, GRID)
+        cumulative: Floats  # (lanes, arms, GRID)
+        scores: Floats  # (lanes, arms), zeros between calls
+
+    about: ClassVar[About] = About(
+        source="Lagrée, Vernade, Cappé (2016), section 6",
+        regret="no bound is known",
+        assumes="that a position is seen with a probability of its own, whatever stands there",
+        fails="what hides an arm in some places only is held against the arm",
+        otherwise="a cascade policy where users read from the top and stop",
+    )
+    randomized: ClassVar[bool] = False
+
+    positions: int = 3
+    position_effects: Any = None
+
+    def init(self, lanes: int) -> State:
+        shape = lanes, self.arm_count, GRID
+        counts = PositionCounts.zeros(lanes, self.arm_count, self.positions, self.position_effects)
+        cumulative = np.broadcast_to(np.arange(1.0, GRID + 1), shape).copy()
+        return self.State(counts, np.zeros(shape), cumulative, np.zeros(shape[:2]))
+
+    @staticmethod
+    def decide(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> None:
+        scores = state.scores[lane]
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            scores[arm] = draw_from_grid(state.cumulative[lane, arm], rng)
+        fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
+
+    @staticmethod
+    def update(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        feedback: Floats,
+        propensity: float,
+    ) -> None:
+        for j in range(len(action)):
+            arm = action[j]
+            if arm >= 0:
+                note(state.counts, lane, arm, j, feedback[j])
+                effect = state.counts.effects[lane, j]
+                logs, cumulative = state.logs[lane, arm], state.cumulative[lane, arm]
+                weigh_grid(logs, cumulative, effect, feedback[j])
+        if not params.known:
+            estimate_effects(state.counts, lane)

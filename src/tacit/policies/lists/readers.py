@@ -1,0 +1,187 @@
+"""What readers of a list may be like: twelve hypotheses, and what a key believes of its arms."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.core.dispatch import kernel
+
+BY_POSITION = 4
+"""The first hypotheses: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½}."""
+AFTER_SKIP = 1.0, 0.85
+AFTER_CLICK = 0.0, 0.3, 0.6, 0.9
+"""The others: read from the top, going on with one of these after a skip and after a click."""
+HYPOTHESES = BY_POSITION + len(AFTER_SKIP) * len(AFTER_CLICK)
+
+DROPPED = -30.0
+"""A hypothesis whose log weight is as far below the best one's is never looked at again."""
+LEAST = 1e-4
+"""Probabilities of a click are kept this far from 0 and 1."""
+NOT_OFFERED = -1
+
+
+class Readers(NamedTuple):
+    """What keys believe of their readers and arms; the last three fields are scratch.
+
+    Attributes
+    ----------
+    clicks : array of float64, shape (lanes, arms)
+    seen : array of float64, shape (lanes, hypotheses, arms)
+        How often an arm was seen, as each hypothesis expects.
+    weights : array of float64, shape (lanes, hypotheses)
+        Log weights, the best one's being 0; −inf where a hypothesis was dropped.
+    mean, spread : array of float64, shape (lanes, arms)
+        Of the attraction of the arms on offer; 0 between calls.
+    rank : array of int64, shape (lanes, arms)
+        Place of an arm in the caller's list, from 0; −1 between calls. Where an arm is taken,
+        −2 − rank.
+    """
+
+    clicks: Floats
+    seen: Floats
+    weights: Floats
+    mean: Floats
+    spread: Floats
+    rank: Ints
+
+    @classmethod
+    def blank(cls, lanes: int, arms: int) -> Readers:
+        """Return what lanes believe that have seen nothing."""
+        return cls(
+            clicks=np.zeros((lanes, arms)),
+            seen=np.zeros((lanes, HYPOTHESES, arms)),
+            weights=np.zeros((lanes, HYPOTHESES)),
+            mean=np.zeros((lanes, arms)),
+            spread=np.zeros((lanes, arms)),
+            rank=np.full((lanes, arms), NOT_OFFERED, np.int64),
+        )
+
+
+@kernel
+def position_effect(hypothesis: int, k: int) -> float:
+    """Return the probability (k + 1)^−a that position ``k``, from 0, is seen."""
+    if hypothesis == 0:
+        return 1.0
+    if hypothesis == 1:
+        return 1.0 / math.sqrt(k + 1.0)
+    if hypothesis == 2:
+        return 1.0 / (k + 1.0)
+    return 1.0 / ((k + 1.0) * math.sqrt(k + 1.0))
+
+
+@kernel
+def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float:
+    """Return the attraction of the arms on offer, all taken together."""
+    clicks, seen = 0.3, 1.0
+    for i in range(len(arms)):
+        clicks += readers.clicks[lane, arms[i]]
+        seen += readers.seen[lane, hypothesis, arms[i]]
+    return min(0.9, clicks / seen)
+
+
+@kernel
+def attraction(
+    readers: Readers, lane: int, hypothesis: int, arm: int, base: float, place: float
+) -> float:
+    """Return the mean attraction of an arm under a hypothesis.
+
+    ``place`` is 1 for the first arm of the caller's list and −1 for the last one: the arm begins
+    with four looks at the base rate times 1 + 0.8·place.
+    """
+    clicks = readers.clicks[lane, arm] + 4.0 * base * (1.0 + 0.8 * place)
+    return float(min(clicks / (readers.seen[lane, hypothesis, arm] + 4.0), 1.0 - LEAST))
+
+
+@kernel
+def place_of(rank: int, arms: int) -> float:
+    """Return 1 for the first rank, −1 for the last one, and what is between."""
+    return 1.0 - 2.0 * rank / max(arms - 1, 1)
+
+
+@kernel
+def believe(readers: Readers, lane: int, arms: Ints) -> None:
+    """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
+
+    Attractions under a hypothesis count in units of the best hypothesis's base rate, as they are
+    known up to a factor only.
+    """
+    weights = readers.weights[lane]
+    mean, spread = readers.mean[lane], readers.spread[lane]
+    best, total = 0, 0.0
+    for h in range(HYPOTHESES):
+        total += math.exp(weights[h])
+        if weights[h] > weights[best]:
+            best = h
+    unit = base_rate(readers, lane, best, arms)
+    for h in range(HYPOTHESES):
+        if weights[h] == -np.inf:
+            continue
+        base = base_rate(readers, lane, h, arms)
+        scale, weight = unit / base, math.exp(weights[h]) / total
+        for i in range(len(arms)):
+            arm = arms[i]
+            m = attraction(readers, lane, h, arm, base, place_of(i, len(arms)))
+            variance = m * (1.0 - m) / (readers.seen[lane, h, arm] + 5.0)
+            mean[arm] += weight * scale * m
+            spread[arm] += weight * scale * scale * (variance + m * m)
+    for i in range(len(arms)):
+        arm = arms[i]
+        spread[arm] = math.sqrt(max(spread[arm] - mean[arm] * mean[arm], 0.0))
+        readers.rank[lane, arm] = i
+
+
+@kernel
+def forget_beliefs(readers: Readers, lane: int) -> None:
+    """Put the scratch back as it was."""
+    for arm in range(readers.mean.shape[1]):
+        readers.mean[lane, arm] = 0.0
+        readers.spread[lane, arm] = 0.0
+        readers.rank[lane, arm] = NOT_OFFERED
+
+
+@kernel
+def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: Floats) -> None:
+    """Learn what was clicked in a list, under each hypothesis, from the top."""
+    weights, rank = readers.weights[lane], readers.rank[lane]
+    for i in range(len(arms)):
+        rank[arms[i]] = i
+    best = -np.inf
+    for h in range(HYPOTHESES):
+        if weights[h] == -np.inf:
+            continue
+        base = base_rate(readers, lane, h, arms)
+        chain = max(h - BY_POSITION, 0)
+        skipped, clicked = AFTER_SKIP[chain // 4], AFTER_CLICK[chain % 4]
+        examined = 1.0
+        for k in range(len(action)):
+            arm = action[k]
+            if arm < 0:
+                continue
+            if h < BY_POSITION:
+                examined = position_effect(h, k)
+            m = attraction(readers, lane, h, arm, base, place_of(rank[arm], len(arms)))
+            p = min(max(examined * m, LEAST), 1.0 - LEAST)
+            reward = feedback[k]
+            if reward > 0.0:
+                weights[h] += reward * math.log(p)
+            if reward < 1.0:
+                weights[h] += (1.0 - reward) * math.log(1.0 - p)
+            readers.seen[lane, h, arm] += examined
+            if reward > 0.0:
+                examined = clicked
+            else:
+                examined = skipped * examined * (1.0 - m) / (1.0 - examined * m)
+        best = max(best, weights[h])
+    for h in range(HYPOTHESES):
+        weights[h] -= best
+        if weights[h] < DROPPED:
+            weights[h] = -np.inf
+    for k in range(len(action)):
+        if action[k] >= 0:
+            readers.clicks[lane, action[k]] += feedback[k]
+    for i in range(len(arms)):
+        rank[arms[i]] = NOT_OFFERED

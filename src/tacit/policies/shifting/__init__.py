@@ -1,0 +1,1 @@
+"""Policies for rewards that change: they forget, or notice and restart."""

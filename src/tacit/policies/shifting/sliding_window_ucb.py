@@ -1,0 +1,145 @@
+"""SW-UCB: optimism over the latest rounds alone (Garivier, Moulines 2011)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.policies.base import About, Impression
+from tacit.policies.shifting.forgetting import ForgettingUCB
+
+
+@dataclass(frozen=True)
+class SlidingWindowUCB(ForgettingUCB):
+    """Play the arm with the highest upper confidence bound over the last τ rounds.
+
+    With N the plays of an arm among the last τ rounds of the key, μ its mean reward in them and
+    t the rounds so far, its index is μ + sqrt(ξ·ln(min(t, τ))/N). An arm that was not played in
+    the window comes before all that were.
+
+    The defaults suit few arms: with 40, played equally often, each has 25 plays in the window, and
+    the radius sqrt(0.6·ln 1000/25) = 0.41 hides most gaps between click rates. With many arms take
+    a longer window and a smaller ξ: on the 40 arms of ``tacit reproduce search-interest`` a window
+    of 10 000 rounds and ξ = 0.02 did best of those
+    tried.
+
+    A round costs O(1) but for the indices. A lane takes 8·window + 16·arms + 8 bytes: rewards
+    are kept, and counted, in single precision, so that a window of clicks is summed exactly.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    window : int, default 1000
+        The rounds τ that are remembered; at least 2. The default suits about one shift in
+        20 000 rounds; :meth:`tuned` gives the published value.
+    xi : float, default 0.6
+        Scale ξ of the confidence radius; above 0, and above 1/2 for the regret bound to hold.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Garivier, Moulines (2011), "On upper-confidence bound policies for switching bandit
+    problems", theorem 2, with rewards in [0, 1], so B = 1. The paper itself was not at hand to
+    check against: radius and τ are those of other implementations, among them that of the authors
+    of GLR-klUCB (which has KL-UCB's index in the place of the radius).
+
+    Examples
+    --------
+    >>> SlidingWindowUCB.tuned(arms=5, horizon=100_000, shifts=5).window
+    960
+    """
+
+    class Params(NamedTuple):
+        window: int
+        xi: float
+
+    class State(NamedTuple):
+        recent_arms: npt.NDArray[np.int32]  # (lanes, window) a ring
+        recent_rewards: npt.NDArray[np.float32]  # (lanes, window) a ring
+        plays: Floats  # (lanes, arms) in the window
+        rewards: Floats  # (lanes, arms) in the window
+        rounds: Ints  # (lanes,) so far
+
+    about: ClassVar[About] = About(
+        source="Garivier, Moulines (2011), SW-UCB",
+        regret="O(K·sqrt(Υ·T·ln T)) with Υ shifts in T rounds, tuned (theorem 2)",
+        assumes="click probabilities that change at rounds few enough to be known in number",
+        fails="re-learns for ever what has not changed, or follows late",
+        otherwise="DiscountedUCB, where memory is scarce; GLRKLUCB, which forgets only at a shift",
+    )
+
+    window: int = 1000
+    xi: float = 0.6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("window", checks.integer("window", self.window, 2, 2**31))
+        self._set("xi", checks.positive("xi", self.xi))
+
+    @classmethod
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+        """Return the policy with the published τ = 2·sqrt(horizon·ln(horizon)/shifts).
+
+        Parameters
+        ----------
+        arms : int or sequence of str
+        horizon : int
+            Rounds of a key; at least 2.
+        shifts : int
+            How often its click probabilities change in them; from 1 to half of the rounds.
+
+        Raises
+        ------
+        InvalidValue
+            If a parameter is out of its range.
+        """
+        rounds = checks.integer("horizon", horizon, 2)
+        changes = checks.integer("shifts", shifts, 1, rounds // 2)
+        return cls(arms, window=math.ceil(2.0 * math.sqrt(rounds * math.log(rounds) / changes)))
+
+    def init(self, lanes: int) -> State:
+        shape, ring = (lanes, self.arm_count), (lanes, self.window)
+        return self.State(
+            np.zeros(ring, np.int32),
+            np.zeros(ring, np.float32),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(lanes, np.int64),
+        )
+
+    @staticmethod
+    def confidence(params: Params, state: State, lane: int) -> float:
+        remembered = min(max(state.rounds[lane], 1), params.window)
+        return float(np.sqrt(params.xi * np.log(remembered)))
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        slot = state.rounds[lane] % params.window
+        if state.rounds[lane] >= params.window:
+            oldest = state.recent_arms[lane, slot]
+            state.plays[lane, oldest] -= 1.0
+            state.rewards[lane, oldest] -= state.recent_rewards[lane, slot]
+        state.recent_arms[lane, slot] = arm
+        state.recent_rewards[lane, slot] = reward
+        state.plays[lane, arm] += 1.0
+        state.rewards[lane, arm] += state.recent_rewards[lane, slot]
+        state.rounds[lane] += 1

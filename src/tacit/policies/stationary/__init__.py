@@ -1,0 +1,1 @@
+"""Policies for rewards that do not change."""

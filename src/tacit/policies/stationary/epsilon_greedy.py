@@ -1,0 +1,82 @@
+"""Epsilon-greedy: explore at a fixed rate, otherwise play the best mean so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tacit.core import checks
+from tacit.core.arrays import Generator
+from tacit.policies.base import About, Counts, Impression
+from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(CountingPolicy):
+    """Play a uniformly chosen arm with probability ε, else the arm of the highest mean.
+
+    An arm that was never played comes before all that were.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    epsilon : float, default 0.1
+        Probability of a uniform choice, in [0, 1].
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Sutton, Barto (2018), "Reinforcement Learning", 2nd edition, section 2.4.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=2, epsilon=0.2), seed=1)
+    >>> round(learner.choose("query").propensity, 3)
+    0.5
+    """
+
+    class Params(NamedTuple):
+        epsilon: float
+
+    about: ClassVar[About] = About(
+        source="Sutton, Barto (2018), section 2.4",
+        regret="linear, ε·(mean gap) a round",
+        assumes="nothing; the regret is the price of exploring for ever",
+        fails="nothing; but exploring costs its share for ever",
+        otherwise="Thompson or KLUCB where click probabilities stay",
+    )
+    randomized: ClassVar[bool] = True
+
+    epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0))
+
+    @staticmethod
+    def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:
+        plays = state.plays[lane, arm]
+        return math.inf if plays == 0.0 else float(state.rewards[lane, arm] / plays)
+
+    @staticmethod
+    def choose(
+        params: Params, state: Counts, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        arms = impression.arms
+        if rng.random() < params.epsilon:
+            return int(arms[int(rng.random() * len(arms))])
+        return greedy_choice(params, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: Counts, lane: int, impression: Impression, arm: int
+    ) -> float:
+        greedy = greedy_propensity(params, state, lane, impression, arm)
+        return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy

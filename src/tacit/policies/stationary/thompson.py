@@ -1,0 +1,159 @@
+"""Thompson sampling: play each arm as often as it is likely to be the best (Thompson 1933)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
+from tacit.policies.base import About, Impression, Policy
+from tacit.policies.stationary.beta_maximum import probability_largest
+
+
+@dataclass(frozen=True)
+class Thompson(Policy):
+    """Draw a click probability per arm from its Beta posterior, play the arm with the highest.
+
+    A reward r in [0, 1] counts as r of a click and 1 − r of none. The propensity is the exact
+    probability that the arm's draw is the highest, integrated to 1e-8; it costs 3 to 6 µs for
+    10 arms and is computed only where it is asked for.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    prior_successes, prior_failures : float, default 1
+        Parameters of the Beta prior of every arm; above 0.
+    discount : float, default 1
+        Factor on what was counted before, at each reward of the key, in (0, 1]. Below 1 the
+        policy forgets and so can follow shifting intent; its memory is 1/(1 − discount) rounds.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Thompson (1933); Agrawal, Goyal (2012), "Analysis of Thompson sampling for the multi-armed
+    bandit problem", algorithm 1. The discount: Raj, Kalyani (2017), "Taming non-stationary
+    bandits: a Bayesian approach", algorithm 1.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.Thompson(arms=2), seed=1)
+    >>> decision = learner.choose("query")
+    >>> round(decision.propensity, 6)
+    0.5
+    """
+
+    class Params(NamedTuple):
+        prior_successes: float
+        prior_failures: float
+        discount: float
+
+    class State(NamedTuple):
+        successes: Floats
+        failures: Floats
+
+    about: ClassVar[About] = About(
+        source="Thompson (1933); Agrawal, Goyal (2012), algorithm 1",
+        regret="(1 + ε)·Σ Δ/kl(μ, μ*)·ln T + O(1/ε²) (Agrawal, Goyal 2013, theorem 1)",
+        assumes="click probabilities that never change (with discount = 1)",
+        fails="goes on showing what was best for long after a shift",
+        otherwise="GLRKLUCB where intent shifts; a discount below 1, which must suit the shifts",
+    )
+
+    prior_successes: float = 1.0
+    prior_failures: float = 1.0
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("prior_successes", "prior_failures"):
+            self._set(field, checks.number(field, getattr(self, field), 1e-3, 1e6))
+        self._set("discount", checks.number("discount", self.discount, 0.0, 1.0, open_low=True))
+
+    def init(self, lanes: int) -> State:
+        shape = (lanes, self.arm_count)
+        return self.State(np.zeros(shape), np.zeros(shape))
+
+    @staticmethod
+    def choose(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        best, leader = -1.0, -1
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            draw = rng.beta(
+                params.prior_successes + state.successes[lane, arm],
+                params.prior_failures + state.failures[lane, arm],
+            )
+            if draw > best:
+                best, leader = draw, arm
+        return leader
+
+    @staticmethod
+    def propensity(
+        params: Params, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
+        count = len(impression.arms)
+        if count == 1:
+            return 1.0
+        successes, failures, chosen = np.empty(count), np.empty(count), 0
+        for i in range(count):
+            offered = impression.arms[i]
+            successes[i] = params.prior_successes + state.successes[lane, offered]
+            failures[i] = params.prior_failures + state.failures[lane, offered]
+            if offered == arm:
+                chosen = i
+        return probability_largest(successes, failures, chosen)
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        if params.discount < 1.0:
+            for other in range(state.successes.shape[1]):
+                state.successes[lane, other] *= params.discount
+                state.failures[lane, other] *= params.discount
+        state.successes[lane, arm] += reward
+        state.failures[lane, arm] += 1.0 - reward
+
+    @property
+    def correctable(self) -> bool:
+        # What was learned since has discounted it, nobody knows how often.
+        return super().correctable and self.discount == 1.0
+
+    @staticmethod
+    def unlearn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        state.successes[lane, arm] -= reward
+        state.failures[lane, arm] -= 1.0 - reward
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        state.successes[lane, :] = 0.0
+        state.failures[lane, :] = 0.0
+
+    @staticmethod
+    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+        plays = state.successes[lane, arm] + state.failures[lane, arm]
+        return float(state.successes[lane, arm] / plays) if plays > 0.0 else 0.0

@@ -1,0 +1,1 @@
+"""What Syed, Slivkins and Mishra (2009) say of shifting intent, computed anew and carried on."""

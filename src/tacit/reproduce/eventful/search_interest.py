@@ -1,0 +1,625 @@
+"""One query over a year of real search interest: what each policy made of the shifts.
+
+Policies may read the clicks on what they showed and the service's own signals, nothing else.
+The first quarter of the days served to choose parameters; regret is counted on the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.classifiers import Rectangle
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
+from tacit.core.progress import progress
+from tacit.environments import Environment, SearchInterest
+from tacit.errors import InvalidValue
+from tacit.policies import (
+    BWC,
+    CUSUMUCB,
+    EXP3S,
+    GLRKLUCB,
+    KLUCB,
+    MUCB,
+    UCB1,
+    DiscountedUCB,
+    Impression,
+    Policy,
+    ProbationBandit,
+    SlidingWindowUCB,
+    Thompson,
+    UniformRandom,
+)
+from tacit.reproduce.report import Item, Reproduction, Setup
+from tacit.reproduce.study import markdown_table
+from tacit.simulation import Run, standard_error
+
+TITLE = "A query over a year of real search interest: every policy on real shifts of intent"
+TRAFFIC = {"practical": (1_000, 10_000), "full": (10_000, 100_000)}
+"""Impressions a day, on average, by reading."""
+
+
+# What the service can see ----------------------------------------------------------------------
+
+
+@kernel
+def elapse(averages: Floats, spans: Floats, days: float) -> None:
+    """Let time pass: older time, impressions and clicks fade."""
+    for i in range(len(spans)):
+        kept = math.exp(-days / spans[i])
+        averages[i, :] *= kept
+        averages[i, 0] += spans[i] * (1.0 - kept)
+
+
+@kernel
+def volume(averages: Floats, prior: float) -> float:
+    """Give the recent impressions' share of themselves and of what the past leads to expect."""
+    usual = averages[0, 0] * averages[1, 1] / averages[1, 0]
+    return float((averages[0, 1] + prior) / (averages[0, 1] + usual + 2.0 * prior))
+
+
+@kernel
+def abandonment(averages: Floats, prior: float) -> float:
+    """Give (1 + recent − usual)/2 of the share of impressions that got no click."""
+    if averages[1, 1] <= 0.0:
+        return 0.5
+    usual = 1.0 - averages[1, 2] / averages[1, 1]
+    without = averages[0, 1] - averages[0, 2]
+    recent = (without + prior * usual) / (averages[0, 1] + prior)
+    return float(0.5 + 0.5 * (recent - usual))
+
+
+@dataclass(frozen=True)
+class WatchedInterest(Environment):
+    """A query that follows search interest, with the signals that a service has of it.
+
+    A context has two numbers, each 1/2 where all is as usual, in O(1) per impression. Let N, A
+    and S be the impressions, those without a click, and the time in days, each weighted by
+    exp(−age/span); f stands for the ``fast`` span, s for the ``slow`` one, k for ``prior``.
+
+    - volume: (N_f + k)/(N_f + E + 2k), where E = S_f·N_s/S_s impressions were to be expected;
+    - abandonment: (1 + q − u)/2, with the usual share u = A_s/N_s and the recent share
+      q = (A_f + k·u)/(N_f + k).
+
+    The k imagined impressions keep the signals quiet where traffic is thin. The second signal
+    depends on what was shown, as it does in a service; impressions and the chance behind each
+    click do not.
+
+    Parameters
+    ----------
+    interest : SearchInterest
+    fast, slow : float, default 0.25 and 2
+        Spans of the averages in days; above 0.
+    prior : float, default 100
+        k, above 0.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "interest.csv"
+    >>> _ = path.write_text("date,holiday,film\\n1996-07-02,80,0\\n1996-07-05,10,90\\n")
+    >>> WatchedInterest(SearchInterest(path)).context_dim
+    2
+    """
+
+    class Params(NamedTuple):
+        interest: Any
+        prior: float
+
+    class World(NamedTuple):
+        impression: Impression
+        interest: SearchInterest.World
+        spans: Floats  # (2,) fast and slow
+        averages: Floats  # (2, 3) fast and slow sums of time, impressions and clicks
+        moment: Floats  # (1,) of the latest impression, in days
+        shown: Ints  # (days − 1, arms)
+
+    interest: SearchInterest
+    fast: float = 0.25
+    slow: float = 2.0
+    prior: float = 100.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.interest, SearchInterest):
+            raise InvalidValue("interest", self.interest, "give a SearchInterest")
+        for field in ("fast", "slow", "prior"):
+            value = checks.number(field, getattr(self, field), 0.0, 1e9, open_low=True)
+            self._set(field, value)
+
+    @property
+    def arm_count(self) -> int:
+        return self.interest.arm_count
+
+    @property
+    def context_dim(self) -> int:
+        return 2
+
+    @cached_property
+    def params(self) -> Params:
+        return self.Params(self.interest.params, self.prior)
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        interest = self.interest.world(rng, horizon)
+        return self.World(
+            impression=Impression(interest.impression.arms, np.full(2, 0.5)),
+            interest=interest,
+            spans=np.array([self.fast, self.slow]),
+            averages=np.zeros((2, 3)),
+            moment=np.zeros(1),
+            shown=np.zeros((len(interest.ends), self.arm_count), np.int64),
+        )
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> Any:
+        lane = arrive(params.interest, world.interest, round, rng)
+        now = world.interest.day[0] + world.interest.part[0]
+        elapse(world.averages, world.spans, now - world.moment[0])
+        world.moment[0] = now
+        world.impression.context[1] = abandonment(world.averages, params.prior)
+        world.averages[:, 1] += 1.0
+        world.impression.context[0] = volume(world.averages, params.prior)
+        return lane
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> Any:
+        click = respond(params.interest, world.interest, lane, arm)
+        world.averages[:, 2] += click
+        world.shown[world.interest.day[0], arm] += 1
+        return click
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> Any:
+        return expected(params.interest, world.interest, lane, arm)
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> Any:
+        return optimum(params.interest, world.interest, lane)
+
+
+# A run, day by day -----------------------------------------------------------------------------
+
+
+class Season(NamedTuple):
+    """What a run left behind, day by day.
+
+    Attributes
+    ----------
+    regret, clicks : array of float64, shape (days,)
+        Totals up to the end of the day.
+    epochs : array of int64, shape (days,)
+        Restarts up to the end of the day.
+    shown : array of int64, shape (days, arms)
+        How often each arm was shown that day.
+    """
+
+    regret: Floats
+    clicks: Floats
+    epochs: Ints
+    shown: Ints
+
+
+def day_ends(environment: WatchedInterest, horizon: int) -> Ints:
+    """Return the rounds by which each day has passed, shape (days,).
+
+    The last day of a table only ends the one before, so there is one less than in the table.
+    """
+    ends = environment.interest.world(np.random.default_rng(0), horizon).ends
+    return np.ceil(ends - 0.5).astype(np.int64)
+
+
+def season(
+    policy: Policy, environment: WatchedInterest, horizon: int, seed: int, number: int
+) -> Season:
+    """Play a run day by day; its rounds are exactly those of :func:`tacit.simulate`.
+
+    Parameters
+    ----------
+    policy : Policy
+    environment : WatchedInterest
+    horizon : int
+        Rounds of the whole period.
+    seed, number : int
+        Which run of which seed.
+    """
+    run = Run(policy, environment, horizon, seed, number, np.zeros(0, np.int64))
+    totals, epochs = [], []
+    for end in day_ends(environment, horizon):
+        run.advance(int(end) - run.round)
+        totals.append(run.curve.total.copy())
+        epochs.append(policy.epoch(policy.params, run.state, 0))
+    regret, clicks = np.array(totals).T
+    return Season(regret, clicks, np.array(epochs), run.world.shown)
+
+
+def policies(arms: int | tuple[str, ...]) -> list[Policy]:
+    """Return the policies that are compared.
+
+    What differs from the defaults had the least product of the regrets at one and at ten
+    thousand impressions a day among a handful of settings, over the first quarter of the
+    days of the table of 2017, with another seed. ProbationBandit was not tuned: its own defaults.
+    """
+    signals = Rectangle(dim=2, margin=0.06)
+    return [
+        GLRKLUCB(arms, alpha=0.002),
+        GLRKLUCB(arms, alpha=0.002, local=True),
+        CUSUMUCB(arms, xi=0.5, alpha=0.002),
+        MUCB(arms, window=400, threshold=80.0, gamma=0.005),
+        DiscountedUCB(arms, discount=0.9999, xi=0.01),
+        SlidingWindowUCB(arms, window=10_000, xi=0.02),
+        UCB1(arms),
+        KLUCB(arms),
+        Thompson(arms),
+        Thompson(arms, discount=0.99997),
+        EXP3S(arms, gamma=0.05, alpha=1e-6),
+        UniformRandom(arms),
+        BWC(policy=KLUCB(arms), classifier=signals, test_rounds=4000),
+        BWC(policy=UCB1(arms), classifier=signals, test_rounds=4000),
+        ProbationBandit(arms, classifier=signals, base="kl-ucb"),
+        ProbationBandit(arms, classifier=signals),
+    ]
+
+
+def play(environment: WatchedInterest, horizon: int, setup: Setup) -> list[list[Season]]:
+    """Return the seasons of every policy and run."""
+    chosen = policies(environment.arm_count)
+    for policy in chosen:
+        # Compiled here, once, before threads would ask for it side by side.
+        Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
+    units = list(product(chosen, range(setup.runs)))
+    workers = setup.workers or os.cpu_count() or 1
+    with (
+        progress(len(units), f"{horizon:,} rounds") as advance,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        played = []
+        try:
+            for one in pool.map(
+                lambda unit: season(unit[0], environment, horizon, setup.seed, unit[1]), units
+            ):
+                played.append(one)
+                advance(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [played[i : i + setup.runs] for i in range(0, len(played), setup.runs)]
+
+
+# What came of it -------------------------------------------------------------------------------
+
+
+class Year(NamedTuple):
+    """All seasons at one amount of traffic.
+
+    Attributes
+    ----------
+    traffic : int
+        Impressions a day, on average.
+    names : list of str
+        The policies.
+    ends : array of int64, shape (days,)
+        The rounds by which the days have passed.
+    optimum : array of float64, shape (days,)
+        Clicks that can be expected of the best choices, up to the end of the day.
+    seasons : list of list of Season
+        By policy and run.
+    """
+
+    traffic: int
+    names: list[str]
+    ends: Ints
+    optimum: Floats
+    seasons: list[list[Season]]
+
+
+def played_year(environment: WatchedInterest, traffic: int, setup: Setup) -> Year:
+    """Play the whole table at ``traffic`` impressions a day."""
+    horizon = traffic * (len(environment.interest.dates) - 1)
+    ends = day_ends(environment, horizon)
+    seasons = play(environment, horizon, setup)
+    names = [policy.label for policy in policies(environment.arm_count)]
+    return Year(traffic, names, ends, best_clicks(environment.interest, ends), seasons)
+
+
+def best_clicks(interest: SearchInterest, ends: Ints, points: int = 1000) -> Floats:
+    """Return what clicks the best choices get up to the end of each day, in expectation.
+
+    Within a day the best click probability is averaged over ``points`` moments.
+    """
+    part = ((np.arange(points) + 0.5) / points)[:, None]
+    table = interest.interest
+    shares = []
+    for today, tomorrow in pairwise(table):
+        wanted = (1.0 - part) * today + part * tomorrow
+        shares.append((wanted.max(axis=1) / wanted.sum(axis=1)).mean())
+    best = interest.floor + (interest.ceiling - interest.floor) * np.array(shares)
+    return np.asarray(np.cumsum(best * np.diff(ends, prepend=0)))
+
+
+def tuning_days(days: int) -> int:
+    """Return how many days at the start served to choose parameters."""
+    return days // 4
+
+
+def later(totals: Any) -> Any:
+    """Return what the days after the tuning add to running totals (last axis)."""
+    return totals[..., -1] - totals[..., tuning_days(totals.shape[-1]) - 1]
+
+
+def _cells(year: Year) -> list[dict[str, Any]]:
+    rounds = later(year.ends)
+    cells = []
+    for name, seasons in zip(year.names, year.seasons, strict=True):
+        regret = later(np.array([one.regret for one in seasons]))
+        clicks = later(np.array([one.clicks for one in seasons]))
+        restarts = later(np.array([one.epochs for one in seasons]))
+        cells.append(
+            {
+                "policy": name,
+                "impressions_a_day": year.traffic,
+                "regret_mean": float(regret.mean()),
+                "regret_std": float(regret.std(ddof=1)) if len(regret) > 1 else math.nan,
+                "runs": len(regret),
+                "clicks_per_1000": float(1000 * clicks.mean() / rounds),
+                "optimum_per_1000": float(1000 * later(year.optimum) / rounds),
+                "restarts_mean": float(restarts.mean()),
+            }
+        )
+    return cells
+
+
+def reproduce(setup: Setup) -> Reproduction:
+    """Play the table at every amount of traffic of the reading."""
+    if setup.data is None:
+        raise InvalidValue("data", None, "give a date × topic table of search interest (CSV)")
+    environment = WatchedInterest(SearchInterest(setup.data))
+    if len(environment.interest.dates) < 5:
+        raise InvalidValue(
+            "data", str(setup.data), "give five days or more: a quarter is set aside"
+        )
+    years = [played_year(environment, traffic, setup) for traffic in TRAFFIC[setup.reading]]
+    cells = [cell for year in years for cell in _cells(year)]
+    return Reproduction(
+        cells=cells,
+        report=_report(environment, years, cells, setup),
+        draw=lambda path: _draw(environment, years[-1], path),
+        settings={"seed": setup.seed, "runs": setup.runs, "reading": setup.reading},
+    )
+
+
+def _report(
+    environment: WatchedInterest, years: list[Year], cells: list[dict[str, Any]], setup: Setup
+) -> str:
+    interest = environment.interest
+    days = len(interest.dates) - 1
+    reported = interest.dates[tuning_days(days)]
+    sections = "\n\n".join(
+        _section(year, [cell for cell in cells if cell["impressions_a_day"] == year.traffic])
+        for year in years
+    )
+    return f"""# {TITLE}
+
+One query, {interest.arm_count} candidate results, {interest.dates[0]} to {interest.dates[-1]}.
+Traffic follows the total interest; the click probability of a candidate goes from
+{interest.floor:g} to {interest.ceiling:g} with its share of the interest, interpolated between
+days. Regret is counted from {reported} on: the {tuning_days(days)} days before are played too, so
+that policies come with a past, and served to choose parameters (for the least product of the
+regrets at 1,000 and 10,000 impressions a day, with another seed). Runs: {setup.runs} (seed
+{setup.seed}); in each all policies meet the same impressions and chances.
+
+No policy reads the truth. BWC and ProbationBandit read two signals of the service's own, recomputed
+at each impression from the traffic and the clicks so far: volume and abandonment, the last
+{environment.fast:g} days against the last {environment.slow:g}. All others read no context.
+ProbationBandit keeps its defaults; it was not tuned on the first days.
+
+{sections}
+
+Runs differ in their clicks and in the policies' own draws only: the errors say nothing of other
+queries or other years.
+"""
+
+
+def _with_error(value: str, error: float) -> str:
+    """Return a number with its standard error, if a single run leaves one."""
+    return value if math.isnan(error) else f"{value} ± {error:,.0f}"
+
+
+def _section(year: Year, cells: list[dict[str, Any]]) -> str:
+    rows = [["policy", "regret ± s.e.", "clicks/1000", "restarts"]]
+    for cell in sorted(cells, key=lambda cell: float(cell["regret_mean"])):
+        error = cell["regret_std"] / math.sqrt(cell["runs"])
+        rows.append(
+            [
+                cell["policy"],
+                _with_error(f"{cell['regret_mean']:,.0f}", error),
+                f"{cell['clicks_per_1000']:.1f}",
+                f"{cell['restarts_mean']:.1f}",
+            ]
+        )
+    return f"""## {year.traffic:,} impressions a day
+
+The best choices would get {cells[0]["optimum_per_1000"]:.1f} clicks per 1000 impressions.
+
+{markdown_table(rows)}
+
+{_finding(year)}"""
+
+
+ANNOUNCED = ("BWC", "ProbationBandit")
+"""Labels of the policies that read the signals start so."""
+
+
+def _base(name: str) -> str:
+    """Return the name of the policy that one on signals is compared with: its base alone."""
+    if name.startswith("BWC"):
+        return "UCB1" if "UCB1" in name else "KLUCB"
+    return "KLUCB" if "kl-ucb" in name else "Thompson"
+
+
+def _finding(year: Year) -> str:
+    """Say who won, and what the service's own signals were worth."""
+    finals = {
+        name: later(np.array([one.regret for one in seasons]))
+        for name, seasons in zip(year.names, year.seasons, strict=True)
+    }
+    ranking = sorted(finals, key=lambda name: float(finals[name].mean()))
+    lines = [f"Least regret: {ranking[0]}; next: {_against(finals, ranking[1], ranking[0])}."]
+    announced_ones = [name for name in ranking if name.startswith(ANNOUNCED)]
+    lines += [f"{_against(finals, name, _base(name))}." for name in announced_ones]
+    detector = next(name for name in ranking if name.startswith(("GLR", "CUSUM", "MUCB")))
+    lines.append(
+        f"The best on signals against the best change detector, which reads clicks only: "
+        f"{_against(finals, announced_ones[0], detector)}."
+    )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _against(finals: dict[str, Floats], first: str, second: str) -> str:
+    """Return the ratio and the paired difference of two policies' regrets."""
+    difference = finals[first] - finals[second]
+    told = _with_error(f"{difference.mean():+,.0f}", standard_error(difference))
+    return (
+        f"{first} has {finals[first].mean() / finals[second].mean():.2f} times the regret of "
+        f"{second} (difference {told})"
+    )
+
+
+# The picture of the year -----------------------------------------------------------------------
+
+LABELLED = 6
+OTHERS = "#dddddd"
+# Names stand on the right, outside of the axes, in room that is kept for them.
+MARGINS = {"left": 0.1, "right": 0.64, "top": 0.96, "bottom": 0.03, "hspace": 0.35}
+
+
+def _draw(environment: WatchedInterest, year: Year, path: Path) -> Path:
+    from tacit.plots import figure, save
+
+    interest = environment.interest
+    dates = np.array(interest.dates[:-1], "datetime64[D]")
+    wanted = interest.interest[:-1] / interest.interest[:-1].sum(axis=1, keepdims=True)
+    topics = np.argsort(-wanted.sum(axis=0), kind="stable")[:LABELLED]
+    strips = _strips(year)
+    heights = [0.8, 1.5, *[1.5] * len(strips), 3.6]
+    drawing, axes = figure(
+        11.0,
+        1.35 * sum(heights),
+        rows=len(heights),
+        sharex=True,
+        gridspec_kw={"height_ratios": heights} | MARGINS,
+    )
+    axes[0].fill_between(dates, np.diff(year.ends, prepend=0), step="post", color="#777777")
+    axes[0].set_yscale("log")
+    axes[0].set_ylabel("impressions\na day")
+    axes[0].set_title(
+        f"One query over {len(dates)} days at {year.traffic:,} impressions a day on average",
+        size=11,
+        loc="left",
+    )
+    names = [shorten(interest.topics[topic], 44, placeholder=" …") for topic in topics]
+    _stack(axes[1], dates, wanted, topics, "What users wanted (share of the interest)", names)
+    for ax, i in zip(axes[2:-1], strips, strict=True):
+        one = year.seasons[i][0]
+        shown = one.shown / np.maximum(one.shown.sum(axis=1, keepdims=True), 1)
+        restarts = np.diff(one.epochs, prepend=0)
+        told = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
+        _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {told}")
+        days = dates[restarts > 0]
+        ax.plot(days, np.full(len(days), 1.06), "v", color="black", ms=4, clip_on=False)
+    _regrets(axes[-1], dates, year)
+    axes[-1].axvspan(dates[0], dates[tuning_days(len(dates))], color="#f0f0f0", lw=0)
+    axes[-1].set_xlim(dates[0], dates[-1])
+    drawing.set_layout_engine("none")
+    return save(drawing, path)
+
+
+def _strips(year: Year) -> list[int]:
+    """Return whose choices to draw: the best, the best that restarts, and the plain KLUCB."""
+    ranking = sorted(
+        range(len(year.names)),
+        key=lambda i: float(np.mean([later(one.regret) for one in year.seasons[i]])),
+    )
+    restarting = [i for i in ranking if year.seasons[i][0].epochs[-1] > 0]
+    return list(dict.fromkeys([ranking[0], *restarting[:1], year.names.index("KLUCB")]))
+
+
+def _stack(
+    ax: Any, dates: Any, shares: Floats, topics: Ints, title: str, names: list[str] | None = None
+) -> None:
+    """Draw the shares of the labelled topics, the same colours everywhere, and of all others."""
+    from tacit.plots import COLOURS
+
+    rest = 1.0 - shares[:, topics].sum(axis=1)
+    parts = [*shares[:, topics].T, rest]
+    colours = [*COLOURS[: len(topics)], OTHERS]
+    labels = [*names, "all others"] if names else ()
+    ax.stackplot(dates, parts, colors=colours, labels=labels, step="post", lw=0)
+    ax.set_ylim(0, 1)
+    ax.yaxis.set_major_formatter("{x:.0%}")
+    ax.set_yticks([0, 0.5, 1])
+    ax.set_title(title, size=10, loc="left", pad=12)
+    if names:
+        place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.4)}
+        ax.legend(**place, frameon=False, fontsize=8, reverse=True)
+
+
+def _regrets(ax: Any, dates: Any, year: Year) -> None:
+    """Draw the regret since the tuning of every policy, named at the end of its line."""
+    from tacit.plots import COLOURS
+
+    first = tuning_days(len(dates))
+    curves = {
+        name: np.mean([one.regret for one in seasons], axis=0)
+        for name, seasons in zip(year.names, year.seasons, strict=True)
+    }
+    curves = {name: curve[first:] - curve[first - 1] for name, curve in curves.items()}
+    ranking = sorted(curves, key=lambda name: float(curves[name][-1]))
+    top = max(curve[-1] for curve in curves.values())
+    low = min(curve[-1] for curve in curves.values())
+    heights = np.geomspace(low / 8, top, len(ranking))
+    for i, name in enumerate(ranking):
+        colour = COLOURS[i % len(COLOURS)]
+        style = "-" if i < len(COLOURS) else "--"
+        ax.plot(dates[first:], curves[name], color=colour, ls=style, lw=1.4)
+        ax.annotate(
+            f"{name}  {curves[name][-1]:,.0f}",
+            (dates[-1], curves[name][-1]),
+            xytext=(1.03, heights[i]),
+            textcoords=("axes fraction", "data"),
+            color=colour,
+            size=8,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "relpos": (0.0, 0.5)},
+            annotation_clip=False,
+        )
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=low / 30)
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.set_ylabel("clicks missed")
+    runs = len(year.seasons[0])
+    ax.set_title(f"Cumulative regret after the tuning (grey); runs: {runs}", size=10, loc="left")
+
+
+SEARCH_INTEREST = Item(
+    TITLE,
+    4,
+    reproduce,
+    readings=tuple(TRAFFIC),
+    needs_data="a date × topic table of search interest (CSV)",
+)

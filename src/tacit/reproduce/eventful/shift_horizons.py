@@ -1,0 +1,232 @@
+"""How what it costs to follow shifting intent grows with the horizon.
+
+One query, its events spread evenly: as many at every horizon, or ever more of them. Rewards are
+clicks; signals are right or mean nothing, and only what reads contexts is played with both.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.classifiers import Rectangle
+from tacit.core.arrays import Floats
+from tacit.environments import ShiftingArms
+from tacit.policies import (
+    GLRKLUCB,
+    KLUCB,
+    OracleRestart,
+    Policy,
+    ProbationBandit,
+    SlidingWindowUCB,
+    Thompson,
+)
+from tacit.reproduce.report import Item, Reproduction, Setup
+from tacit.reproduce.study import markdown_table
+from tacit.simulation import simulate, standard_error
+
+TITLE = "Long horizons: what it costs to follow shifting intent"
+ARMS, FEATURES, MARGIN = 5, 5, 0.1
+HORIZONS = (5_000, 50_000, 500_000)
+EVENTS = ("plain", "stealth")
+TOGETHER, SPACING, CLOSE = 5, 5_000, 1_000
+
+
+def shifts(horizon: int) -> dict[str, int]:
+    """Return the numbers of events in a horizon, by what the report calls them."""
+    return {
+        f"{TOGETHER} in all": TOGETHER,
+        f"1 in {SPACING:,}": horizon // SPACING,
+        f"1 in {CLOSE:,}": horizon // CLOSE,
+    }
+
+
+class Row(NamedTuple):
+    """A policy and the signals that it is played with."""
+
+    policy: Policy
+    signals: str
+
+
+def rows(horizon: int, events: int) -> list[Row]:
+    """Return who is played; what is told the number of events has its own ``tuned``."""
+    rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
+    weighing = partial(ProbationBandit, ARMS, classifier=rectangle)
+    told = (ARMS, horizon, events)
+    return [
+        Row(OracleRestart(KLUCB(ARMS), signal=FEATURES), "right"),
+        Row(weighing(base="kl-ucb"), "right"),
+        Row(weighing(base="kl-ucb"), "noise"),
+        Row(weighing(base="thompson"), "noise"),
+        Row(GLRKLUCB(ARMS), "none"),
+        Row(GLRKLUCB(ARMS, alpha=0.0), "none"),
+        Row(GLRKLUCB(ARMS, alpha=0.02), "none"),
+        Row(GLRKLUCB.tuned(*told), "tuned"),
+        Row(SlidingWindowUCB.tuned(*told), "tuned"),
+        Row(Thompson(ARMS, discount=0.999), "none"),
+        Row(Thompson(ARMS, discount=0.9999), "none"),
+        Row(KLUCB(ARMS), "none"),
+        Row(Thompson(ARMS), "none"),
+    ]
+
+
+def named(row: Row) -> str:
+    """Return what a row is called: the same at every horizon."""
+    if row.signals == "tuned":
+        return f"{type(row.policy).__name__}.tuned"
+    told = f", {row.signals} signals" if isinstance(row.policy, ProbationBandit) else ""
+    return row.policy.label + told
+
+
+def environment(horizon: int, count: int, events: str, signals: str) -> ShiftingArms:
+    """Return a query with evenly spread events."""
+    return ShiftingArms(
+        arms=ARMS,
+        events=(1 + np.arange(1, count + 1) * horizon // (count + 1)).tolist(),
+        dim=FEATURES,
+        margin=MARGIN,
+        signals="noise" if signals == "noise" else "box",
+        stealthy=events == "stealth",
+        announced=True,
+    )
+
+
+def play(horizon: int, count: int, events: str, setup: Setup) -> dict[str, Floats]:
+    """Return the final regrets of all runs by row, in the order of :func:`rows`."""
+    everyone = rows(horizon, count)
+    found: dict[str, Floats] = {}
+    for noise in (False, True):
+        mine = [row for row in everyone if (row.signals == "noise") == noise]
+        result = simulate(
+            [row.policy for row in mine],
+            environment(horizon, count, events, mine[0].signals),
+            horizon,
+            runs=setup.runs,
+            seed=setup.seed,
+            workers=setup.workers,
+            checkpoints=1,
+        )
+        found |= dict(zip(map(named, mine), result.regret[:, :, -1], strict=True))
+    return {named(row): found[named(row)] for row in everyone}
+
+
+def cells_of(setup: Setup) -> list[dict[str, Any]]:
+    """Play everything: one cell for each policy and setting."""
+    return [
+        {
+            "events": events,
+            "shifts": text,
+            "count": count,
+            "horizon": horizon,
+            "policy": name,
+            "regret_mean": float(regret.mean()),
+            "regret_se": standard_error(regret),
+            "runs": len(regret),
+        }
+        for events in EVENTS
+        for horizon in HORIZONS
+        for text, count in distinct(shifts(horizon)).items()
+        for name, regret in play(horizon, count, events, setup).items()
+    ]
+
+
+def distinct(counts: dict[str, int]) -> dict[str, int]:
+    """Leave out fewer than two events, and a number that stands there already.
+
+    Examples
+    --------
+    >>> distinct({"5 in all": 5, "1 in 5,000": 1, "1 in 1,000": 5})
+    {'5 in all': 5}
+    """
+    kept: dict[str, int] = {}
+    for text, count in counts.items():
+        if count > 1 and count not in kept.values():
+            kept[text] = count
+    return kept
+
+
+def table(cells: list[dict[str, Any]], events: str) -> str:
+    """Return the regrets of a kind of event: a row for each policy."""
+    mine = [cell for cell in cells if cell["events"] == events]
+    settings = list(dict.fromkeys((cell["horizon"], cell["shifts"]) for cell in mine))
+    regrets = {
+        (cell["policy"], cell["horizon"], cell["shifts"]): (
+            f"{cell['regret_mean']:,.0f} ± {cell['regret_se']:,.0f}"
+        )
+        for cell in mine
+    }
+    names = dict.fromkeys(cell["policy"] for cell in mine)
+    head = ["policy", *(f"{horizon:,}: {shifts}" for horizon, shifts in settings)]
+    return markdown_table(
+        [head, *([name, *(regrets[name, *setting] for setting in settings)] for name in names)]
+    )
+
+
+def report(cells: list[dict[str, Any]], setup: Setup) -> str:
+    """Return the report."""
+    tables = "\n\n".join(
+        f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS
+    )
+    return f"""# {TITLE}
+
+One query with {ARMS} results whose click probabilities change at events spread evenly over the
+rounds: {TOGETHER} at every horizon, or one in {SPACING:,} or {CLOSE:,} rounds. Mean final regret
+± standard error of {setup.runs} runs (seed {setup.seed}); columns are horizons and numbers of
+events. *Plain* events redraw all click probabilities; *stealth* events leave the best result's as
+it is and lift another above it by 0.10 to 0.15, where there is room. Signals are right (one comes
+with every event and none without) or noise; policies that read none are the same in law under
+both. ``tuned`` is told the horizon and the number of events, and OracleRestart of every event.
+
+{tables}
+"""
+
+
+def draw(cells: list[dict[str, Any]], path: Path) -> Path:
+    """Draw regret by horizon, with as many events at each: one panel for each kind of event."""
+    from tacit.plots import COLOURS, figure, save
+
+    drawing, axes = figure(8.0, 8.4, rows=len(EVENTS), sharex=True)
+    fixed = [cell for cell in cells if cell["count"] == TOGETHER]
+    names = list(dict.fromkeys(cell["policy"] for cell in fixed))
+    for ax, events in zip(axes, EVENTS, strict=True):
+        for i, name in enumerate(names):
+            mine = [c for c in fixed if (c["events"], c["policy"]) == (events, name)]
+            ax.errorbar(
+                [cell["horizon"] for cell in mine],
+                [cell["regret_mean"] for cell in mine],
+                [2.0 * cell["regret_se"] for cell in mine],
+                color=COLOURS[i % len(COLOURS)],
+                ls=("-", "--", ":")[i // len(COLOURS)],
+                marker="o",
+                ms=4,
+                capsize=2,
+                label=name,
+            )
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_ylabel("regret (bars: ±2 s.e.)")
+        ax.set_title(f"{events} events, {TOGETHER} in all", size=10, loc="left")
+    axes[-1].set_xlabel("rounds")
+    handles, labels = axes[0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    return save(drawing, path)
+
+
+def reproduce(setup: Setup) -> Reproduction:
+    """Play every setting."""
+    cells = cells_of(setup)
+    settings = {
+        "seed": setup.seed,
+        "runs": setup.runs,
+        "horizons": list(HORIZONS),
+        "arms": ARMS,
+        "features": FEATURES,
+        "margin": MARGIN,
+    }
+    return Reproduction(cells, report(cells, setup), lambda path: draw(cells, path), settings)
+
+
+SHIFT_HORIZONS = Item(TITLE, 8, reproduce)

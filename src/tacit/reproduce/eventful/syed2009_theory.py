@@ -1,0 +1,500 @@
+"""The theorems of Syed, Slivkins, Mishra (2009), checked by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.classifiers import Rectangle
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.environments import BernoulliArms, Environment, ShiftingArms
+from tacit.plots import COLOURS
+from tacit.policies import (
+    BWC,
+    GLRKLUCB,
+    KLUCB,
+    UCB1,
+    OracleRestart,
+    Policy,
+    TestableUCB1,
+    Thompson,
+)
+from tacit.reproduce.claims import exact_interval
+from tacit.reproduce.eventful import theory
+from tacit.reproduce.report import Item, Reproduction, Setup
+from tacit.reproduce.study import Cell, Tell, drawing, each_run, markdown_table, play, select, table
+from tacit.simulation import Run, standard_error
+
+TITLE = "Syed et al. (2009): the theorems, checked by simulation"
+NORMAL_AND_LOUD = Rectangle(dim=1, margin=0.5, anchored=True)
+"""For contexts of one number that is 1 at an event and 0 otherwise."""
+
+
+def _cell(
+    check: str, policy: str, rounds: int, value: float, ends: tuple[float, float], **more: Any
+) -> dict[str, Any]:
+    """Return one number with its interval; ``more`` holds the runs and perhaps a bound."""
+    low, high = ends
+    row = {"check": check, "policy": policy, "rounds": rounds, "value": value}
+    return row | {"low": low, "high": high, "bound": more.get("bound"), "runs": more["runs"]}
+
+
+def _within(values: Floats) -> tuple[float, tuple[float, float]]:
+    """Return the mean and an interval of two standard errors."""
+    mean, error = float(values.mean()), standard_error(values)
+    return mean, (mean - 2.0 * error, mean + 2.0 * error)
+
+
+# Theorems 2 and 3 -----------------------------------------------------------------------------
+
+SHIFT = 0.2
+MEANS = (0.6, 0.6, 0.4, 0.4, 0.4)
+GUESSED = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600)
+GUESS_HORIZON = 30_000
+PRESETS = {"theory": TestableUCB1.theory, "practical": TestableUCB1.practical}
+WIDE, LONG = 0.9, 1_000_000
+
+
+def is_wrong(policy: TestableUCB1, state: Any, means: tuple[float, ...]) -> bool:
+    """Whether a lane's guess breaks definition 1, given the true means."""
+    guess, best = policy.guess(state, 0), max(means)
+    optimal = {arm for arm, mean in enumerate(means) if mean == best}
+    # The means are decimal fractions: a gap of exactly the shift must not be lost to rounding.
+    bad = {arm for arm, mean in enumerate(means) if best - mean >= policy.min_shift - 1e-9}
+    right = optimal <= guess.plus and bad <= guess.minus
+    return not right or bool(optimal & guess.minus or bad & guess.plus)
+
+
+def failures(
+    policy: TestableUCB1, means: tuple[float, ...], rounds: tuple[int, ...], runs: int, setup: Setup
+) -> Ints:
+    """Return in how many runs the guess after each number of rounds was wrong."""
+    environment = BernoulliArms(means)
+
+    def wrong(number: int) -> list[bool]:
+        nothing = np.empty(0, np.int64)
+        run = Run(policy, environment, rounds[-1], setup.seed, number, nothing)
+        outcomes = []
+        for target in rounds:
+            run.advance(target - run.round)
+            outcomes.append(is_wrong(policy, run.state, means))
+        return outcomes
+
+    return np.asarray(np.array(each_run(wrong, runs, setup)).sum(axis=0))
+
+
+def wrong_guesses(setup: Setup) -> list[Cell]:
+    """Count wrong guesses: over rounds at a usual horizon, and at theorem 3's L at a long one."""
+    cells = []
+    for name, preset in PRESETS.items():
+        policy, runs = preset(len(MEANS), GUESS_HORIZON, SHIFT), 50 * setup.runs
+        for rounds, count in zip(
+            GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True
+        ):
+            ends = exact_interval(int(count), runs)
+            cells.append(_cell("wrong guess", name, rounds, count / runs, ends, runs=runs))
+    runs, length = 10 * setup.runs, theory.rounds_to_test(2, WIDE, LONG)
+    wide = TestableUCB1.theory(2, LONG, WIDE)
+    (count,) = failures(wide, (0.95, 0.05), (length,), runs, setup)
+    cells.append(
+        _cell(
+            "wrong guess at L",
+            "theory",
+            length,
+            count / runs,
+            exact_interval(int(count), runs),
+            bound=theory.failure_probability(2, length, LONG),
+            runs=runs,
+        )
+    )
+    return cells
+
+
+# Theorems 1 and 4 -----------------------------------------------------------------------------
+
+EVENT_FREE = {2: (0.75, 0.25), 5: (0.75, 0.25, 0.25, 0.25, 0.25)}
+BWC_HORIZON = 10_000_000
+
+
+def regret_within_bounds(setup: Setup) -> list[Cell]:
+    """Play the testable bandit without events, and BWC over it with one, beside their bounds."""
+    cells = []
+
+    def measure(
+        check: str, policy: Policy, environment: Environment, horizon: int, bound: float
+    ) -> None:
+        mean, ends = _within(play(policy, environment, horizon, setup).regret[0, :, -1])
+        name = type(policy).__name__
+        cells.append(_cell(check, name, horizon, mean, ends, bound=bound, runs=setup.runs))
+
+    for arms, means in EVENT_FREE.items():
+        bound = theory.event_free_regret(arms, 0.5, LONG, t0=LONG)
+        policy = TestableUCB1.theory(arms, LONG)
+        measure(f"equation 5, {arms} arms", policy, BernoulliArms(means), LONG, bound)
+    bwc = BWC(
+        classifier=NORMAL_AND_LOUD,
+        policy=TestableUCB1.theory(2, BWC_HORIZON, WIDE),
+        test_rounds=theory.rounds_to_test(2, WIDE, BWC_HORIZON),
+        min_shift=WIDE,
+        merge_phases=False,
+    )
+    environment = ShiftingArms(
+        arms=2,
+        events=[BWC_HORIZON // 2],
+        clicks=[[0.95, 0.05], [0.05, 0.95]],
+        announced=True,
+    )
+    bound = theory.bwc_ucb1_regret(2, WIDE, WIDE, 1, NORMAL_AND_LOUD.diameter, BWC_HORIZON)
+    measure("theorem 4, 2 arms, 1 event", bwc, environment, BWC_HORIZON, bound)
+    return cells
+
+
+# Theorem 1, with a measured R₀ -----------------------------------------------------------------
+
+MEASURED_HORIZON = 400_000
+TESTED = 500
+BOXES = Rectangle(dim=5, margin=0.1, anchored=True)
+KNOWN = ((0.75, 0.25), (0.25, 0.75))
+EVENT_COUNTS = (0, 1, 4, 16)
+
+
+def measured_regret(setup: Setup) -> Callable[[float], float]:
+    """Return R₀, the mean regret of UCB1 on the first of the known problems, interpolated."""
+    rounds = np.unique(np.geomspace(2, MEASURED_HORIZON, 400).astype(int))
+    more = setup._replace(runs=5 * setup.runs, seed=setup.seed + 1)
+    played = play(UCB1(2), BernoulliArms(KNOWN[0]), MEASURED_HORIZON, more, rounds.tolist())
+    mean = played.regret[0].mean(axis=0)
+    return lambda t: float(np.interp(t, [0, *rounds], [0.0, *mean]))
+
+
+def regret_by_events(setup: Setup) -> list[Cell]:
+    """Play BWC over UCB1, cold phases, with more and more events, beside theorem 1's bound."""
+    event_free, cells = measured_regret(setup), []
+    bwc = BWC(2, classifier=BOXES, test_rounds=TESTED, min_shift=0.5, merge_phases=False)
+    for count in EVENT_COUNTS:
+        events = [i * MEASURED_HORIZON // (count + 1) + 1 for i in range(1, count + 1)]
+        clicks = [KNOWN[i % 2] for i in range(count + 1)]
+        environment = ShiftingArms(2, events=events, clicks=clicks, dim=BOXES.dim)
+        mean, ends = _within(play(bwc, environment, MEASURED_HORIZON, setup).regret[0, :, -1])
+        bound = theory.bwc_regret(event_free, count, BOXES.diameter, TESTED, MEASURED_HORIZON)
+        check = f"theorem 1, measured R₀, {count} events"
+        cells.append(
+            _cell(check, "BWC", MEASURED_HORIZON, mean, ends, bound=bound, runs=setup.runs)
+        )
+    return cells
+
+
+# Theorem 6 (i) ---------------------------------------------------------------------------------
+
+FRESH = "theorem 6 (i)"
+FRESH_SHIFT = 0.2
+FRESH_SIZES = ((3, 1), (3, 10), (12, 1), (12, 10))
+FRESH_HORIZONS = (10_000, 31_600, 100_000, 316_000)
+
+
+def told(arms: int) -> dict[str, Policy]:
+    """Return policies that are told of every event."""
+    return {
+        "ORA(UCB1)": OracleRestart(UCB1(arms)),
+        "ORA(KLUCB)": OracleRestart(KLUCB(arms)),
+        "ORA(Thompson)": OracleRestart(Thompson(arms)),
+    }
+
+
+def least_regret(arms: int, phases: int, horizon: int) -> float:
+    """Return Lai and Robbins' rate for theorem 6 (i): k·(n − 1)·2ε·ln(T/k)/kl(1/2 − ε, 1/2 + ε).
+
+    It holds in the limit of long phases, for policies that are good on every instance.
+    """
+    low, high = 0.5 - FRESH_SHIFT, 0.5 + FRESH_SHIFT
+    divergence = low * math.log(low / high) + high * math.log(high / low)
+    gap = 2.0 * FRESH_SHIFT
+    return phases * (arms - 1) * gap * math.log(horizon / phases) / divergence
+
+
+def fresh_regret(setup: Setup) -> list[Cell]:
+    """Measure what policies pay that are told of the events, each of which is a new problem."""
+    cells = []
+    for arms, phases in FRESH_SIZES:
+        best = [i % arms for i in range(phases)]
+        for horizon in FRESH_HORIZONS:
+            environment = theory.fresh_instances(arms, horizon, best, FRESH_SHIFT)
+            policies = told(arms)
+            result = play(policies, environment, horizon, setup)
+            least = least_regret(arms, phases, horizon)
+            for name, regret in zip(policies, result.regret[:, :, -1], strict=True):
+                mean, ends = _within(regret)
+                check = f"{FRESH}, {arms} arms, {phases} phases"
+                cells.append(_cell(check, name, horizon, mean, ends, bound=least, runs=setup.runs))
+    return cells
+
+
+# Theorem 5 ------------------------------------------------------------------------------------
+
+HIDDEN = 0.25
+ROOTS = (32, 56, 100, 178, 316, 562, 1000)
+GROWTH = "theorem 5"
+SLOPE = "theorem 5, log–log slope"
+
+
+def contenders(horizon: int) -> dict[str, Policy]:
+    """Return the policies that meet theorem 5's adversary; the last one reads the context."""
+    return {
+        "UCB1": UCB1(2),
+        "KLUCB": KLUCB(2),
+        "Thompson": Thompson(2),
+        "GLRKLUCB": GLRKLUCB.tuned(2, horizon, 1),
+        "BWC": BWC(
+            2,
+            classifier=NORMAL_AND_LOUD,
+            test_rounds=math.ceil(30.0 * math.log(horizon)),
+            min_shift=HIDDEN,
+            merge_phases=False,
+        ),
+    }
+
+
+def worst_regret(policy: Policy, root: int, setup: Setup) -> Floats:
+    """Return the regret of each run on the instance that theorem 5's adversary would choose.
+
+    The adversary watches the policy where nothing happens, and lets the event happen in the
+    phase from which the neglected arm is left alone for longest, in the mean over runs: until it
+    is played the policy cannot tell the two instances apart. Then, with other seeds for the event,
+    it takes the worse of the two.
+    """
+    horizon = root**2
+    quiet = theory.neglected_arm(horizon, HIDDEN, 0)
+    ends = list(range(root, horizon + 1, root))
+    watched = play(policy, quiet, horizon, setup, ends)
+    # Without an event only the neglected arm costs regret, so regret tells when it was played.
+    played = np.diff(watched.regret[0], axis=1, prepend=0.0) > 0.0
+    event = theory.neglected_arm(horizon, HIDDEN, longest_neglect(played))
+    found = play(policy, event, horizon, setup._replace(seed=setup.seed + 1))
+    candidates = watched.regret[0, :, -1], found.regret[0, :, -1]
+    return max(candidates, key=lambda regret: float(regret.mean()))
+
+
+def longest_neglect(played: Booleans) -> int:
+    """Return the phase (from 1) after whose start the next play is farthest, in the mean.
+
+    Parameters
+    ----------
+    played : array of bool, shape (runs, phases)
+
+    Examples
+    --------
+    >>> longest_neglect(np.array([[True, False, False, True], [True, True, False, False]]))
+    3
+    """
+    wait, waits = np.zeros(len(played)), []
+    for column in played.T[::-1]:
+        wait = np.where(column, 0.0, wait + 1.0)
+        waits.append(wait.mean())
+    return 1 + int(np.argmax(waits[::-1]))
+
+
+def log_slope(horizons: list[int], means: list[float], errors: list[float]) -> tuple[float, float]:
+    """Return the least-squares slope of ln mean over ln horizon, and its standard error.
+
+    The error is that of the means, propagated to first order; it does not cover curvature.
+
+    Examples
+    --------
+    >>> slope, error = log_slope([10, 100, 1000], [3.0, 30.0, 300.0], [0.0, 0.0, 0.0])
+    >>> round(slope, 12), error
+    (1.0, 0.0)
+    """
+    x = np.log(horizons)
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    relative = np.array(errors) / np.array(means)
+    return float(weights @ np.log(means)), float(np.sqrt((weights**2) @ (relative**2)))
+
+
+def growth(setup: Setup) -> list[Cell]:
+    """Measure how regret grows with the horizon against theorem 5's adversary."""
+    cells, slopes = [], []
+    for name in contenders(ROOTS[0] ** 2):
+        means, errors = [], []
+        for root in ROOTS:
+            regret = worst_regret(contenders(root**2)[name], root, setup)
+            mean, ends = _within(regret)
+            means.append(mean)
+            errors.append(standard_error(regret))
+            least = HIDDEN * root / 4.0
+            cells.append(_cell(GROWTH, name, root**2, mean, ends, bound=least, runs=setup.runs))
+        slope, error = log_slope([root**2 for root in ROOTS], means, errors)
+        ends = slope - 2.0 * error, slope + 2.0 * error
+        bound = None if name == "BWC" else 0.5
+        slopes.append(_cell(SLOPE, name, ROOTS[-1] ** 2, slope, ends, bound=bound, runs=setup.runs))
+    return cells + slopes
+
+
+# The report -----------------------------------------------------------------------------------
+
+
+def reproduce(setup: Setup) -> Reproduction:
+    """Check every theorem that can be checked."""
+    cells = wrong_guesses(setup) + regret_within_bounds(setup) + regret_by_events(setup)
+    cells += growth(setup) + fresh_regret(setup)
+    report = _report(cells, setup)
+    return Reproduction(cells, report, lambda path: _draw(cells, path), setup.told())
+
+
+def _of(cells: list[Cell], check: str, policy: str | None = None) -> list[Cell]:
+    return (
+        select(cells, check=check) if policy is None else select(cells, check=check, policy=policy)
+    )
+
+
+def _guess_table(cells: list[Cell]) -> str:
+    rows = [["rounds", *(f"{name}: wrong guesses" for name in PRESETS)]]
+    for i, rounds in enumerate(GUESSED):
+        found = [_of(cells, "wrong guess", name)[i] for name in PRESETS]
+        shown = [f"{c['value']:.3f} ({c['low']:.3f}–{c['high']:.3f})" for c in found]
+        rows.append([f"{rounds:,}", *shown])
+    return markdown_table(rows)
+
+
+REGRET_COLUMNS: dict[str, Tell] = {
+    "": "{check}",
+    "rounds": "{rounds:,}",
+    "regret (±2 s.e.)": "{value:,.0f} ({low:,.0f}–{high:,.0f})",
+    "bound": "{bound:,.0f}",
+    "share of the bound": lambda c: f"{c['value'] / c['bound']:.2f}",
+}
+
+
+def _regret_table(cells: list[Cell]) -> str:
+    kinds = ("equation", "theorem 4", "theorem 1")
+    return table([c for c in cells if c["check"].startswith(kinds)], REGRET_COLUMNS)
+
+
+def _growth_table(cells: list[Cell]) -> str:
+    rows = [["policy", *(f"T = {root**2:,}" for root in ROOTS), "slope (±2 s.e.)"]]
+    for slope in _of(cells, SLOPE):
+        means = [f"{c['value']:,.0f}" for c in _of(cells, GROWTH, slope["policy"])]
+        error = (slope["high"] - slope["low"]) / 2.0
+        rows.append([slope["policy"], *means, f"{slope['value']:.2f} ± {error:.2f}"])
+    rows.append(["ε·√T/4", *(f"{HIDDEN * root / 4.0:,.0f}" for root in ROOTS), "0.50"])
+    return markdown_table(rows)
+
+
+def _fresh_table(cells: list[Cell]) -> str:
+    horizons = [f"T = {horizon:,}" for horizon in FRESH_HORIZONS]
+    rows = [["n", "k", "policy", *horizons, "growth over ln(T/k)"]]
+    for arms, phases in FRESH_SIZES:
+        check = f"{FRESH}, {arms} arms, {phases} phases"
+        logs = np.log(np.array(FRESH_HORIZONS) / phases)
+        for name in told(arms):
+            found = _of(cells, check, name)
+            shown = [f"{c['value']:,.0f} ({c['value'] / c['bound']:.2f})" for c in found]
+            rise = np.polyfit(logs, [c["value"] for c in found], 1)[0]
+            rate = found[0]["bound"] / logs[0]
+            rows.append([str(arms), str(phases), name, *shown, f"{rise / rate:.2f}"])
+    return markdown_table(rows)
+
+
+def _report(cells: list[Cell], setup: Setup) -> str:
+    (at_length,) = _of(cells, "wrong guess at L")
+    decades = [c["value"] for c in _of(cells, GROWTH, "BWC")][2::2]
+    gains = np.diff(decades)
+    needed = theory.rounds_to_test(len(MEANS), SHIFT, GUESS_HORIZON)
+    return f"""# {TITLE}
+
+{setup.runs} runs unless it says otherwise, seed {setup.seed}. Constants and bounds are those of
+`tacit.reproduce.eventful.theory`.
+
+## Theorems 2 and 3: is the testable bandit testable?
+
+Wrong guesses of `TestableUCB1` (definition 1), with exact 95 % intervals, {50 * setup.runs:,}
+runs: arms {", ".join(map(str, MEANS))}, ε = {SHIFT}, T = {GUESS_HORIZON:,}.
+
+{_guess_table(cells)}
+
+The theorem's L is {needed:,} here, far beyond the horizon: its constant is safe, not sharp. Where
+the theorem applies, with two arms, ε = {WIDE}, T = {LONG:,} and L = {at_length["rounds"]:,}, the
+share of wrong guesses is {at_length["value"]:.3f} ({at_length["low"]:.3f}–{at_length["high"]:.3f})
+in {at_length["runs"]:,} runs; the bound on it, {at_length["bound"]:.0e}, is beyond simulation.
+
+## Equation 5, theorems 1 and 4: is regret within the bounds?
+
+{_regret_table(cells)}
+
+Gaps are 0.5, but {WIDE} in the row of theorem 4, where BWC starts each phase cold and L is the
+theorem's. Its bound is mostly k·L, the price of an event that falls into a testing phase; this
+one does not.
+
+Theorem 1 holds for any testable bandit and its R₀. In its rows the bandit is UCB1 with the
+classical radius, phases start cold, L = {TESTED}, the classifier is a rectangle over {BOXES.dim}
+signals (d = {BOXES.diameter:g}), and R₀ was measured: UCB1 without events, {5 * setup.runs:,} runs.
+The bound counts d false positives; independent contexts cause far fewer.
+
+## Theorem 5: does ignoring contexts cost √T?
+
+Mean regret against an adversary that knows the policy: it watches it where nothing happens, and
+makes the neglected arm the best from the phase on (of √T, each of √T rounds) after whose start
+that arm is left alone for longest; the row is the worse of the two instances. ε = {HIDDEN}.
+
+{_growth_table(cells)}
+
+Every policy but BWC ignores contexts, and the theorem says that some phase costs it at least
+ε·√T/4. Policies that hardly look at an arm they think bad (UCB1, KLUCB, Thompson) do worse than
+√T; GLRKLUCB, which explores on purpose, is nearest to it. BWC reads a context that tells the
+truth, with UCB1, cold phases and L = ⌈30·ln T⌉. Its regret grows like ln T: from T = 10,000 to
+100,000 by {gains[0]:.0f}, from there to 1,000,000 by {gains[1]:.0f}. GLRKLUCB was told the horizon
+and that there is one event, BWC the horizon. Slopes are least-squares fits of ln regret over
+ln T; their errors are those of the means alone.
+
+## Theorem 6 (i): what must be paid for events even when told of them?
+
+After each of k phases of T/k rounds another of n arms is best, by 2ε = {2 * FRESH_SHIFT:g}: a new
+problem, and policies that are told to start over. No policy can do better than of order
+(k·n/ε)·ln(T/k). Regret, and in brackets its ratio to the rate of Lai and Robbins (1985),
+k·(n − 1)·2ε·ln(T/k)/kl(1/2 − ε, 1/2 + ε), which holds for long phases; last, the slope of regret
+over ln(T/k) in units of that rate.
+
+{_fresh_table(cells)}
+
+Ratios below 1 are no contradiction: the rate is a limit, and at these horizons Thompson and KLUCB
+are on their way to it from below, but none of them escapes the growth with k, n and ln(T/k).
+"""
+
+
+def _draw(cells: list[Cell], path: Path) -> None:
+    with drawing(path, 7.0, 8.0, rows=2) as (above, below):
+        for name, colour in zip(PRESETS, COLOURS, strict=False):
+            _with_bars(above, _of(cells, "wrong guess", name), colour, name)
+        above.set_xlabel("rounds")
+        above.set_ylabel("share of wrong guesses (95 % intervals)")
+        above.set_title(f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}", size=10)
+        above.set_xscale("log")
+        above.set_ylim(bottom=0)
+        above.legend(frameon=False)
+        for slope, colour in zip(_of(cells, SLOPE), COLOURS, strict=False):
+            label = f"{slope['policy']}, slope {slope['value']:.2f}"
+            _with_bars(below, _of(cells, GROWTH, slope["policy"]), colour, label)
+        horizons = [root**2 for root in ROOTS]
+        bound = [HIDDEN * root / 4.0 for root in ROOTS]
+        below.plot(horizons, bound, color="black", ls="--", lw=1, label="ε·√T/4, slope 0.50")
+        below.set_xlabel("horizon T (rounds)")
+        below.set_ylabel("regret against the adversary (bars ±2 s.e.)")
+        below.set_title(f"Theorem 5's instances, ε = {HIDDEN}", size=10)
+        below.set_xscale("log")
+        below.set_yscale("log")
+        below.legend(frameon=False, fontsize=8)
+
+
+def _with_bars(ax: Any, cells: list[Cell], colour: str, label: str) -> None:
+    """Draw values over rounds with their intervals."""
+    values = np.array([c["value"] for c in cells])
+    ends = np.array([[c["low"], c["high"]] for c in cells]).T
+    bars = np.abs(ends - values)
+    x = [c["rounds"] for c in cells]
+    ax.errorbar(x, values, bars, color=colour, marker="o", ms=4, capsize=3, label=label)
+
+
+THEORY = Item(TITLE, 12, reproduce)

@@ -1,0 +1,374 @@
+"""What it costs to learn in shards that share what they have learned only now and then.
+
+A service in shards decides each impression in one of them. What is learned for a key alone
+suffers nothing, but what is learned for all keys together (BWC's classifier, the posterior of an
+examination model) each shard learns from its own impressions, and from those of the others only
+when states are merged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.classifiers import Rectangle
+from tacit.core.arrays import Floats, Ints
+from tacit.core.dispatch import arrive, decide, observe, react, regret, update
+from tacit.core.spread import spread
+from tacit.core.state import leaves
+from tacit.environments import Environment, ExaminationArms, ShiftingArms
+from tacit.learning.merging import added, joined
+from tacit.plots import COLOURS
+from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
+from tacit.reproduce.report import Item, Reproduction, Setup
+from tacit.reproduce.study import Cell, drawing, markdown_table, only, select
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
+
+SHARDS = (2, 4, 16, 64)
+INTERVALS = (1, 100, 10_000, None)
+SHARD_STREAM = 3
+
+
+class Benchmark(NamedTuple):
+    """A policy that learns something for all keys, and where."""
+
+    policy: Policy
+    environment: Environment
+    horizon: int
+
+
+BENCHMARKS = {
+    "intent shift, BWC": Benchmark(
+        BWC(5, classifier=Rectangle(10, margin=0.1, anchored=True)),
+        ShiftingArms(5, keys=100, shifting=0.1, dim=10),
+        1_000_000,
+    ),
+    "examination, E-C Bandit": Benchmark(ECBandit(5, 5), ExaminationArms(scale=3), 30_000),
+    "examination, LaplaceEC": Benchmark(LaplaceEC(5, 5), ExaminationArms(scale=3), 30_000),
+}
+
+# Shards that each hold keys of their own, and a classifier ------------------------------------
+
+
+def play_classified(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    span: Any,
+    rng: Any,
+    env_rng: Any,
+    action: Ints,
+    feedback: Floats,
+    shards: Any,
+    learned: Any,
+    total: Floats,
+) -> int:
+    """Play the rounds of a span, or up to a merge at which there is something to merge.
+
+    ``shards`` is the state of a box for each shard. Each key's row of the policy's own is that
+    of its shard while it plays. ``span`` holds the first round, the one after the last, and
+    the rounds between merges. Returns the next round.
+    """
+    impression, box = world.impression, state.classifier
+    count, dirty = len(shards.low), False
+    for round in range(span[0], span[1]):
+        if dirty and round % span[2] == 0:
+            return int(round)
+        lane = arrive(env, world, round, env_rng)
+        shard = lane % count
+        for i in range(box.low.shape[1]):
+            box.low[lane, i], box.high[lane, i] = shards.low[shard, i], shards.high[shard, i]
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, action)
+        react(env, world, lane, action, feedback)
+        total[0] += regret(env, world, lane, action)
+        update(params, state, lane, impression, action, feedback, np.nan)
+        for i in range(box.low.shape[1]):
+            if (
+                box.low[lane, i] != shards.low[shard, i]
+                or box.high[lane, i] != shards.high[shard, i]
+            ):
+                dirty = True
+                learned[shard] = True
+            shards.low[shard, i], shards.high[shard, i] = box.low[lane, i], box.high[lane, i]
+    return int(span[1])
+
+
+# Shards that each hold a posterior ------------------------------------------------------------
+
+
+def play_posteriors(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    span: Any,
+    rng: Any,
+    env_rng: Any,
+    action: Ints,
+    feedback: Floats,
+    shards: Any,
+    learned: Any,
+    total: Floats,
+) -> int:
+    """Play the rounds of a span up to the next merge; a shard is a lane, drawn each round.
+
+    ``shards`` holds the shard of each round. Returns the next round.
+    """
+    impression = world.impression
+    for round in range(span[0], span[1]):
+        if round > span[0] and round % span[2] == 0:
+            return int(round)
+        arrive(env, world, round, env_rng)
+        lane = shards[round]
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, action)
+        react(env, world, 0, action, feedback)
+        total[0] += regret(env, world, 0, action)
+        update(params, state, lane, impression, action, feedback, np.nan)
+        learned[lane] = True
+    return int(span[1])
+
+
+# A run ----------------------------------------------------------------------------------------
+
+
+def sharded_regret(
+    benchmark: Benchmark, shards: int, interval: int | None, seed: int, number: int
+) -> float:
+    """Return the regret of all shards together in one run.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    shards : int
+        Keys are dealt out to them in turn; where there is but one key, impressions are, at
+        random.
+    interval : int or None
+        Rounds, of all shards together, between two merges; None for never.
+    seed, number : int
+        Runs of one number see the same impressions and chances whatever the shards.
+    """
+    from tacit.core.compiled import compiled
+
+    environment, horizon = benchmark.environment, benchmark.horizon
+    env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
+    rng = run_stream(seed, number, POLICY_STREAM)
+    world = environment.world(env_rng, horizon)
+    params, play, state, parts, merge = _made(
+        benchmark, shards, run_stream(seed, number, SHARD_STREAM)
+    )
+    action, feedback, total = np.zeros(1, np.int64), np.zeros(1), np.zeros(1)
+    learned = np.zeros(shards, np.bool_)
+    span = np.array([0, horizon, interval or horizon + 1])
+    given = (
+        params,
+        state,
+        environment.params,
+        world,
+        span,
+        rng,
+        env_rng,
+        action,
+        feedback,
+        parts,
+        learned,
+        total,
+    )
+    driver = compiled(play, params, environment.params).entry(given)
+    while span[0] < horizon:
+        span[0] = driver(*given)
+        merge(learned)
+        learned[:] = False
+    return float(total[0])
+
+
+def _made(benchmark: Benchmark, shards: int, rng: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return parameters, loop, state, what the loop needs of shards, and how to merge them."""
+    policy, environment, horizon = benchmark
+    if isinstance(policy, BWC):
+        apart = policy.params._replace(shared=False)
+        state = policy.init(environment.lanes)
+        rows = policy.classifier.init(environment.lanes)
+        boxes = policy.classifier.init(shards)
+        state = state._replace(classifier=rows)
+        return apart, play_classified, state, boxes, _joining(policy, boxes)
+    state = policy.init(shards)
+    which = rng.integers(shards, size=horizon)
+    return policy.params, play_posteriors, state, which, _adding(policy, state)
+
+
+def _joining(policy: BWC, boxes: Any) -> Callable[[Any], None]:
+    """Return what gives every shard the join of all."""
+
+    def merge(learned: Any) -> None:
+        join = joined(policy.classifier, [_lane(boxes, shard) for shard in range(len(learned))])
+        _give(boxes, join)
+
+    return merge
+
+
+def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
+    """Return what gives every shard the last merged state and all that was learned since."""
+    base = _copy(_lane(state, 0))
+
+    def merge(learned: Any) -> None:
+        nonlocal base
+        base = _copy(
+            added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()])
+        )
+        _give(state, base)
+
+    return merge
+
+
+def _lane(state: Any, lane: int) -> Any:
+    """Return the view of one lane, with a lane axis of 1."""
+    return _mapped(lambda array: array[lane : lane + 1], state)
+
+
+def _copy(state: Any) -> Any:
+    return _mapped(np.copy, state)
+
+
+def _mapped(function: Callable[[Any], Any], state: Any) -> Any:
+    return type(state)(
+        *(_mapped(function, part) if isinstance(part, tuple) else function(part) for part in state)
+    )
+
+
+def _give(state: Any, one: Any) -> None:
+    """Put one lane's state into all lanes."""
+    for (_, array), (_, source) in zip(leaves(state), leaves(one), strict=True):
+        array[:] = source
+
+
+def play_number(name: str, shards: int, interval: int | None, seed: int, number: int,
+                report: Any) -> float:  # fmt: skip
+    """Return the regret of one run of a benchmark, for :func:`tacit.core.spread.spread`."""
+    found = sharded_regret(BENCHMARKS[name], shards, interval, seed, number)
+    report(1.0)
+    return found
+
+
+# The item -------------------------------------------------------------------------------------
+
+
+def reproduce(setup: Setup) -> Reproduction:
+    """Regret of shards by their number and by how often they merge, against one shard."""
+    settings = [(1, None), *((n, interval) for n in SHARDS for interval in INTERVALS)]
+    units = [
+        (name, shards, interval, setup.seed, number)
+        for name in BENCHMARKS
+        for shards, interval in settings
+        for number in range(setup.runs)
+    ]
+    for name in BENCHMARKS:
+        # Compiled here, once, before workers would ask for it side by side.
+        sharded_regret(BENCHMARKS[name]._replace(horizon=1), 1, None, 0, 0)
+    found = spread(play_number, units, [1.0] * len(units), label="shards", workers=setup.workers)
+    regrets = np.array(found).reshape(len(BENCHMARKS), len(settings), setup.runs)
+    cells = [
+        _cell(name, setting, values, of_one)
+        for name, rows in zip(BENCHMARKS, regrets, strict=True)
+        for of_one in [rows[0]]
+        for setting, values in zip(settings, rows, strict=True)
+    ]
+    told = setup.told(horizons={name: each.horizon for name, each in BENCHMARKS.items()})
+    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, setup, path), told)
+
+
+def _cell(name: str, setting: tuple[int, int | None], values: Floats, of_one: Floats) -> Cell:
+    shards, interval = setting
+    more = values - of_one
+    return {
+        "benchmark": name,
+        "shards": shards,
+        "interval": interval,
+        "regret": float(values.mean()),
+        "regret_se": standard_error(values),
+        "more_than_one_shard": float(more.mean()),
+        "more_se": standard_error(more),
+        "ratio": float(values.mean() / of_one.mean()),
+        "runs": len(values),
+    }
+
+
+def _told(interval: int | None) -> str:
+    if interval is None:
+        return "never merged"
+    return "merged every round" if interval == 1 else f"merged every {interval:,} rounds"
+
+
+def _tables(cells: list[Cell]) -> str:
+    texts = []
+    for name, benchmark in BENCHMARKS.items():
+        mine = select(cells, benchmark=name)
+        rows = [["shards", *map(_told, INTERVALS)]]
+        for shards in SHARDS:
+            row = [str(shards)]
+            for interval in INTERVALS:
+                cell = only(mine, shards=shards, interval=interval)
+                row.append(f"{cell['more_than_one_shard']:+,.1f} ± {cell['more_se']:,.1f}")
+            rows.append(row)
+        one = mine[0]
+        texts.append(
+            f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {one['regret']:,.1f} "
+            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{markdown_table(rows)}"
+        )
+    return "\n\n".join(texts)
+
+
+def _report(cells: list[Cell], setup: Setup) -> str:
+    return f"""# What sharing between shards costs
+
+Regret of several shards together, against one shard that sees everything; {setup.runs} runs, seed
+{setup.seed}. In each run all settings meet the same impressions and the same chance behind each
+click. An interval counts the rounds of all shards together: with 64 shards and 10,000 rounds, a
+shard has seen some 156 impressions between two merges. Merging is synchronous and loses nothing.
+
+*Intent shift*: 100 queries of Zipf(1) traffic, a tenth of which shift; each query lives in one
+shard, and BWC's box of normal contexts (10 signals) is joined. *Examination*: one posterior for
+all impressions, which go to shards at random; shards add their natural-parameter deltas.
+
+{_tables(cells)}
+
+Means ± standard errors. Merged after every round, shards are one shard to the last bit, because
+what is merged is the one state that has changed. A posterior that was merged from several is kept
+by another square root than one that was not, so the same normal numbers lead to other draws of the
+same law: part of what the rows of 100 rounds show is chance. Boxes change only with a label, a few
+dozen times in a run, so a delay of 100 rounds of all keys seldom meets a context that it matters
+for; 0.0 there is what was counted, and no promise.
+
+What a shard does not know costs most at the start. In 30,000 rounds, an interval of 10,000 means
+that every shard learns alone for a third of the time; what counts is how it compares with the
+rounds that one learner needs, not with the length of the run.
+"""
+
+
+def _draw(cells: list[Cell], setup: Setup, path: Path) -> None:
+    with drawing(path, 7.0, 8.2, rows=len(BENCHMARKS)) as axes:
+        for ax, name in zip(axes, BENCHMARKS, strict=True):
+            one, *others = select(cells, benchmark=name)
+            for colour, interval in zip(COLOURS, INTERVALS, strict=False):
+                mine = [one, *select(others, interval=interval)]
+                x = [cell["shards"] for cell in mine]
+                y = [cell["regret"] for cell in mine]
+                bars = [0.0 if math.isnan(c["more_se"]) else 2 * c["more_se"] for c in mine]
+                style = {"color": colour, "marker": "o", "ms": 4, "capsize": 3}
+                ax.errorbar(x, y, bars, label=_told(interval), **style)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks([1, *SHARDS], map(str, [1, *SHARDS]))
+            ax.set_ylim(bottom=0)
+            ax.set_ylabel("regret")
+            ax.set_title(f"{name}: {BENCHMARKS[name].horizon:,} rounds", size=10)
+        axes[0].legend(frameon=False, fontsize=8)
+        axes[-1].set_xlabel(f"shards ({setup.runs} runs; bars ±2 s.e. of the difference from one)")
+
+
+SHARDED_LEARNING = Item("What sharing between shards costs", 10, reproduce)

@@ -1,0 +1,1 @@
+"""The service's own routes: what they take, do and answer."""

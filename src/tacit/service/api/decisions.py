@@ -1,0 +1,166 @@
+"""The routes of decisions and feedback: requests read, the engine's work, answers written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from tacit.errors import TacitError
+from tacit.service.api import wire
+from tacit.service.api.form import Form
+from tacit.service.attribution.attribution import CORRECTED, LEARNED
+from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK
+from tacit.service.config.validation import checked_within
+from tacit.service.engine.service import Service
+from tacit.service.http.problems import problem_of
+from tacit.service.http.route import GUARDED, Call, Limit, Route
+from tacit.service.kind import KINDS, check_path, kind_of
+from tacit.service.log.requests import Feedback, rewards
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD
+
+POSTED = (*GUARDED, 400, 404, 413, 415, 422)
+"""What a body may be refused with, whatever it asks for."""
+
+Handler = Callable[[Service, Call], Awaitable[Any]]
+
+
+# Decisions -----------------------------------------------------------------------------------
+
+
+def deciding(path: str) -> tuple[Handler, Handler]:
+    """Return the handlers of one request at a path and of many, of which all are decided or none.
+
+    Placements are asked and answer as the form of their kind says.
+    """
+
+    async def decide(engine: Service, call: Call) -> msgspec.Struct:
+        placement = engine.placement(call.placement)
+        check_path(placement, path)
+        form: Form = placement.kind.form
+        (row,) = await engine.decide_many(call.placement, [form.read(placement, call.request)])
+        return form.write(placement, row, engine.durability(call.placement))
+
+    async def decide_many(engine: Service, call: Call) -> msgspec.Struct:
+        placement = engine.placement(call.placement)
+        check_path(placement, path)
+        form: Form = placement.kind.form
+        impressions = form.read_many(form, placement, call.request.decisions)
+        rows = await engine.decide_many(call.placement, impressions)
+        answers = form.write_many(form, placement, rows, engine.durability(call.placement))
+        return form.wires.answers(answers)  # type: ignore[call-arg]
+
+    return decide, decide_many
+
+
+def decision_routes() -> Iterator[Route]:
+    """Yield the routes at which placements of any kind are asked for decisions."""
+    forms = (kind_of(name).form for name in KINDS)
+    for path, form in {form.path: form for form in forms if form is not None}.items():
+        one, many = deciding(path)
+        wires = form.wires
+        yield post(path, path, form.summary, one, (wires.request, wires.answer), DECIDE, 409)
+        yield post(
+            f"{path}/batch", f"{path}Many", form.summary_many, many,
+            (wires.requests, wires.answers), DECIDE, 409,
+        )  # fmt: skip
+
+
+# Feedback ------------------------------------------------------------------------------------
+
+
+def recording(
+    read: Callable[[Any], Feedback],
+    read_many: Callable[[Sequence[Any]], Sequence[Feedback]] | None = None,
+) -> tuple[Handler, Handler]:
+    """Return the handlers of one piece of feedback and of many, each recorded or refused."""
+
+    async def record(engine: Service, call: Call) -> wire.FeedbackAnswer:
+        feedback = read(call.request)
+        (outcome,) = await engine.record_many(call.placement, [feedback])
+        if isinstance(outcome, TacitError):
+            raise outcome
+        return _recorded(feedback.decision, outcome, engine.durability(call.placement))
+
+    async def record_many(engine: Service, call: Call) -> wire.FeedbackManyAnswer:
+        requests = call.request.feedback
+        if read_many is not None:
+            feedback = read_many(requests)
+        else:
+            feedback = [
+                checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)
+            ]
+        outcomes = await engine.record_many(call.placement, feedback)
+        ids = [one.decision_id for one in requests]
+        durability = repeat(engine.durability(call.placement))
+        return wire.FeedbackManyAnswer(list(map(_recorded, ids, outcomes, durability)))
+
+    return record, record_many
+
+
+def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.FeedbackAnswer:
+    if isinstance(outcome, TacitError):
+        outcome = problem_of(outcome).type.rpartition(":")[2]
+    return wire.FeedbackAnswer(id, outcome in (LEARNED, CORRECTED), outcome, durability)
+
+
+def _reward(request: wire.FeedbackRequest) -> Feedback:
+    return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id)
+
+
+def _rewards(requests: Sequence[wire.FeedbackRequest]) -> Sequence[Feedback]:
+    fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
+    decisions, values, ids = zip(*fields, strict=True)
+    return rewards(decisions, values, ids)
+
+
+def _examined(request: wire.EventRequest) -> Feedback:
+    return Feedback(request.decision_id, EXAMINED, None, request.feedback_id)
+
+
+def _activated(request: wire.EventRequest) -> Feedback:
+    return Feedback(request.decision_id, ACTIVATE, None, request.feedback_id)
+
+
+async def _switch(engine: Service, call: Call) -> wire.ModeAnswer:
+    await engine.switch(call.placement, call.request.mode)
+    return wire.ModeAnswer(call.request.mode)
+
+
+# The routes ----------------------------------------------------------------------------------
+
+
+def post(
+    path: str,
+    operation: str,
+    summary: str,
+    handler: Handler,
+    wires: tuple[Any, Any],
+    scope: str,
+    *problems: int,
+) -> Route:
+    """Return the route of a POST below a placement; of a batch by the end of its path."""
+    limit: Limit = "batch_limit" if path.endswith("/batch") else "body_limit"
+    return Route(
+        "POST", path, operation, summary, handler, *wires, scope, limit, (*POSTED, *problems)
+    )
+
+
+_feedback, _feedback_many = recording(_reward, _rewards)
+_event = wire.EventRequest, wire.FeedbackAnswer
+
+ROUTES = (
+    *decision_routes(),
+    post("feedback", "feedback", "Say what came back for a decision", _feedback,
+         (wire.FeedbackRequest, wire.FeedbackAnswer), FEEDBACK, 409),
+    post("feedback/batch", "feedbackMany", "Say what came back for many decisions", _feedback_many,
+         (wire.FeedbackManyRequest, wire.FeedbackManyAnswer), FEEDBACK),
+    post("examined", "examined", "Say that what was shown was looked at",
+         recording(_examined)[0], _event, FEEDBACK, 409),
+    post("activate", "activate", "Let a deferred decision count from now on",
+         recording(_activated)[0], _event, FEEDBACK, 409),
+    post("mode", "mode", "Change the mode of a placement", _switch,
+         (wire.ModeRequest, wire.ModeAnswer), ADMIN),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""The routes of placements that show lists: clicks in them told, and what duels say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+
+from tacit.errors import InvalidValue
+from tacit.service.api import wire, wire_lists
+from tacit.service.api.decisions import post, recording
+from tacit.service.config.keys import FEEDBACK
+from tacit.service.engine.service import Service
+from tacit.service.http.route import GUARDED, Call, Route
+from tacit.service.kind import check_path
+from tacit.service.log.impressions import Clicks
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS
+
+MOST_KEYS = 1000
+
+
+def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
+    """Return clicks as the engine takes them.
+
+    Raises
+    ------
+    InvalidValue
+        If neither positions nor items are given, or both.
+    """
+    if (request.clicks is None) == (request.items is None):
+        raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
+    clicks = Clicks(request.clicks, request.items)
+    return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks)
+
+
+async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
+    query = QueryParams(call.query)
+    confidence = _number("confidence", query.get("confidence", "0.95"))
+    placement: Any = engine.placement(call.placement)
+    check_path(placement, "duel")
+    key, report = placement.report(query.get("key"), confidence)
+    keys = [wire_lists.DuelsOfKey(k, tally.duels) for k, tally in placement.tallies.items()]
+    keys.sort(key=lambda one: -one.duels)
+    # Intervals of many rankers take long, and decisions must not wait for them.
+    content = await run_in_threadpool(report.as_dict)
+    return wire_lists.DuelStandings(key, keys[:MOST_KEYS], content)
+
+
+def _number(field: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidValue(field, text, "give a number") from None
+
+
+_click, _click_many = recording(_clicks)
+
+ROUTES = (
+    post("clicks", "clicks", "Say what was clicked in a list", _click,
+         (wire_lists.ClicksRequest, wire.FeedbackAnswer), FEEDBACK, 409),
+    post("clicks/batch", "clicksMany", "Say what was clicked in many lists", _click_many,
+         (wire_lists.ClicksManyRequest, wire.FeedbackManyAnswer), FEEDBACK),
+    Route("GET", "duels", "duels",
+          "Say which ranker is best, which are out, and when it is safe to stop", _standings,
+          answer=wire_lists.DuelStandings, problems=(*GUARDED, 404, 422),
+          query=(
+              {"name": "key", "in": "query", "description": "By default that with the most duels.",
+               "schema": {"type": "string"}},
+              {"name": "confidence", "in": "query",
+               "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1,
+                          "default": 0.95}},
+          )),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""The routes of the service as a whole: its state, its metrics, its document, and its page."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.datastructures import QueryParams
+
+from tacit.policies import policy_to_spec
+from tacit.service.api.wire import Placements, PlacementSummary, ShardSummary, Status
+from tacit.service.engine.health import ShardHealth
+from tacit.service.engine.service import Service
+from tacit.service.errors import Unavailable
+from tacit.service.http.endpoint import JSON
+from tacit.service.http.messages import PAGE_HEADERS
+from tacit.service.http.metrics import Metrics
+from tacit.service.http.route import OPEN, Answer, Call, Route
+from tacit.service.page.overview import Page
+from tacit.service.placements.base import Placement
+
+HTML = "text/html; charset=utf-8"
+
+_page_headers = tuple((name.encode(), value.encode()) for name, value in PAGE_HEADERS.items())
+
+
+class Site(NamedTuple):
+    """One running service, as its routes see it.
+
+    Attributes
+    ----------
+    engine : Service
+    page : Page
+    metrics : Metrics
+    document : bytes
+        The OpenAPI document.
+    """
+
+    engine: Service
+    page: Page
+    metrics: Metrics
+    document: bytes
+
+
+async def _placements(site: Site, call: Call) -> Placements:
+    engine = site.engine
+    summaries = [
+        _summary(placement, engine.shared_seconds(name))
+        for name, placement in engine.placements.items()
+    ]
+    return Placements(summaries, [_shard(shard) for shard in engine.shards()])
+
+
+def _shard(shard: ShardHealth) -> ShardSummary:
+    events = None if shard.health is None else shard.health.events
+    return ShardSummary(*shard[:-1], events)
+
+
+def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSummary:
+    return PlacementSummary(
+        name=placement.name,
+        kind=placement.config.kind,
+        mode=placement.mode,
+        durability=placement.config.durability,
+        policy=policy_to_spec(placement.config.policy),
+        arms=placement.arms,
+        keys=placement.key_count,
+        decisions=placement.decisions,
+        feedback=placement.feedback,
+        rewards=placement.series.rewards,
+        pending=placement.pending,
+        outcomes=dict(placement.outcomes),
+        seed=placement.seed,
+        shared_seconds=shared_seconds,
+    )
+
+
+async def _alive(site: Site, call: Call) -> Status:
+    return Status("ok")
+
+
+async def _ready(site: Site, call: Call) -> Status:
+    if not site.engine.health().ready:
+        raise Unavailable("store: commits fail, or it is stopping")
+    return Status("ok")
+
+
+async def _document(site: Site, call: Call) -> Answer:
+    return Answer(200, JSON, site.document)
+
+
+async def _metrics(site: Site, call: Call) -> Answer:
+    return Answer(200, CONTENT_TYPE_LATEST, site.metrics.text())
+
+
+async def _page(site: Site, call: Call) -> Answer:
+    return _html(site.page.whole())
+
+
+async def _fragment(site: Site, call: Call) -> Answer:
+    return _html(site.page.fragment())
+
+
+async def _key(site: Site, call: Call) -> Answer:
+    query = QueryParams(call.query)
+    return _html(site.page.key(query.get("placement", ""), query.get("key", "")))
+
+
+def _html(text: str) -> Answer:
+    return Answer(200, HTML, text.encode(), _page_headers)
+
+
+def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
+    return Route("GET", path, operation, summary, handler, **more)
+
+
+ROUTES = (
+    _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements),
+    _get("/healthz", _alive, "alive", "Say whether the process runs",
+         answer=Status, scope=None, problems=OPEN),
+    _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",
+         answer=Status, scope=None, problems=OPEN),
+    _get("/metrics", _metrics),
+    _get("/openapi.json", _document),
+    _get("/", _page),
+    _get("/key", _key),
+    _get("/fragment/placements", _fragment),
+    _get("/live", None),
+    _get("/static/{id}", None, scope=None),
+)  # fmt: skip

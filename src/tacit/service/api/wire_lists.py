@@ -1,0 +1,188 @@
+"""What travels for placements that show lists: duels of rankers, and clicks on positions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tacit.service.api.wire import SHORT, DecisionId, Durability, FeedbackId, Key, NewDecisionId
+
+Item = int | str
+Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
+DuelKey = Annotated[
+    str,
+    Meta(
+        description="What is learned on its own, such as a market or a class of queries: every "
+        "key finds its own best ranker. At most 512 bytes in UTF-8.",
+        examples=["all"],
+        extra_json_schema=SHORT,
+    ),
+]
+Positions = Annotated[
+    list[Annotated[int, Meta(ge=0)]],
+    Meta(description="The clicked positions from 0; empty: none was clicked."),
+]
+
+
+class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One search: every ranker's list for it."""
+
+    key: DuelKey = "all"
+    rankings: (
+        Annotated[
+            dict[str, list[Item]],
+            Meta(
+                description="From each ranker's name to its items, best first; as many as are "
+                "shown suffice. Left out, the answer is a pair alone: run and interleave those "
+                "two, and send the outcome as the reward."
+            ),
+        ]
+        | None
+    ) = None
+    context: list[float] | None = None
+    decision_id: NewDecisionId | None = None
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
+        False
+    )
+
+
+class WouldDuel(msgspec.Struct):
+    """The pair that the second policy would have let duel, in mode ``shadow``."""
+
+    left: Ranker
+    right: Ranker
+    propensity: float | None
+
+
+class DuelAnswer(msgspec.Struct, omit_defaults=True):
+    """The list to show, logged with all that its clicks need."""
+
+    decision_id: DecisionId
+    left: Ranker
+    right: Ranker
+    propensity: Annotated[
+        float | None,
+        Meta(description="Probability with which the policy chose the pair; null if not known."),
+    ]
+    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    durability: Durability
+    items: Annotated[list[Item], Meta(description="What to show, from the top.")] | None = None
+    teams: (
+        Annotated[
+            list[int | None],
+            Meta(
+                description="Per item, whose it is: 0 the left ranker's, 1 the right one's, null "
+                "nobody's. Only of methods that draw teams."
+            ),
+        ]
+        | None
+    ) = None
+    probability: (
+        Annotated[
+            float, Meta(description="Of this very list, given the pair; left out if not known.")
+        ]
+        | None
+    ) = None
+    would: WouldDuel | None = None
+
+
+class DuelManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Many searches: all are decided in one commit, or none."""
+
+    decisions: Annotated[list[DuelRequest], Meta(min_length=1, max_length=1000)]
+
+
+class DuelManyAnswer(msgspec.Struct):
+    """What to show, in the order of the request."""
+
+    decisions: list[DuelAnswer]
+
+
+class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One impression: a key, and perhaps the arms on offer."""
+
+    key: Key
+    arms: Annotated[list[Item], Meta(description="The arms on offer; all if left out.")] | None = (
+        None
+    )
+    context: list[float] | None = None
+    decision_id: NewDecisionId | None = None
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
+        False
+    )
+
+
+class WouldSlate(msgspec.Struct):
+    """What another one would have listed: the policy itself in mode ``apprentice``, the second
+    policy in mode ``shadow``."""
+
+    slate: list[Item | None]
+    propensity: float | None
+
+
+class SlateAnswer(msgspec.Struct, omit_defaults=True):
+    """What to list, logged."""
+
+    decision_id: DecisionId
+    slate: Annotated[
+        list[Item | None],
+        Meta(description="The arm at each position; null where the policy leaves one empty."),
+    ]
+    propensity: Annotated[
+        float | None, Meta(description="Of this very list; null if it is not known.")
+    ]
+    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    durability: Durability
+    would: WouldSlate | None = None
+
+
+class SlateManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Many impressions: all are decided in one commit, or none."""
+
+    decisions: Annotated[list[SlateRequest], Meta(min_length=1, max_length=1000)]
+
+
+class SlateManyAnswer(msgspec.Struct):
+    """What to list, in the order of the request."""
+
+    decisions: list[SlateAnswer]
+
+
+class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What was clicked in a list: positions, or items; one of both."""
+
+    decision_id: DecisionId
+    clicks: Positions | None = None
+    items: Annotated[list[Item], Meta(description="The clicked items.")] | None = None
+    feedback_id: FeedbackId | None = None
+
+
+class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Clicks in many lists, in one commit."""
+
+    feedback: Annotated[list[ClicksRequest], Meta(min_length=1, max_length=1000)]
+
+
+class DuelsOfKey(msgspec.Struct):
+    """A key and how many duels it had."""
+
+    key: DuelKey
+    duels: int
+
+
+class DuelStandings(msgspec.Struct):
+    """What the duels of a key say."""
+
+    key: DuelKey
+    keys: Annotated[list[DuelsOfKey], Meta(description="Keys with duels, most duels first.")]
+    report: Annotated[
+        dict[str, Any],
+        Meta(
+            description="``estimate[i][j]``: the probability that ranker i beats ranker j, with "
+            "Wilson's interval ``low``–``high`` of this pair alone and ``safe_low``–``safe_high``, "
+            "which holds for all pairs at all times; ``out``, ``left``, ``leader``, ``winner``, "
+            "``safe_to_stop``, ``still_needed``, ``verdict``."
+        ),
+    ]

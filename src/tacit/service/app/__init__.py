@@ -1,0 +1,1 @@
+"""The application: one table of all routes, and what reads it."""

@@ -1,0 +1,1 @@
+"""Which feedback earns a decision what reward, and when."""

@@ -1,0 +1,394 @@
+"""Which reward a decision earned: a pure function of the log.
+
+The log holds what happened: decisions, rewards, examinations, activations, each with its time. A
+rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
+or after its end, so folding the same rows gives the same state, whatever the clock said.
+
+Open decisions are columns, each in a slot of its own (:mod:`tacit.service.attribution.windows`):
+nothing is made for one of them alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Ints
+from tacit.service.attribution import windows as codes
+from tacit.service.attribution.open_slots import Beside, OpenSlots
+from tacit.service.attribution.windows import LISTED, FeedbackColumns, Terms, entries
+from tacit.service.config.rule import Rule
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+
+LEARNED = "learned"
+PENDING = "pending"
+REPEATED = "repeated"
+LATE = "late"
+LATE_EPOCH = "late-epoch"
+CORRECTED = "corrected"
+INACTIVE = "inactive"
+FROZEN = "frozen"
+NOTED = "noted"
+TIED = "tied"
+DUPLICATE = "duplicate"
+
+OUTCOMES = {
+    LEARNED: "it taught the policy",
+    PENDING: "it counts, and is learned when the decision's window closes",
+    REPEATED: "the decision had its reward already: recorded only",
+    LATE: "it came after the decision's window: recorded only",
+    CORRECTED: "it came after the window, and took the place of the default",
+    LATE_EPOCH: "the key has restarted since the decision: recorded only",
+    INACTIVE: "the decision was deferred and not activated: recorded only",
+    FROZEN: "the placement does not learn at present: recorded only",
+    NOTED: "an examination or activation, taken in",
+    TIED: "the duel was a tie, from which nothing is learned here: recorded only",
+    DUPLICATE: "this very feedback was recorded before: nothing was done",
+}
+"""What became of feedback."""
+
+KINDS = {
+    REWARD: codes.REWARD,
+    CLICKS: codes.CLICKS,
+    EXAMINED: codes.EXAMINED,
+    ACTIVATE: codes.ACTIVATE,
+}
+AGGREGATIONS = {
+    "first": codes.FIRST,
+    "last": codes.LAST,
+    "sum": codes.SUM,
+    "max": codes.MAX,
+}
+_BECAME = {
+    codes.LEARNED: LEARNED,
+    codes.PENDING: PENDING,
+    codes.REPEATED: REPEATED,
+    codes.LATE: LATE,
+    codes.CORRECTED: CORRECTED,
+    codes.INACTIVE: INACTIVE,
+    codes.NOTED: NOTED,
+}
+
+
+class Rewards(NamedTuple):
+    """Decisions and the rewards that they earned.
+
+    Attributes
+    ----------
+    slots : array of int64
+        Of the decisions; theirs until the next ones are decided.
+    values : list
+        A number for each, or the clicked positions.
+    before : float or None
+        What was learned for them before, and is to be taken out.
+    places : list of int
+        Which rows of the feedback taught this; empty where windows have closed.
+    """
+
+    slots: Ints
+    values: list[Any]
+    before: float | None = None
+    places: Sequence[int] = ()
+
+    def take(self, places: Sequence[int]) -> Rewards:
+        """Return some of them."""
+        return Rewards(
+            self.slots[places],
+            [self.values[i] for i in places],
+            self.before,
+            [self.places[i] for i in places] if self.places else (),
+        )
+
+
+class _Queued(NamedTuple):
+    """Windows that end at the same time; numbers tell slots that were given to others since."""
+
+    deadline: int
+    slots: Ints
+    seqs: Ints
+
+
+class Attribution(OpenSlots):
+    """The open windows of one placement.
+
+    Parameters
+    ----------
+    rule : Rule
+
+    Examples
+    --------
+    >>> attribution = Attribution(Rule(window=30))
+    >>> row = DecisionRow(1, "a", 1, 1, 100, "tomato", None, 0, 0.5, 0, None)
+    >>> attribution.advance(row.time).values
+    []
+    >>> _ = attribution.decided(Block.of(DecisionRow, [row]))
+    >>> attribution.advance(129).values, attribution.advance(130).values
+    ([], [0.0])
+    """
+
+    aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__()
+        self.time = 0
+        self._queue: deque[_Queued] = deque()
+        self._deferred: deque[_Queued] = deque()
+        self._defaulted: deque[_Queued] = deque()
+        self.rule = rule
+        self._tell, self._close = entries(self._windows, self._terms)
+
+    @property
+    def rule(self) -> Rule:
+        """What the log means; another one holds from now on."""
+        return self._rule
+
+    @rule.setter
+    def rule(self, rule: Rule) -> None:
+        self._rule = rule
+        self._terms = Terms(
+            int(rule.window),
+            float(rule.default),
+            float(rule.lowest),
+            self.aggregations.get(rule.aggregation, LISTED),
+            rule.seen == "examined",
+            rule.late == "correct",
+        )
+
+    @property
+    def due(self) -> int | None:
+        """When the next window closes, or the next deferred decision is given up."""
+        firsts = [queue[0].deadline for queue in (self._queue, self._deferred) if queue]
+        return min(firsts, default=None)
+
+    def decided(self, block: Block[DecisionRow]) -> Ints:
+        """Open the windows of decisions made at the same time; return their slots."""
+        slots = self._given(block)
+        windows, deferred = self._windows, block.column("deferred")
+        windows.active[slots] = True
+        if not any(deferred):
+            deadline = self.time + self.rule.window
+            windows.deadline[slots] = deadline
+            self._enqueue(self._queue, deadline, slots)
+            return slots
+        for waits, queue, length in (
+            (0, self._queue, self.rule.window),
+            (1, self._deferred, self.rule.activation),
+        ):
+            those = slots[np.array(deferred) == waits]
+            windows.active[those] = not waits
+            windows.deadline[those] = self.time + length
+            if len(those):
+                self._enqueue(queue, self.time + length, those)
+        return slots
+
+    def _enqueue(self, queue: deque[_Queued], deadline: int, slots: Ints) -> None:
+        """Put windows behind all that end no later: last, unless windows got shorter."""
+        place = len(queue)
+        while place and queue[place - 1].deadline > deadline:
+            place -= 1
+        queue.insert(place, _Queued(deadline, slots, self._windows.seq[slots]))
+
+    # Time ------------------------------------------------------------------------------------
+
+    def advance(self, time: int) -> Rewards:
+        """Close the windows that end at or before ``time``; return what they teach."""
+        self.time = time = max(self.time, time)
+        self._give_up(time)
+        closed = []
+        while self._queue and self._queue[0].deadline <= time:
+            closed.append(self._queue.popleft())
+        while self._deferred and self._deferred[0].deadline <= time:
+            self._abandon(self._deferred.popleft())
+        if not closed:
+            return Rewards(np.empty(0, np.int64), [])
+        return self._closed(closed)
+
+    def _closed(self, closed: Sequence[_Queued]) -> Rewards:
+        slots = np.concatenate([queued.slots for queued in closed])
+        earned = np.empty(len(slots))
+        self._close(self._windows, self._terms, slots, earned)
+        for queued in closed:
+            self._forget(queued)
+        taught = np.flatnonzero(earned == earned)
+        return Rewards(slots[taught], self._earned(slots[taught], earned[taught].tolist()))
+
+    def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        """Return what decisions have earned whose windows closed."""
+        return rewards
+
+    def _forget(self, queued: _Queued) -> None:
+        """Forget closed decisions, but for defaults that may be corrected."""
+        slots, windows = queued.slots, self._windows
+        for number in np.unique(windows.block[slots]).tolist():
+            ids = self._rows.block(number).column("id")
+            places = windows.place[slots[windows.block[slots] == number]].tolist()
+            # An id is unique in a placement, so whatever it names is this decision.
+            for place in places:
+                del self._open[ids[place]]
+        for slot in slots.tolist() if self._ids else ():
+            self._ids.pop(slot, None)
+        kept = windows.defaulted[slots]
+        if kept.any():
+            self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
+            slots = slots[~kept]
+        self._spent.append(slots)
+
+    def _abandon(self, queued: _Queued) -> None:
+        """Give up deferred decisions that nobody has activated."""
+        windows, slots = self._windows, queued.slots
+        waits = windows.open[slots] & ~windows.active[slots] & (windows.seq[slots] == queued.seqs)
+        windows.open[slots[waits]] = False
+        if waits.any():
+            self._forget(queued._replace(slots=slots[waits], seqs=queued.seqs[waits]))
+
+    def _keep_defaults(self, queued: _Queued) -> None:
+        """Remember decisions that earned the default, in the order in which windows close."""
+        if queued.deadline + self.rule.correction > self.time:
+            self._defaulted.append(queued)
+        else:
+            self._windows.defaulted[queued.slots] = False
+            self._spent.append(queued.slots)
+
+    def not_learned(self, slots: Ints) -> None:
+        """Keep defaults from being corrected that were not learned."""
+        self._windows.defaulted[slots] = False
+
+    def _give_up(self, time: int) -> None:
+        """Forget the defaults that can no longer be corrected."""
+        while self._defaulted and self._defaulted[0].deadline + self.rule.correction <= time:
+            queued = self._defaulted.popleft()
+            self._windows.defaulted[queued.slots] = False
+            self._spent.append(queued.slots)
+
+    # Feedback --------------------------------------------------------------------------------
+
+    def told(
+        self, feedback: Block[FeedbackRow], slots: Ints | None = None
+    ) -> tuple[list[str], list[Rewards]]:
+        """Take in feedback of one moment; return what became of each, and what is to be learned.
+
+        No decision may come twice. A reward is given as soon as no later feedback could change
+        it; those that follow each other are together.
+
+        Parameters
+        ----------
+        feedback : Block
+        slots : array of int64, optional
+            Of the decisions, where they are known to be open.
+        """
+        if slots is None:
+            slots = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
+        came = self._came(feedback, slots)
+        self._tell(self._windows, self._terms, self.time, came)
+        self._note_ids(feedback, came)
+        self._aggregate(feedback, came)
+        self._start_windows(came)
+        outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
+        return outcomes, list(self._to_learn(came))
+
+    def _came(self, feedback: Block[FeedbackRow], slots: Ints) -> FeedbackColumns:
+        kinds = list(map(KINDS.__getitem__, feedback.column("kind")))
+        # NumPy takes None for NaN.
+        rewards = np.array(feedback.column("reward"), np.float64)
+        return FeedbackColumns.of(slots, np.array(kinds, np.int64), rewards)
+
+    def _note_ids(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
+        ids = feedback.column("id")
+        if not any(ids):
+            return
+        for i, (id, slot) in enumerate(zip(ids, came.slots.tolist(), strict=True)):
+            if id is not None and slot >= 0 and self._windows.open[slot]:
+                self._ids.setdefault(slot, {})[id] = feedback[i].content
+
+    def _aggregate(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
+        """Work out what the compiled loop leaves to the kind of placement."""
+
+    def _start_windows(self, came: FeedbackColumns) -> None:
+        """Begin the windows of decisions that were activated."""
+        started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == codes.NOTED)
+        for i in np.flatnonzero(started).tolist():
+            slot = came.slots[i : i + 1]
+            self._enqueue(self._queue, int(self._windows.deadline[slot[0]]), slot)
+
+    def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
+        taught = np.flatnonzero(came.teaches)
+        corrects = (came.outcomes[taught] == codes.CORRECTED).tolist()
+        start = 0
+        for corrected, run in groupby(corrects):
+            stop = start + len(list(run))
+            places = taught[start:stop]
+            slots, rewards = came.slots[places], came.rewards[places].tolist()
+            before = self.rule.default if corrected else None
+            yield Rewards(slots, self._learned(slots, rewards), before, places.tolist())
+            start = stop
+
+    def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+        """Return what decisions have earned that are to be learned at once."""
+        return rewards
+
+    def earned(self, rewards: Rewards) -> Iterator[tuple[int, Any]]:
+        """Yield the numbers of decisions in the log, and what each has earned."""
+        return zip(self.seqs(rewards.slots), rewards.values, strict=True)
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def saved(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
+        """Yield the open decisions as what JSON can hold, in the order of their windows.
+
+        They are those of the moment of the call, however much happens before all are given.
+
+        Parameters
+        ----------
+        beside : function
+            Returns columns of what is to be saved beside some slots.
+        """
+        waiting = [
+            slot
+            for queued in self._deferred
+            for slot, seq in zip(queued.slots.tolist(), queued.seqs.tolist(), strict=True)
+            if self._windows.open[slot] and not self._windows.active[slot]
+            if self._windows.seq[slot] == seq
+        ]
+        parts = [queued.slots for queued in self._queue]
+        return self._packed(np.concatenate([*parts, np.array(waiting, np.int64)]), beside)
+
+    def saved_defaults(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
+        """Yield the decisions whose defaults may still be corrected, as :meth:`saved` does."""
+        parts = [queued.slots for queued in self._defaulted]
+        slots = np.concatenate([*parts, np.empty(0, np.int64)])
+        return self._packed(slots[self._windows.defaulted[slots]], beside)
+
+    def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
+        """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their slots.
+
+        Parameters
+        ----------
+        saved : iterable of sequence
+            Of each, what comes first is read.
+        defaulted : bool
+            Whether their windows have closed, and they earned a default.
+        """
+        # Feedback for a default is late, and its id is looked up in the store.
+        slots = self._unpacked(saved, named=not defaulted)
+        self._requeue(slots, defaulted)
+        return slots
+
+    def _requeue(self, slots: Ints, defaulted: bool) -> None:
+        windows = self._windows
+        ends = zip(windows.deadline[slots].tolist(), windows.active[slots].tolist(), strict=True)
+        start = 0
+        for (deadline, active), run in groupby(ends):
+            stop = start + len(list(run))
+            part, start = slots[start:stop], stop
+            if defaulted:
+                windows.open[part], windows.defaulted[part] = False, True
+                for id in self.values(part, "id"):
+                    del self._open[id]
+                self._keep_defaults(_Queued(deadline, part, windows.seq[part]))
+            else:
+                self._enqueue(self._queue if active else self._deferred, deadline, part)

@@ -1,0 +1,192 @@
+"""Windows: what feedback in a decision's time earns it, as compiled loops over columns.
+
+Every open decision has a slot. Feedback comes as columns too, and a loop says of each row what
+became of it and what is now to be learned: as soon as no later feedback could change it, or when
+the window closes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats, Ints
+
+REWARD, CLICKS, EXAMINED, ACTIVATE = range(4)
+"""Kinds of feedback."""
+
+FIRST, LAST, SUM, MAX, LISTED = range(5)
+"""What several rewards make; ``LISTED`` is left to the caller."""
+
+LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
+"""What became of feedback; ``OPEN`` is left to the caller, who aggregates lists."""
+
+
+class Terms(NamedTuple):
+    """What windows mean; times in microseconds.
+
+    Attributes
+    ----------
+    window : int
+        Length of the window after an activation.
+    default : float
+        Reward of a decision for which none came.
+    lowest : float
+        The least reward.
+    aggregation : int
+        What several rewards make.
+    only_examined : bool
+        Whether only decisions that were examined earn the default.
+    corrects : bool
+        Whether the first reward after the window takes the place of the default.
+    """
+
+    window: int
+    default: float
+    lowest: float
+    aggregation: int
+    only_examined: bool
+    corrects: bool
+
+
+class Windows(NamedTuple):
+    """What is known of each open decision, by its slot.
+
+    Attributes
+    ----------
+    seq, deadline, told : array of int64, shape (slots,)
+        Its number, when its window closes, how much feedback came.
+    reward : array of float64, shape (slots,)
+        What came so far; NaN for nothing.
+    open, active, examined, settled : array of bool, shape (slots,)
+        Whether the window is open, whether the decision counts, whether it was looked at, and
+        whether it was learned so that nothing can change that.
+    defaulted : array of bool, shape (slots,)
+        Whether it earned the default, which may still be corrected.
+    block, place : array of int64, shape (slots,)
+        Where its row is.
+    """
+
+    seq: Ints
+    deadline: Ints
+    told: Ints
+    reward: Floats
+    open: Booleans
+    active: Booleans
+    examined: Booleans
+    settled: Booleans
+    defaulted: Booleans
+    block: Ints
+    place: Ints
+
+    @classmethod
+    def zeros(cls, slots: int) -> Windows:
+        """Return slots that are free."""
+        seq, deadline, told, block, place = np.zeros((5, slots), np.int64)
+        open, active, examined, settled, defaulted = np.zeros((5, slots), np.bool_)
+        reward = np.full(slots, np.nan)
+        flags = open, active, examined, settled, defaulted
+        return cls(seq, deadline, told, reward, *flags, block, place)
+
+
+class FeedbackColumns(NamedTuple):
+    """Feedback as columns, in its order, and what became of it.
+
+    Attributes
+    ----------
+    slots : array of int64, shape (rows,)
+        Of the decisions; −1 where they are long forgotten.
+    kinds : array of int64, shape (rows,)
+    rewards : array of float64, shape (rows,)
+        As they came; afterwards, where something is to be learned, what.
+    outcomes : array of int64, shape (rows,)
+        Filled in.
+    teaches : array of bool, shape (rows,)
+        Filled in: whether there is something to be learned at once.
+    """
+
+    slots: Ints
+    kinds: Ints
+    rewards: Floats
+    outcomes: Ints
+    teaches: Booleans
+
+    @classmethod
+    def of(cls, slots: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
+        """Return feedback with nothing filled in."""
+        return cls(slots, kinds, rewards, np.full(len(slots), LATE), np.zeros(len(slots), np.bool_))
+
+
+def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColumns) -> None:
+    """Take feedback in, row by row."""
+    for i in range(len(feedback.slots)):
+        slot, kind = feedback.slots[i], feedback.kinds[i]
+        outcomes, teaches = feedback.outcomes, feedback.teaches
+        outcomes[i], teaches[i] = LATE, False
+        if slot < 0:
+            continue
+        if not windows.open[slot]:
+            if kind == REWARD and terms.corrects and windows.defaulted[slot]:
+                windows.defaulted[slot] = False
+                outcomes[i], teaches[i] = CORRECTED, True
+            continue
+        windows.told[slot] += 1
+        if kind == ACTIVATE:
+            outcomes[i] = REPEATED if windows.active[slot] else NOTED
+            if not windows.active[slot]:
+                windows.active[slot] = True
+                windows.deadline[slot] = time + terms.window
+            continue
+        if not windows.active[slot]:
+            outcomes[i] = INACTIVE
+            continue
+        windows.examined[slot] = True
+        if kind == EXAMINED:
+            outcomes[i] = NOTED
+        elif windows.settled[slot]:
+            outcomes[i] = REPEATED
+        elif terms.aggregation == LISTED:
+            outcomes[i] = OPEN
+        else:
+            reward, before = feedback.rewards[i], windows.reward[slot]
+            if before == before:
+                if terms.aggregation == SUM:
+                    reward = before + reward
+                elif terms.aggregation == MAX:
+                    reward = max(before, reward)
+            windows.reward[slot] = reward
+            # A reward below 0 may still lower a sum.
+            tops = terms.aggregation == MAX or (terms.aggregation == SUM and terms.lowest >= 0.0)
+            if terms.aggregation == FIRST or (tops and reward >= 1.0):
+                windows.settled[slot] = True
+                outcomes[i], teaches[i] = LEARNED, True
+                feedback.rewards[i] = min(max(reward, terms.lowest), 1.0)
+            else:
+                outcomes[i] = PENDING
+
+
+def close_rows(windows: Windows, terms: Terms, slots: Ints, earned: Floats) -> None:
+    """Close windows; fill in what is now to be learned, NaN for nothing."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        reward = windows.reward[slot]
+        windows.open[slot] = False
+        earned[i] = np.nan
+        if windows.settled[slot]:
+            continue
+        if reward == reward:
+            earned[i] = min(max(reward, terms.lowest), 1.0)
+        elif windows.examined[slot] or not terms.only_examined:
+            earned[i] = terms.default
+            windows.defaulted[slot] = terms.corrects
+
+
+def entries(windows: Windows, terms: Terms) -> tuple[Any, Any]:
+    """Return the loops :func:`tell_rows` and :func:`close_rows`, compiled."""
+    from tacit.core.compiled import compiled
+
+    none = np.empty(0, np.int64)
+    feedback = FeedbackColumns.of(none, none, np.empty(0))
+    tell = compiled(tell_rows).entry((windows, terms, 0, feedback))
+    return tell, compiled(close_rows).entry((windows, terms, none, np.empty(0)))

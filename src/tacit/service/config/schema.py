@@ -1,0 +1,294 @@
+"""The service's configuration: typed, complete before anything starts, strict about names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from tacit.errors import ConfigError, InvalidValue, MissingExtra
+from tacit.policies import Policy
+
+try:
+    import msgspec
+except ModuleNotFoundError as error:
+    raise MissingExtra("msgspec", "service") from error
+
+from tacit.learning.merging import delta
+from tacit.service.config.keys import KeyConfig
+from tacit.service.config.rule import Rule
+from tacit.service.config.signals import SignalConfig, check_config
+from tacit.service.kind import kind_of
+from tacit.service.log.rows import ONLINE, SHADOW
+
+COMMITTED, BUFFERED = "committed", "buffered"
+ARMS, PERSONALIZER = "arms", "personalizer"
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+# At most 30 days, so that windows cannot outgrow memory unnoticed.
+Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0)]
+Days = Annotated[float, msgspec.Meta(gt=0.0)]
+Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$")]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the service listens.
+
+    Attributes
+    ----------
+    host : str
+        Address; the default answers to this machine only.
+    port : int
+        0 takes any free one.
+    body_limit : int
+        Bytes of a request's body above which it is refused.
+    batch_limit : int
+        The same for requests of many decisions or much feedback.
+    url_limit : int
+        Bytes of an address, with its query, above which a request is refused.
+    header_limit : int
+        The same for all headers of a request together.
+    header_count : int
+        Headers of a request above which it is refused.
+    concurrency : int
+        Requests at once, above which more are refused.
+    connections : int
+        Connections at once, above which more are refused; fewer, if the process may not have as
+        many descriptors.
+    first_byte_timeout : float
+        Seconds in which a connection must begin its first request.
+    header_timeout : float
+        Seconds in which an address and headers must come.
+    body_timeout : float
+        Seconds in which a body must come.
+    idle_timeout : float
+        Seconds for which a connection is kept after an answer.
+    send_timeout : float
+        Seconds in which a client must take what waits to be sent to it.
+    rate : float
+        Requests a second from each key (without keys, each address); 0 for no limit.
+    allow_origins : list of str
+        Whose pages, besides its own, may have browsers ask the service, such as
+        ``https://shop.example``.
+    log : str
+        ``text`` or ``json``.
+    access_log : bool
+        Whether each request is logged.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
+    body_limit: Count = 65536
+    batch_limit: Count = 1_048_576
+    url_limit: Count = 8192
+    header_limit: Count = 32768
+    header_count: Count = 100
+    concurrency: Count = 4096
+    connections: Count = 4096
+    first_byte_timeout: Seconds = 10.0
+    header_timeout: Seconds = 10.0
+    body_timeout: Seconds = 30.0
+    idle_timeout: Seconds = 20.0
+    send_timeout: Seconds = 60.0
+    rate: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    allow_origins: list[Origin] = []
+    log: Literal["text", "json"] = "text"
+    access_log: bool = False
+
+
+class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the log is kept.
+
+    Attributes
+    ----------
+    path : str
+        SQLite file, made if missing. In a configuration file, relative to that file.
+    url : str or None
+        PostgreSQL database in place of the file, as ``postgresql://user@host/database``; a
+        password is better kept in ``~/.pgpass`` or ``PGPASSWORD``.
+    schema : str
+        Schema of that database, made if missing.
+    buffer : int
+        Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
+    retention : float or None
+        Days after which rows are dropped, once what they taught is in a snapshot; by default never.
+    archive : str or None
+        Folder to which they are written as Parquet before. In a configuration file, relative to
+        that file.
+    """
+
+    path: str = "tacit.db"
+    url: str | None = None
+    schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
+    buffer: Count = 100_000
+    retention: Days | None = None
+    archive: str | None = None
+
+
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where OpenTelemetry traces go.
+
+    Attributes
+    ----------
+    endpoint : str
+        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+    sample : float
+        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
+        is traced always.
+    service : str
+        What the service is called there.
+    """
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    sample: Share = 1.0
+    service: str = "tacit"
+
+
+class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who answers at ``/personalizer``.
+
+    Attributes
+    ----------
+    placement : str
+        A placement of the kind ``personalizer``.
+    """
+
+    placement: str
+
+
+class PlacementConfig(msgspec.Struct, frozen=True):
+    """What a placement decides, and how.
+
+    Raises
+    ------
+    ConfigError, InvalidValue
+        If the policies are not fit for it, or not for each other.
+
+    Attributes
+    ----------
+    policy : Policy
+        The policy over the placement's arms.
+    seed : int or None
+        Where its random draws come from; None draws a seed once and keeps it in the store.
+    snapshot_every : int
+        Events after which a snapshot is written, so that recovery replays no more than these.
+    rule : Rule
+        How rewards are attributed to decisions.
+    mode : str
+        ``online``; ``apprentice`` shows the first arm on offer and learns from that; ``frozen``
+        learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of a new placement:
+        later the log says.
+    shadow : Policy or None
+        The second policy.
+    durability : str
+        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        while the store fails.
+    propensities : bool
+        Whether decisions carry their propensity, which may cost time.
+    kind : str
+        What it decides for, one of :data:`tacit.service.kind.KINDS`.
+    options : object
+        What only placements of this kind need to know.
+    retention : float or None
+        Days after which rows are dropped.
+    signals : SignalConfig or None
+        The signals that the placement computes itself.
+    spread : bool
+        In shards: whether impressions of each key go to all of them, instead of one, and what they
+        learn is added up.
+    """
+
+    policy: Policy
+    seed: int | None = None
+    snapshot_every: int = 50_000
+    rule: Rule = Rule()
+    mode: str = ONLINE
+    shadow: Policy | None = None
+    durability: str = COMMITTED
+    propensities: bool = True
+    kind: str = ARMS
+    options: Any = None
+    retention: float | None = None
+    signals: SignalConfig | None = None
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        for policy in (self.policy, self.shadow or self.policy):
+            self._check(policy)
+        if self.mode == SHADOW and self.shadow is None:
+            raise ConfigError(
+                "mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\""
+            )
+        if self.spread:
+            _check_sums(self.policy)
+        if self.signals is not None:
+            reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
+            check_config(self.signals, reads)
+
+    def _check(self, policy: Policy) -> None:
+        """Check that a policy is fit for the placement."""
+        kind = kind_of(self.kind)
+        reads = policy.feature_dims != (0, 0)
+        if policy.shows != kind.shows or reads != kind.by_features:
+            raise ConfigError(
+                f"policy: {type(policy).__name__} shows a {policy.shows} and reads "
+                f"{'' if reads else 'no '}features of arms, which is not for the kind "
+                f"{self.kind!r}; give a policy that is"
+            )
+        kind.check(policy)
+        if policy.feature_dims != self.policy.feature_dims:
+            raise ConfigError("shadow: it must read as many features as the policy")
+        if policy.context_dim and self.policy.context_dim not in (0, policy.context_dim):
+            raise ConfigError(
+                f"shadow: it reads {policy.context_dim} numbers of context and the policy "
+                f"{self.policy.context_dim}; give one that reads as many, or none"
+            )
+        if self.rule.late == "correct" and not policy.correctable:
+            raise ConfigError(
+                f"late: {policy.label} cannot take out what it has learned; give a "
+                "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
+                'or late = "record"'
+            )
+
+    @property
+    def context_dim(self) -> int:
+        """Length of the contexts that are read, by the policy or by the second one."""
+        return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Everything the service must know before it starts.
+
+    Attributes
+    ----------
+    placements : dict of str to PlacementConfig
+    server : ServerConfig
+    store : StoreConfig
+    keys : dict of str to KeyConfig
+        Without any, everybody may do everything, and the address must be the loopback.
+    personalizer : PersonalizerConfig or None
+    traces : TracesConfig or None
+    """
+
+    placements: dict[str, PlacementConfig]
+    server: ServerConfig = ServerConfig()
+    store: StoreConfig = StoreConfig()
+    keys: dict[str, KeyConfig] = {}
+    personalizer: PersonalizerConfig | None = None
+    traces: TracesConfig | None = None
+
+
+def _context_dim(policy: Policy) -> int:
+    return policy.context_dim
+
+
+def _check_sums(policy: Policy) -> None:
+    """Check that what a policy learns is a sum over impressions, which shards can add up."""
+    try:
+        if getattr(policy, "discount", 1.0) != 1.0 or policy.feedback_width > 1:
+            raise InvalidValue("policy", policy, "")
+        delta(policy.init(1), policy.init(1))
+    except InvalidValue:
+        raise InvalidValue(
+            "spread", True, f"what {policy.label} learns is no sum over impressions; give a policy "
+            "of counts or Gaussians that does not forget, or leave it out"
+        ) from None  # fmt: skip

@@ -1,0 +1,171 @@
+"""The table of a placement in the configuration: what the kinds have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from tacit.policies import Policy, policy_from_spec
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
+from tacit.service.config.signals import SignalConfig
+
+
+class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is decided, and how.
+
+    Attributes
+    ----------
+    kind : str
+        What it decides for: one of the ``arms``, one of arms known by their ``features``, which
+        rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
+        terms of that API.
+    policy : str or table
+        As on the command line, or a table with the key ``name``.
+    seed : int
+        Where its random draws come from; by default drawn once, and kept in the store.
+    snapshot_every : int
+        Events after which a snapshot is written, so that recovery replays no more than these; if
+        the last one held more keys and open windows than that, after as many events as it held.
+    attribution_window : float
+        Seconds in which feedback counts.
+    seen : str
+        Which decisions without a reward earn the default: all that were ``decided``, or only those
+        that were ``examined`` or clicked.
+    activation_window : float
+        Seconds in which a deferred decision must be activated; else it never counts.
+    mode : str
+        Mode of a new placement; later the log says. ``apprentice`` shows the first arm on offer and
+        learns from that, ``frozen`` learns nothing, ``shadow`` lets a second policy decide beside,
+        unseen.
+    shadow : str or table
+        The second policy.
+    durability : str
+        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        while the store fails.
+    propensities : bool
+        Whether decisions carry their propensity, which may cost time.
+    signals : list of str
+        What the placement computes for its contexts: ``volume``, ``abandonment``,
+        ``reformulation``, ``new-arms``, ``since-shift``.
+    signals_fast : float
+        Time constant of the signals' fast averages, in seconds.
+    signals_slow : float
+        Time constant of the slow averages that they are held against, in seconds.
+    client_signals : int
+        How many numbers the client adds to the signals.
+    retention : float
+        Days after which rows are dropped, once a snapshot covers them; by default the store's,
+        ``inf`` for never.
+    spread : bool
+        In shards: whether impressions of a key go to all of them, and what they learn is added up.
+    """
+
+    kind: str = ARMS
+    policy: str | dict[str, Any] = "thompson"
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    snapshot_every: Count = 50_000
+    attribution_window: Seconds = 30.0
+    seen: Literal["decided", "examined"] = "decided"
+    activation_window: Seconds = 3600.0
+    mode: Literal["online", "apprentice", "frozen", "shadow"] = "online"
+    shadow: str | dict[str, Any] | None = None
+    durability: Literal["committed", "buffered"] = "committed"
+    propensities: bool = True
+    retention: Days | None = None
+    signals: list[str] = []
+    signals_fast: Seconds = 600.0
+    signals_slow: Seconds = 86_400.0
+    client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    spread: bool = False
+
+    @property
+    def slots(self) -> Any:
+        """The policy's arms."""
+        raise NotImplementedError
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        """What the rule says besides the windows."""
+        raise NotImplementedError
+
+    @property
+    def options(self) -> Any:
+        """What only placements of this kind need to know."""
+        return None
+
+    def fitted(self, policy: Policy) -> Policy:
+        """Return a policy as this kind has it.
+
+        Raises
+        ------
+        InvalidValue
+            If it is not fit for the kind.
+        """
+        return policy
+
+    def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Return the policy, the second policy and the options.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If one cannot be made.
+        """
+        policies = [
+            None if spec is None else self.fitted(policy_from_spec(spec, self.slots))
+            for spec in (self.policy, self.shadow)
+        ]
+        policy, shadow = policies
+        assert policy is not None
+        return policy, shadow, self.options
+
+    def configuration(
+        self, policy: Policy, shadow: Policy | None, options: Any, retention: float | None
+    ) -> PlacementConfig:
+        """Return what the table says, complete.
+
+        Parameters
+        ----------
+        policy, shadow, options
+            As :meth:`parts` gives them.
+        retention : float or None
+            Days after which rows are dropped, where the table does not say it.
+
+        Raises
+        ------
+        ConfigError, InvalidValue
+            If the parts do not fit each other.
+        """
+        return PlacementConfig(
+            policy,
+            self.seed,
+            self.snapshot_every,
+            self._rule,
+            self.mode,
+            shadow,
+            self.durability,
+            self.propensities,
+            self.kind,
+            options,
+            retention if self.retention is None else self.retention,
+            self._signals,
+            self.spread,
+        )
+
+    @property
+    def _rule(self) -> Rule:
+        return Rule(
+            window=round(1_000_000 * self.attribution_window),
+            seen=self.seen,
+            activation=round(1_000_000 * self.activation_window),
+            **self.attribution,
+        )
+
+    @property
+    def _signals(self) -> SignalConfig | None:
+        if not self.signals and not self.client_signals:
+            return None
+        names = tuple(self.signals)
+        return SignalConfig(names, self.signals_fast, self.signals_slow, self.client_signals)

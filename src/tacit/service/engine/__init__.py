@@ -1,0 +1,1 @@
+"""The engine: one writer that decides, learns and logs in groups."""

@@ -1,0 +1,105 @@
+"""The fold: placements as the store has them, and the rows of the log taken in."""
+
+from __future__ import annotations
+
+import json
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
+from typing import Any
+
+from tacit.policies import policy_to_spec
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.errors import Damaged
+from tacit.service.kind import kind_of
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import DecisionRow, Event, FeedbackRow
+from tacit.service.placements.base import Placement
+from tacit.service.placements.snapshots import damaged_base
+from tacit.service.stores.base import Snapshot, Store, StoredPlacement
+from tacit.service.stores.fit import as_stored
+
+FOLD_ROWS = 4096
+
+logger = logging.getLogger(__name__)
+
+
+def opened(
+    name: str, config: PlacementConfig, store: Store, new_seed: int, *, snapshot: bool = True
+) -> Placement:
+    """Return a placement at its latest snapshot, made in the store if it is new.
+
+    Raises
+    ------
+    ConfigError
+        If the placement has learned with another policy, other arms or another seed.
+    StoreError
+        If the store fails, or what the log begins with is damaged.
+    """
+    spec = json.dumps(policy_to_spec(config.policy))
+    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    config = as_stored(name, config, stored)
+    latest = _latest(name, stored, store) if snapshot else None
+    try:
+        base = store.base(stored.id)
+    except Damaged as error:
+        raise damaged_base(name, error) from error
+    made: Placement = kind_of(config.kind).placement(name, config, stored, latest, base)
+    return made
+
+
+def _latest(name: str, stored: StoredPlacement, store: Store) -> Snapshot | None:
+    try:
+        return store.snapshot(stored.id)
+    except Damaged as error:
+        logger.warning("snapshot of placement %s: %s; replaying the whole log instead", name, error)
+        return None
+
+
+def fold(placements: Mapping[int, Placement], store: Store) -> None:
+    """Take in, per placement, what the log holds after its snapshot; then let time go by to its
+    end."""
+    if not placements:
+        return
+    end = store.end()
+    behind = min(placement.covered for placement in placements.values())
+    take_in(placements, store.events(behind))
+    for placement in placements.values():
+        placement.advance(end.time)
+
+
+def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
+    """Take in a stretch of the log, by placements of these ids."""
+    for rows in stretches(events):
+        id = rows.column("placement")[0]
+        concerned = placements.values() if id is None else filter(None, [placements.get(id)])
+        for placement in concerned:
+            _take_in(placement, rows)
+
+
+def _take_in(placement: Placement, rows: Block[Any]) -> None:
+    seqs = rows.column("seq")
+    if seqs[-1] <= placement.covered:
+        return
+    fresh = rows[bisect_right(seqs, placement.covered) :]
+    placement.advance(fresh.column("time")[0])
+    if rows.kind is DecisionRow:
+        placement.recall(fresh)
+    elif rows.kind is FeedbackRow:
+        placement.told(fresh)
+    else:
+        for mark in fresh:
+            placement.marked(mark)
+
+
+def stretches(events: Iterable[Event]) -> Iterator[Block[Any]]:
+    """Yield the log in blocks, each of one kind of row, placement, time and mode."""
+    for (kind, *_), run in groupby(events, key=_kind):
+        while rows := list(islice(run, FOLD_ROWS)):
+            yield Block.of(kind, rows)
+
+
+def _kind(event: Event) -> tuple[Any, ...]:
+    mode = event.mode if isinstance(event, DecisionRow) else None
+    return type(event), event.placement, event.time, mode

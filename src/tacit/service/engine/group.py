@@ -1,0 +1,87 @@
+"""One group of requests, applied to the placements; its rows wait in the order of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.service.engine.deciding import decide
+from tacit.service.engine.pending import Key, PendingLog
+from tacit.service.engine.recording import record
+from tacit.service.log.requests import Decide, Export, Record, Request, Switch
+from tacit.service.log.rows import REWARD, TICK, FeedbackRow, Found
+from tacit.service.placements.base import Placement
+
+
+def apply(
+    pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]
+) -> list[Any | Exception]:
+    """Close windows, switch modes, decide, record feedback and export, in this order.
+
+    Parameters
+    ----------
+    pending : PendingLog
+    requests : sequence of Request
+    found : dict
+        What the store knows of what is :meth:`~PendingLog.unknown`.
+
+    Returns
+    -------
+    list
+        For each request its result, or the error that it met.
+    """
+    now = pending.time.advance()
+    closing = [p for p in pending.placements.values() if (p.windows.due or now + 1) <= now]
+    if closing:
+        _keep_closing(pending, requests, found, now)
+    for placement in pending.placements.values():
+        placement.advance(now)
+    before = pending.seq
+    results: dict[int, Any] = {}
+    kinds: dict[type, dict[int, Any]] = {Switch: {}, Decide: {}, Record: {}, Export: {}}
+    for i, request in enumerate(requests):
+        kinds[type(request)][i] = request
+    for i, switch in kinds[Switch].items():
+        _switch(pending, switch, now)
+        results[i] = None
+    if kinds[Decide]:
+        results |= decide(pending, kinds[Decide], found, now)
+    if kinds[Record]:
+        results |= record(pending, kinds[Record], found, now)
+    for i, export in kinds[Export].items():
+        results[i] = now, _exported(pending.placements[export.placement], export.everything)
+    if closing and pending.seq == before:
+        # Nothing else in the log says that these windows have closed.
+        pending.log_mark(None, now, TICK, "")
+    return [results[i] for i in range(len(requests))]
+
+
+def _keep_closing(
+    pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found], now: int
+) -> None:
+    """Remember the decisions that are asked for while their windows close."""
+    for placement, named in pending.named(requests):
+        windows = placement.windows
+        for id in named:
+            slot = windows.find(id)
+            if slot is not None and windows.deadline(slot) <= now:
+                row, contents = windows.row(slot), windows.contents(slot)
+                times = windows.times_told(slot)
+                nameless = [(None, (REWARD, None, None))] * times
+                feedback = [
+                    FeedbackRow(0, placement.id, row.seq, name, 0, *content)
+                    for name, content in [*contents.items(), *nameless]
+                ]
+                found[placement.id, id] = Found(row, feedback[:times])
+
+
+def _switch(pending: PendingLog, request: Switch, now: int) -> None:
+    placement = pending.placements[request.placement]
+    if placement.current_mark(request.kind) != request.value:
+        placement.marked(pending.log_mark(placement.id, now, request.kind, request.value))
+
+
+def _exported(placement: Placement, everything: bool) -> dict[str, Any]:
+    if placement.shared is None:
+        return {}
+    return placement.shared.told(placement.learner, everything)

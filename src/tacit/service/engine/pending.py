@@ -1,0 +1,160 @@
+"""The pending log: placements, and the rows that they are ahead of the log by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tacit.errors import TacitError
+from tacit.service.config.schema import BUFFERED
+from tacit.service.log.blocks import Block, values
+from tacit.service.log.clock import LogTime
+from tacit.service.log.requests import Decide, Record, Request
+from tacit.service.log.rows import DecisionRow, FeedbackRow, Found, MarkRow, Rows
+from tacit.service.placements.base import Placement
+
+Key = tuple[int, str]
+"""A placement's number and a decision's id."""
+Outcome = str | TacitError
+
+
+class PendingLog:
+    """Placements, and what happened to them that is not in the log yet.
+
+    Parameters
+    ----------
+    placements : dict of str to Placement
+    seq : int
+        The last row of the log.
+    time : LogTime
+        The time of the next row.
+
+    Attributes
+    ----------
+    tail : Rows
+        Rows that wait to be written.
+    in_flight : Rows
+        Rows that are being written.
+    broken : set of str
+        Names of the placements that are ahead of the log and may not be.
+    frozen : bool
+        Whether the placements are being read by another thread.
+    """
+
+    def __init__(self, placements: dict[str, Placement], seq: int, time: LogTime) -> None:
+        self.placements = placements
+        self.seq = seq
+        self.time = time
+        self.tail = Rows.none()
+        self.in_flight = Rows.none()
+        self.broken: set[str] = set()
+        self.frozen = False
+        self._uncommitted: dict[Key, Found] = {}
+
+    @contextmanager
+    def freeze(self) -> Iterator[None]:
+        """Let nothing change the placements for a while."""
+        self.frozen = True
+        try:
+            yield
+        finally:
+            self.frozen = False
+
+    def buffers(self, placement: str) -> bool:
+        """Whether a placement may be ahead of the log."""
+        return self.placements[placement].config.durability == BUFFERED
+
+    @property
+    def buffered(self) -> int:
+        """How many rows are in memory only."""
+        return self.tail.size + self.in_flight.size
+
+    # What is known ---------------------------------------------------------------------------
+
+    def unknown(self, requests: Sequence[Request]) -> list[Key]:
+        """Return the decisions that requests name and only the store can know."""
+        unknown: dict[Key, None] = {}
+        for placement, ids in self.named(requests):
+            find = placement.windows.find
+            if None in map(find, ids):
+                keys = [(placement.id, id) for id in ids if find(id) is None]
+                unknown.update((key, None) for key in keys if key not in self._uncommitted)
+        return list(unknown)
+
+    def named(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
+        """Yield the placement and the ids of the decisions that each request names."""
+        for request in requests:
+            if isinstance(request, Decide):
+                ids = [id for id in values(request.impressions, "id") if id is not None]
+            elif isinstance(request, Record):
+                ids = values(request.feedback, "decision")
+            else:
+                continue
+            if ids:
+                yield self.placements[request.placement], ids
+
+    def remembered(self, placement: Placement, id: str) -> DecisionRow | None:
+        """Return a decision whose window is open or which is not committed yet."""
+        slot = placement.windows.find(id)
+        if slot is not None:
+            return placement.windows.row(slot)
+        # A short window may have closed before its decision was committed.
+        made = self._uncommitted.get((placement.id, id))
+        return None if made is None else made.decision
+
+    def uncommitted(self, placement: Placement, id: str) -> Found | None:
+        """Return a decision that is not committed yet, and what came back for it."""
+        return self._uncommitted.get((placement.id, id))
+
+    @property
+    def ahead(self) -> bool:
+        """Whether decisions of placements that may be ahead of the log are not committed yet."""
+        return bool(self._uncommitted)
+
+    # Logging ---------------------------------------------------------------------------------
+
+    def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
+        """Append decisions, which have the next sequence numbers."""
+        self.seq += len(rows)
+        self.tail.decisions.extend(rows)
+        if self.buffers(placement):
+            self._uncommitted.update(((row.placement, row.id), Found(row, [])) for row in rows)
+
+    def log_feedback(self, rows: Block[FeedbackRow]) -> None:
+        """Append feedback, which has the next sequence numbers."""
+        self.seq += len(rows)
+        self.tail.feedback.extend(rows)
+
+    def log_mark(self, placement: int | None, time: int, kind: str, value: str) -> MarkRow:
+        """Append a mark, and return it."""
+        self.seq += 1
+        mark = MarkRow(self.seq, placement, time, kind, value)
+        self.tail.marks.append(mark)
+        return mark
+
+    # Committing ------------------------------------------------------------------------------
+
+    def begin_commit(self) -> None:
+        """Let the rows that wait be those that are written."""
+        self.in_flight, self.tail = self.tail, Rows.none()
+
+    def end_commit(self, *, failed: bool) -> None:
+        """End a commit; if it failed, keep the rows of placements that may be ahead of the log."""
+        written, self.in_flight = self.in_flight, Rows.none()
+        if not failed and not self._uncommitted:
+            return
+        behind = {p.id: name for name, p in self.placements.items() if not self.buffers(name)}
+        if failed:
+            self.broken |= {
+                behind[row.placement] for row in written.all() if row.placement in behind
+            }
+            kept = written.where(lambda row: row.placement not in behind)
+            self.tail = kept.and_then(self.tail)
+        for row in written.decisions if self._uncommitted else ():
+            if not failed or row.placement in behind:
+                self._uncommitted.pop((row.placement, row.id), None)
+
+    def forget(self) -> None:
+        """Take all placements for broken: nobody knows how far a group has come."""
+        self.broken |= set(self.placements)
+        self.tail = Rows.none()

@@ -1,0 +1,105 @@
+"""What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from tacit.errors import TacitError
+from tacit.service.config.schema import Config
+from tacit.service.engine.commits import Commits
+from tacit.service.engine.health import Health, ShardHealth
+from tacit.service.log.impressions import Impression
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import DecisionRow, Event, RecordRow
+from tacit.service.placements.base import Placement
+
+
+@runtime_checkable
+class Overview(Protocol):
+    """What there is to see of a service; everything is answered from memory.
+
+    Attributes
+    ----------
+    clock : function
+        Returns the time in microseconds since 1970.
+    """
+
+    clock: Callable[[], int]
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """Return the placements by their names."""
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait for a group."""
+
+    def placement(self, name: str) -> Placement:
+        """Return a placement, or raise UnknownName."""
+
+    def health(self) -> Health:
+        """Return how the service and its store are."""
+
+    def shards(self) -> list[ShardHealth]:
+        """Return how each shard is; none where all is in this process."""
+
+    def shared_seconds(self, placement: str) -> float | None:
+        """Return how old what shards of a placement know of each other is, at most."""
+
+
+@runtime_checkable
+class Service(Overview, Protocol):
+    """What answers requests: :class:`~tacit.service.engine.engine.Engine` says what each does.
+
+    Attributes
+    ----------
+    config : Config
+    kept : Counter
+        How many records of each placement and kind were kept since the start.
+    """
+
+    config: Config
+    kept: Counter[tuple[str, str]]
+
+    @property
+    def commits(self) -> Commits:
+        """Return how long commits take, for metrics and traces."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+
+    async def stop(self) -> None:
+        """Finish what waits, and end."""
+
+    async def reload(self, config: Config) -> None:
+        """Take over another configuration."""
+
+    def durability(self, placement: str) -> str:
+        """Return what answers of a placement promise."""
+
+    async def decide_many(
+        self, placement: str, impressions: Sequence[Impression]
+    ) -> Sequence[DecisionRow]:
+        """Choose for many impressions."""
+
+    async def record_many(
+        self, placement: str, feedback: Sequence[Feedback]
+    ) -> list[str | TacitError]:
+        """Record much feedback."""
+
+    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+        """Return those decisions that a placement made, by their ids."""
+
+    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
+        """Keep records of what was not decided here."""
+
+    async def switch(self, placement: str, mode: str) -> None:
+        """Change a placement's mode."""
+
+    async def note_settings(self, placement: str, settings: str) -> None:
+        """Give a placement other settings."""
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log that concern a placement."""

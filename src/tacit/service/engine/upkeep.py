@@ -1,0 +1,139 @@
+"""Upkeep between groups: snapshots are written, and rows that are old enough are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tacit.errors import TacitError
+from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.retention import Retention
+from tacit.service.engine.worker import Worker
+from tacit.service.placements.base import Placement
+from tacit.service.stores.base import BASES, SNAPSHOTS, Draft, Store
+
+logger = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Keeps a log short.
+
+    No group is served while a placement is copied or old rows are looked for. While a copy is
+    written groups are: every step is one of the store's thread, which commits them in between.
+
+    Parameters
+    ----------
+    store : Store
+    worker : Worker
+        The store's thread.
+    pending : PendingLog
+    wake : function
+        Called when there is more to do.
+    """
+
+    def __init__(
+        self, store: Store, worker: Worker, pending: PendingLog, wake: Callable[[], None]
+    ) -> None:
+        self._store, self._worker, self._pending, self._wake = store, worker, pending, wake
+        self._retention = Retention(store)
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether :meth:`step` has something to do at once."""
+        return self._retention.busy and self._writing is None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way and nothing old is left."""
+        return not (self._pending.frozen or self._writing or self._retention.busy)
+
+    @property
+    def _idle(self) -> bool:
+        # One at a time: memory holds one copy of what was learned at most.
+        return not self._pending.tail.size and self._writing is None
+
+    async def step(self, archive: str | None) -> None:
+        """Begin the snapshot that is needed most, or drop some old rows, if nothing else waits.
+
+        Parameters
+        ----------
+        archive : str or None
+            Folder to which rows are written before they are dropped.
+        """
+        placements = self._pending.placements.values()
+        due = [p for p in placements if p.since_snapshot >= p.snapshot_after]
+        if due and self._idle:
+            await self._save_snapshot(max(due, key=lambda p: p.since_snapshot / p.snapshot_after))
+        if self._idle:
+            await self._drop_old(archive)
+
+    async def save_all(self) -> None:
+        """Write a snapshot of every placement that has learned since its last one."""
+        await self.written()
+        for placement in self._pending.placements.values():
+            if placement.since_snapshot:
+                await self._save_snapshot(placement)
+                await self.written()
+
+    async def written(self) -> None:
+        """Wait until no snapshot is being written."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _save_snapshot(self, placement: Placement) -> None:
+        time, placement.since_snapshot = self._pending.time.clock(), 0
+
+        def saved() -> None:
+            placement.snapshot_time = time
+
+        await self._save(placement, time, SNAPSHOTS, saved)
+
+    async def _save_base(self, placement: Placement) -> None:
+        oldest, seq = placement.windows.oldest, self._pending.seq
+        before = seq if oldest is None else min(seq, oldest)
+
+        def saved() -> None:
+            self._retention.rest(placement, before)
+            self._wake()
+
+        await self._save(placement, self._pending.time.now(), BASES, saved)
+
+    async def _save(
+        self, placement: Placement, time: int, what: str, saved: Callable[[], None]
+    ) -> None:
+        """Copy what a placement has learned by now, and begin to write the copy."""
+        with self._pending.freeze():
+            draft = await self._worker.do(placement.draft, self._pending.seq, time)
+        self._writing = asyncio.create_task(self._write(placement.name, draft, what, saved))
+
+    async def _write(self, name: str, draft: Draft, what: str, saved: Callable[[], None]) -> None:
+        try:
+            steps = self._store.saving(draft, what)
+            while await self._worker.do(next, steps, steps) is not steps:
+                pass
+            saved()
+        # The log is the truth, so this costs time at the next start and nothing else.
+        except Exception as error:
+            logger.warning("no snapshot of placement %s: %s", name, error)
+        finally:
+            # Nobody is woken: an empty group would close windows at a moment of its own.
+            self._writing = None
+
+    async def _drop_old(self, archive: str | None) -> None:
+        """Drop some of the rows that are older than their placements keep them."""
+        now = self._pending.time.now()
+        if not self._retention.due(now):
+            return
+        placements = list(self._pending.placements.values())
+        try:
+            with self._pending.freeze():
+                needy = await self._worker.do(
+                    self._retention.step, placements, self._pending.seq, now, archive
+                )
+        except TacitError as error:
+            logger.warning("old rows could not be dropped: %s", error)
+            return
+        if needy is not None:
+            await self._save_base(needy)

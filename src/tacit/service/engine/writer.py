@@ -1,0 +1,265 @@
+"""The writer: a loop that serves requests in groups, and makes each group durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time as clocks
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tacit.service.engine.commits import Commits
+from tacit.service.engine.group import apply
+from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.upkeep import Upkeep
+from tacit.service.engine.worker import Worker
+from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.requests import Request
+from tacit.service.log.rows import Rows
+from tacit.service.placements.base import Placement
+from tacit.service.stores.base import Store
+
+LARGEST_GROUP = 1024
+RETRY_SECONDS = 1.0
+TICK_SECONDS = 1.0
+WATCH_SECONDS = 1.0
+
+STOPPING = "service: it is stopping; try again when it is back"
+
+logger = logging.getLogger(__name__)
+
+_Reply = asyncio.Future[Any]
+_Waiting = tuple[Request, _Reply]
+_Step = Callable[[], Awaitable[None]]
+
+
+class Writer:
+    """Serves requests, one group after the other.
+
+    Parameters
+    ----------
+    store : Store
+    pending : PendingLog
+    opened : function
+        Returns placements of some names, made anew from the store.
+    archive : function
+        Returns the folder to which old rows are written before they are dropped, if any.
+
+    Attributes
+    ----------
+    failure : Exception or None
+        Why nothing can be made durable at present.
+    stopping : bool
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        pending: PendingLog,
+        opened: Callable[[Sequence[str]], dict[str, Placement]],
+        archive: Callable[[], str | None],
+    ) -> None:
+        self.failure: Exception | None = None
+        self.stopping = False
+        self.commits = Commits()
+        self.worker = Worker("tacit-store")
+        self._store, self._pending = store, pending
+        self._opened, self._archive = opened, archive
+        self._arrived = asyncio.Event()
+        self._waiting: deque[_Waiting] = deque()
+        self._steps: deque[tuple[_Step, _Reply]] = deque()
+        self._heal_after = 0.0
+        self.upkeep = Upkeep(store, self.worker, pending, self.wake)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._serving = asyncio.create_task(self._serve_groups())
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Serve what waits, write snapshots, and end."""
+        self.stopping = True
+        self.wake()
+        await self._serving
+        self._watching.cancel()
+        for _, reply in self._steps:
+            _answer(reply, Unavailable(STOPPING))
+        if self.failure is None:
+            await self.upkeep.save_all()
+        elif self._pending.tail.size:
+            lost = self._pending.tail.size
+            logger.error("%d rows could not be made durable before the end", lost)
+        await self.upkeep.written()
+        self.worker.stop()
+
+    def wake(self) -> None:
+        """See what there is to do."""
+        self._arrived.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a group."""
+        return len(self._waiting)
+
+    async def submit(self, request: Request) -> Any:
+        """Return the result of a request, once it is durable."""
+        reply: _Reply = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, reply))
+        self.wake()
+        return await reply
+
+    async def between_groups(self, step: _Step) -> None:
+        """Run a step when all rows are in the log, and raise what it raises."""
+        reply: _Reply = asyncio.get_running_loop().create_future()
+        self._steps.append((step, reply))
+        self.wake()
+        await reply
+
+    # The loop --------------------------------------------------------------------------------
+
+    async def _serve_groups(self) -> None:
+        pending = self._pending
+        while not self.stopping or self._waiting or (pending.tail.size and self.failure is None):
+            await self._woken()
+            size = min(len(self._waiting), LARGEST_GROUP)
+            group = [self._waiting.popleft() for _ in range(size)]
+            try:
+                if self.failure is not None:
+                    await self._heal()
+                await self._serve(group)
+                await self._run_steps()
+            # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
+            except Exception as error:
+                self._refuse([reply for _, reply in group], error)
+            idle = not self._waiting and not pending.tail.size and not self._steps
+            if idle and not self.stopping:
+                self._arrived.clear()
+
+    async def _woken(self) -> None:
+        """Wait for requests, for windows to close, or for the time to try the store again."""
+        timeout: float | None = RETRY_SECONDS
+        if self.failure is not None:
+            # Rows that wait for the store must not keep the writer busy.
+            if not self._waiting and not self.stopping:
+                self._arrived.clear()
+        elif self._arrived.is_set():
+            return
+        elif self.upkeep.due:
+            timeout = 0.0
+        else:
+            placements = self._pending.placements.values()
+            due = [p.windows.due for p in placements if p.windows.due is not None]
+            now = self._pending.time.now()
+            timeout = max((min(due) - now) / 1e6, TICK_SECONDS) if due else None
+        timer = None
+        if timeout is not None:
+            timer = asyncio.get_running_loop().call_later(timeout, self.wake)
+        await self._arrived.wait()
+        if timer is not None:
+            timer.cancel()
+
+    async def _serve(self, group: Sequence[_Waiting]) -> None:
+        pending = self._pending
+        requests = [request for request, _ in group]
+        unknown = pending.unknown(requests)
+        found = await self.worker.do(self._store.find, unknown) if unknown else {}
+        try:
+            results = apply(pending, requests, found)
+        except BaseException:
+            pending.forget()
+            raise
+        answers = list(zip(group, results, strict=True))
+        for (request, reply), result in answers:
+            if pending.buffers(request.placement):
+                _answer(reply, result)
+        if pending.tail.size:
+            await self._commit()
+        elif group:
+            # Of what was committed before, too, nothing may be confirmed that is lost by now.
+            await self.worker.do(self._store.check)
+        for (_, reply), result in answers:
+            _answer(reply, result)
+        await self.upkeep.step(self._archive())
+
+    async def _commit(self) -> None:
+        pending = self._pending
+        pending.begin_commit()
+        try:
+            with self.commits.measured(pending.in_flight.size, pending.time.clock):
+                await self.worker.do(self._store.append, pending.in_flight)
+        except BaseException:
+            pending.end_commit(failed=True)
+            raise
+        pending.end_commit(failed=False)
+
+    async def _run_steps(self) -> None:
+        while self._steps and not self._pending.tail.size:
+            step, reply = self._steps.popleft()
+            try:
+                await step()
+            except Exception as error:
+                _answer(reply, error)
+            else:
+                _answer(reply, None)
+
+    # When the store fails --------------------------------------------------------------------
+
+    def _refuse(self, replies: Sequence[_Reply], error: Exception) -> None:
+        if not isinstance(error, Unavailable):
+            if str(error) != str(self.failure):
+                logger.error("a group was not committed: %s", error, exc_info=error)
+            self.failure = error
+        for reply in replies:
+            if not reply.done():
+                reply.set_exception(
+                    Unavailable("store: nothing can be made durable at present; try again later")
+                )
+
+    async def _heal(self) -> None:
+        """Undo what the failed group did to the learners, and see whether commits work again."""
+        if clocks.monotonic() < self._heal_after:
+            raise Unavailable("store: it failed a moment ago")
+        self._heal_after = clocks.monotonic() + RETRY_SECONDS
+        pending = self._pending
+        pending.begin_commit()
+        try:
+            anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
+        except BaseException:
+            pending.end_commit(failed=True)
+            raise
+        pending.end_commit(failed=False)
+        pending.placements |= anew
+        pending.broken.clear()
+        self.failure = None
+
+    def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
+        # A commit that seemed to fail may have worked.
+        last = self._store.end().seq
+        rows = rows.where(lambda row: row.seq > last)
+        if rows.size:
+            self._store.append(rows)
+        else:
+            self._store.probe(self._pending.time.clock())
+        return self._opened(broken)
+
+    async def _watch(self) -> None:
+        """See every second whether commits would last; without requests nothing else would."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self.failure is None:
+                try:
+                    await self.worker.do(self._store.check)
+                except StoreError as error:
+                    logger.error("the store fails: %s", error)
+                    self.failure = error
+                    self.wake()
+
+
+def _answer(reply: _Reply, result: Any) -> None:
+    if reply.done():
+        return
+    if isinstance(result, Exception):
+        reply.set_exception(result)
+    else:
+        reply.set_result(result)

@@ -1,0 +1,88 @@
+"""A path of the service as an ASGI application: bytes in, a handler's work, bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from tacit.errors import TacitError
+from tacit.service.config.schema import ServerConfig
+from tacit.service.http.messages import decoded, received, sent
+from tacit.service.http.problems import problem
+from tacit.service.http.route import Answer, Call, Found, Path, Route
+
+JSON, BYTES = "application/json", "application/octet-stream"
+FOUND = "tacit.found"
+"""Where a scope says what its address names."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Endpoint:
+    """All routes of one path, without a framework's detours.
+
+    Parameters
+    ----------
+    path : Path
+    opened : object
+        What the handlers of its API are given first.
+    server : function
+        Returns the configuration of now, for its limits.
+    """
+
+    def __init__(self, path: Path, opened: Any, server: Callable[[], ServerConfig]) -> None:
+        self._path, self._opened, self._server = path, opened, server
+        self._decode = {
+            method: msgspec.json.Decoder(route.request).decode
+            for method, route in path.routes.items()
+            if route.request is not None
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose address was found."""
+        await sent(send, await self._answered(scope, receive))
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Answer:
+        routes, refusals = self._path.routes, self._path.api.refusals
+        if not routes:
+            what = f"path: there is nothing at {scope['path']!r}"
+            return refusals.refused(problem("unknown-path", "path", what))
+        route = routes.get(scope["method"])
+        if route is None:
+            allowed = ", ".join(routes)
+            refusal = problem("method-not-allowed", "method", f"method: this path takes {allowed}")
+            return refusals.refused(refusal, (b"allow", allowed.encode()))
+        body = b""
+        if route.limit is not None:
+            limit = getattr(self._server(), route.limit)
+            whole = await received(receive, limit)
+            if whole is None:
+                what = f"body: send at most {limit} bytes in one request"
+                refusal = problem("body-too-large", "body", what)
+                return refusals.refused(refusal, (b"connection", b"close"))
+            body = whole
+        return await self.answer(scope["method"], scope[FOUND], scope["query_string"], body)
+
+    async def answer(self, method: str, found: Found, query: bytes, body: bytes) -> Answer:
+        """Return the answer to a request with a method that the path takes."""
+        route, api = self._path.routes[method], self._path.api
+        assert route.handler is not None
+        decode = self._decode.get(method)
+        try:
+            placement = api.placed(self._opened, found.name, found.id)
+            request = None if decode is None else decoded(decode, body)
+            result = await route.handler(self._opened, Call(placement, found.id, query, request))
+        except (TacitError, msgspec.MsgspecError) as error:
+            return api.refusals.failed(error, route)
+        return _written(route, result)
+
+
+def _written(route: Route, result: Any) -> Answer:
+    if isinstance(result, Answer):
+        return result
+    if isinstance(result, bytes):
+        return Answer(route.status, BYTES, result)
+    return Answer(route.status, JSON, b"" if result is None else _encode(result))

@@ -1,0 +1,166 @@
+"""Metrics for Prometheus: what is counted while requests run, and what the engine knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tacit.service.log.rows import EVENT, QUERY
+from tacit.service.placements.series import uniform_estimate
+
+if TYPE_CHECKING:
+    from tacit.service.engine.health import ShardHealth
+    from tacit.service.engine.service import Service
+    from tacit.service.http.protocol import Connections
+    from tacit.service.placements.base import Placement
+
+COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
+Sample = tuple[list[str], float | None]
+"""Labels and a value."""
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
+
+
+class Metrics:
+    """The metrics of one service.
+
+    Parameters
+    ----------
+    engine : Service
+        Asked when metrics are collected.
+    connections : Connections, optional
+        The same.
+    """
+
+    def __init__(self, engine: Service, connections: Connections | None = None) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_OfEngine(engine))
+        if connections is not None:
+            self._registry.register(_OfConnections(connections))
+        self._requests = Histogram(
+            "tacit_request_seconds",
+            "Time from a request to its answer.",
+            ("path", "status"),
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._children: dict[tuple[str, int], Histogram] = {}
+        engine.commits.seconds_histogram = Histogram(
+            "tacit_commit_seconds", "Time of a commit.", buckets=SECONDS, registry=self._registry
+        )
+        engine.commits.rows_histogram = Histogram(
+            "tacit_commit_rows", "Rows of a commit.", buckets=ROWS, registry=self._registry
+        )
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        child = self._children.get((path, status))
+        if child is None:
+            child = self._children[path, status] = self._requests.labels(path, str(status))
+        child.observe(seconds)
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _OfConnections(Collector):
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("tacit_connections", "Open connections.", self._connections.live)
+        ended = CounterMetricFamily(
+            "tacit_connections_ended",
+            "Connections that the service refused or ended, by the limit.",
+            labels=("reason",),
+        )
+        for reason, count in self._connections.ended.items():
+            ended.add_metric([reason], count)
+        yield ended
+
+
+class _OfEngine(Collector):
+    def __init__(self, engine: Service) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterable[Metric]:
+        health = self._engine.health()
+        for name, help, value in (
+            ("tacit_ready", "Whether commits work and it is not stopping.", health.ready),
+            ("tacit_log_rows", "Rows of the log.", health.events),
+            ("tacit_store_bytes", "What the store takes.", health.bytes),
+            ("tacit_buffered_rows", "Rows that are in memory only.", health.buffered),
+            ("tacit_waiting_requests", "Requests that wait for a group.", self._engine.waiting),
+        ):
+            yield GaugeMetricFamily(name, help, float(value))
+        placements = self._engine.placements
+        for kind, name, help, read in OF_PLACEMENT:
+            samples: list[Sample] = [([of], read(one)) for of, one in placements.items()]
+            yield _family(kind, name, help, ("placement",), samples)
+        yield _family(
+            COUNTER, "tacit_feedback", "Feedback by what became of it.", ("placement", "outcome"),
+            [
+                ([of, outcome], count)
+                for of, one in placements.items()
+                for outcome, count in one.outcomes.items()
+            ],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
+            [([of, one.mode], 1.0) for of, one in placements.items()],
+        )  # fmt: skip
+        yield _family(
+            COUNTER, "tacit_records", "Records kept since the start of what was not decided here.",
+            ("placement", "kind"),
+            [([of, k], self._engine.kept[of, k]) for of in placements for k in (QUERY, EVENT)],
+        )  # fmt: skip
+        shards = self._engine.shards()
+        if not shards:
+            return
+        for kind, name, help, told in OF_SHARD:
+            samples = [([str(shard.number)], told(shard)) for shard in shards]
+            yield _family(kind, name, help, ("shard",), samples)
+        yield _family(
+            GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
+            ("placement",), [([of], self._engine.shared_seconds(of)) for of in placements],
+        )  # fmt: skip
+
+
+def _family(
+    kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]
+) -> Metric:
+    """Return a metric with a value for each combination of labels that has one."""
+    family: Metric = kind(name, help, labels=labels)
+    for of, value in samples:
+        if value is not None:
+            family.add_metric(of, float(value))  # type: ignore[attr-defined]
+    return family
+
+
+def _uniform(placement: Placement) -> float | None:
+    estimate = uniform_estimate(placement.series.table.sum(axis=0))
+    return None if estimate is None else estimate.value
+
+
+OF_PLACEMENT: tuple[tuple[Any, str, str, Callable[[Placement], float | None]], ...] = (
+    (COUNTER, "tacit_decisions", "Decisions.", attrgetter("decisions")),
+    (COUNTER, "tacit_rewards", "Sum of all rewards.", attrgetter("series.rewards")),
+    (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", attrgetter("pending")),
+    (GAUGE, "tacit_keys", "Keys.", attrgetter("key_count")),
+    (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", attrgetter("series.restarts")),
+    (GAUGE, "tacit_uniform_reward",
+     "What uniform exploration would earn for each impression, estimated.", _uniform),
+)  # fmt: skip
+OF_SHARD: tuple[tuple[Any, str, str, Callable[[ShardHealth], float | None]], ...] = (
+    (GAUGE, "tacit_shard_up", "Whether the shard answers.", attrgetter("up")),
+    (COUNTER, "tacit_shard_losses", "Losses of the shard.", attrgetter("losses")),
+    (GAUGE, "tacit_shard_log_rows", "Rows of its log.",
+     lambda shard: None if shard.health is None else shard.health.events),
+    (GAUGE, "tacit_shard_waiting_requests", "Requests on their way to it.", attrgetter("waiting")),
+)  # fmt: skip

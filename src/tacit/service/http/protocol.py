@@ -1,0 +1,353 @@
+"""A connection of the service: uvicorn's, within limits of what is sent and how long it takes.
+
+Everything here comes before anybody has shown a key, so nothing may grow with what a stranger
+sends. One sweep a second looks at all connections; none has a timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import httptools
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tacit.service.config.schema import ServerConfig
+from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS
+from tacit.service.http.problems import problem
+
+try:
+    import resource
+except ModuleNotFoundError:  # where there is no such limit
+    resource = None  # type: ignore[assignment]
+
+PERIOD = 1.0
+"""Seconds between two sweeps; no time is kept more precisely than that."""
+SWEPT = 256
+"""Connections that are looked at before requests get their turn again."""
+SLICE = 16_384
+"""Bytes that are parsed before limits are looked at again."""
+LINGER_SECONDS = 2.0
+"""How long a client that was refused may take to read why."""
+LINGER_BYTES = 1_048_576
+"""How much of what it still sends is read for that, and thrown away."""
+MOST_LINGERING = 64
+"""Connections beyond the limit that may read why; others are closed at once."""
+RESERVED_DESCRIPTORS = 256
+"""Of the process, for the store, the log and connections that are about to be refused."""
+
+MALFORMED = "malformed"
+URL_LIMIT, HEADER_LIMIT, HEADER_COUNT = "url_limit", "header_limit", "header_count"
+BODY_LIMIT, CONNECTIONS = "body_limit", "connections"
+FIRST_BYTE, HEADER, BODY = "first_byte_timeout", "header_timeout", "body_timeout"
+IDLE, SEND = "idle_timeout", "send_timeout"
+
+CLOSED = (FIRST_BYTE, IDLE, SEND)
+"""Why a connection ends without an answer: nothing was asked, or no answer is read."""
+REFUSED = {
+    MALFORMED: ("malformed-request", "request", "this is not HTTP/1.1"),
+    URL_LIMIT: ("url-too-long", "url", "send a shorter address"),
+    HEADER_LIMIT: ("headers-too-large", "headers", "send fewer bytes of headers"),
+    HEADER_COUNT: ("headers-too-large", "headers", "send fewer headers"),
+    BODY_LIMIT: ("body-too-large", "body", "send less in one request"),
+    HEADER: ("timed-out", "headers", "send all of them sooner"),
+    BODY: ("timed-out", "body", "send all of it sooner"),
+    CONNECTIONS: ("overloaded", "service", "it has too many connections; try again later"),
+}
+REASONS = (*REFUSED, *CLOSED)
+
+_BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
+
+logger = logging.getLogger(__name__)
+
+
+def _answer(reason: str) -> tuple[bytes, bytes]:
+    """Return the status line, and all of the answer that comes after the date."""
+    kind, field, remedy = REFUSED[reason]
+    refusal = problem(kind, field, f"{field}: {remedy}")
+    body = msgspec.json.encode(refusal)
+    headers = {
+        "content-type": "application/problem+json",
+        "content-length": str(len(body)),
+        **DATA_HEADERS,
+        "connection": "close",
+    }
+    if reason == CONNECTIONS:
+        headers["retry-after"] = "1"
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return STATUS_LINE[refusal.status], lines.encode() + b"\r\n" + body
+
+
+_ANSWERS = {reason: _answer(reason) for reason in REFUSED}
+
+
+class Connections:
+    """What all connections of a service share: their limits, a clock, and counts.
+
+    Parameters
+    ----------
+    server : ServerConfig
+
+    Attributes
+    ----------
+    live : int
+        Connections that are open now, without those that were one too many.
+    ended : dict of int
+        How many the service ended, by the limit.
+    clock : float
+        Seconds, as of the last sweep.
+    """
+
+    def __init__(self, server: ServerConfig) -> None:
+        self.live = 0
+        self.ended = dict.fromkeys(REASONS, 0)
+        self.clock = 0.0
+        self.configure(server)
+
+    def configure(self, server: ServerConfig) -> None:
+        """Take over limits, for connections that are open too."""
+        self.limits = server
+        self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
+        room = _descriptors() - RESERVED_DESCRIPTORS
+        # With very few descriptors, half of them.
+        self.most = int(min(server.connections, max(room, _descriptors() / 2)))
+        if self.most < server.connections:
+            logger.warning(
+                "server.connections: %d of %d, since the process may have no more than %d "
+                "descriptors; raise that limit (LimitNOFILE, ulimit -n)",
+                self.most,
+                server.connections,
+                _descriptors(),
+            )
+
+    async def watch(self, open: Iterable[Any]) -> None:
+        """Sweep over connections for as long as the service runs."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while True:
+            await asyncio.sleep(PERIOD)
+            now = loop.time()
+            # What came in while the loop was held up is not late.
+            self.clock += min(now - before, 2 * PERIOD)
+            before = now
+            for number, connection in enumerate(list(open)):
+                if number % SWEPT == SWEPT - 1:
+                    await asyncio.sleep(0)
+                try:
+                    connection.check()
+                except Exception:
+                    # What is wrong with one must not keep all others open.
+                    logger.exception("a connection could not be looked at")
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection; a server is given a subclass that has ``shared``.
+
+    uvicorn parses and answers. What is overridden sees each piece of a request before uvicorn
+    does: ``data_received`` gets whatever was sent, and feeds it to the parser.
+    """
+
+    shared: Connections
+
+    _phase = _BETWEEN
+    _since = 0.0
+    _asked = False
+    _counted = False
+    _exceeded: str | None = None
+    _unfinished = 0
+    """Bytes of the head, or of what frames a body, that are not complete; at most so many."""
+    _body_size = 0
+    _blocked: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse one connection too many."""
+        super().connection_made(transport)
+        shared = self.shared
+        self._since = shared.clock
+        if shared.live < shared.most:
+            shared.live += 1
+            self._counted = True
+        else:
+            self._refuse(CONNECTIONS)
+            if len(self.connections) - shared.live > MOST_LINGERING:
+                transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave."""
+        super().connection_lost(exc)
+        if self._counted:
+            self._counted = False
+            self.shared.live -= 1
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was sent, as long as it is within the limits."""
+        if len(data) <= SLICE:
+            self._feed(data)
+            return
+        for start in range(0, len(data), SLICE):
+            self._feed(data[start : start + SLICE])
+
+    def _feed(self, data: bytes) -> None:
+        if self._phase == _ENDING:
+            self._unfinished += len(data)
+            if self._unfinished > LINGER_BYTES:
+                self.transport.close()
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # A request like any other: nothing is upgraded to.
+        except httptools.HttpParserError:
+            self._refuse(self._exceeded or MALFORMED)
+            return
+        self._unfinished += len(data)
+        if self._phase in (_IN_HEAD, _IN_BODY):
+            exceeded = self._over()
+            if exceeded is not None:
+                self._refuse(exceeded)
+
+    def _over(self) -> str | None:
+        """Return the limit that a head, or the trailers after a body, exceeds so far."""
+        limits, headers = self.shared.limits, self.headers
+        if len(self.url) > limits.url_limit:
+            return URL_LIMIT
+        if len(headers) > limits.header_count:
+            return HEADER_COUNT
+        # A colon, a space and the line's end belong to each.
+        size = sum(map(len, chain.from_iterable(headers))) + 4 * len(headers)
+        most_unfinished = limits.url_limit + limits.header_limit + SLICE
+        if size > limits.header_limit or self._unfinished > most_unfinished:
+            return HEADER_LIMIT
+        return None
+
+    # What the parser says, in its order ------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._phase, self._since = _IN_HEAD, self.shared.clock
+        self._asked = True
+
+    def on_headers_complete(self) -> None:
+        """Let uvicorn start the request, unless its head is over a limit."""
+        self._exceeded = self._over()
+        if self._exceeded is not None:
+            raise ValueError(self._exceeded)
+        super().on_headers_complete()
+        self._phase, self._since = _IN_BODY, self.shared.clock
+        self._unfinished = self._body_size = 0
+        # What comes after the body must not pass for a header (RFC 9110, section 6.5.1).
+        self.headers = []
+
+    def on_body(self, body: bytes) -> None:
+        """Hand on a piece of the body."""
+        self._unfinished = 0
+        self._body_size += len(body)
+        if self._body_size > self.shared.most_body:
+            self._exceeded = BODY_LIMIT
+            raise ValueError(BODY_LIMIT)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        super().on_message_complete()
+        self._phase, self._since = _BETWEEN, self.shared.clock
+        self._unfinished = 0
+
+    def on_response_complete(self) -> None:
+        """Go on with what was sent meanwhile, or wait for what will be."""
+        self._since = self.shared.clock
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        # As uvicorn does, but for its timer.
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+
+    # Limits ----------------------------------------------------------------------------------
+
+    @property
+    def _answering(self) -> bool:
+        """Whether the answer to the latest request is not complete."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse(self, reason: str) -> None:
+        """Say why, if that can be said now, and close the connection."""
+        self.shared.ended[reason] += 1
+        of_this, answering = self._phase == _IN_BODY, self._answering
+        self._phase, self._since = _ENDING, self.shared.clock
+        self._unfinished = 0
+        if answering and not of_this:
+            # Earlier requests are still to be answered.
+            self.cycle.keep_alive = False
+            return
+        if of_this and (not answering or self.cycle.response_started or self.pipeline):
+            # It is answered already, or it is not its turn.
+            self.transport.close()
+            return
+        if of_this:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        line, rest = _ANSWERS[reason]
+        headers = (b"%s: %s\r\n" % header for header in self.server_state.default_headers)
+        self.transport.write(b"".join((line, *headers, rest)))
+        # Closed at once, with something unread, the answer could be lost.
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def check(self) -> None:
+        """End the connection if it has kept the service waiting for too long."""
+        shared, limits, transport = self.shared, self.shared.limits, self.transport
+        if not transport.get_write_buffer_size():
+            self._blocked = None
+        elif self._blocked is None:
+            self._blocked = shared.clock
+        elif shared.clock - self._blocked > limits.send_timeout:
+            shared.ended[SEND] += 1
+            transport.abort()
+            return
+        if transport.is_closing():
+            return
+        waited = shared.clock - self._since - PERIOD
+        if self._phase == _ENDING:
+            if waited > LINGER_SECONDS and not (self._answering and not self.cycle.disconnected):
+                transport.abort()
+        elif self._phase == _IN_BODY:
+            if waited > limits.body_timeout and not self.flow.read_paused:
+                self._refuse(BODY)
+        elif self._answering:
+            return
+        elif self._phase == _IN_HEAD:
+            if waited > limits.header_timeout:
+                self._refuse(HEADER)
+        elif waited > (limits.idle_timeout if self._asked else limits.first_byte_timeout):
+            shared.ended[IDLE if self._asked else FIRST_BYTE] += 1
+            transport.close()
+
+
+def raise_descriptors(connections: int) -> None:
+    """Let this process have descriptors for so many connections, as far as it may."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + RESERVED_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _descriptors() -> float:
+    """Return how many descriptors this process may have."""
+    if resource is None:
+        return math.inf
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,229 @@
+"""A route is one record: what serves, guards, counts, traces and describes it reads the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tacit.errors import TacitError
+from tacit.service.config.keys import READ
+
+Header = tuple[bytes, bytes]
+Limit = Literal["body_limit", "batch_limit"]
+Error = TacitError | msgspec.MsgspecError
+
+OTHER = "other"
+"""What metrics and traces call every address that is none of ours."""
+GUARDED = (401, 403, 405, 421, 429, 503)
+"""What may be refused wherever a key is asked for."""
+OPEN = (405, 421, 503)
+"""What may be refused where none is."""
+
+
+class Call(NamedTuple):
+    """What a handler is given.
+
+    Attributes
+    ----------
+    placement : object
+        The name in the address, None without one; or what the API makes of it.
+    id : str
+        The id in the address; empty without one.
+    query : bytes
+    request : object
+        The body, decoded as the route says.
+    """
+
+    placement: Any
+    id: str = ""
+    query: bytes = b""
+    request: Any = None
+
+
+class Answer(NamedTuple):
+    """An answer, ready to be sent."""
+
+    status: int
+    media: str
+    body: bytes
+    headers: tuple[Header, ...] = ()
+
+
+class Route(NamedTuple):
+    """What is done, by whom, and how it is told, for a method at a path.
+
+    Attributes
+    ----------
+    method, path : str
+        The path below the prefix of its API, with ``{id}`` for an id.
+    operation, summary : str
+        Its name in the OpenAPI document, and what it does; without a name it is not in there.
+    handler : function or None
+        Called with what the API opened for a service, and a :class:`Call`; returns a structure, an
+        :class:`Answer`, bytes, or None for nothing. None where a framework serves it.
+    request, answer : type or None
+        What its bodies hold.
+    scope : str or None
+        What a key must be for; None if no key is asked for.
+    limit : str or None
+        Which limit of the configuration its body has; None if no body is read.
+    problems : tuple of int
+        What it may be refused with.
+    status : int
+        Of a good answer.
+    query : tuple of dict
+        Its parameters, as the OpenAPI document says them.
+    """
+
+    method: str
+    path: str
+    operation: str
+    summary: str
+    handler: Callable[[Any, Call], Awaitable[Any]] | None
+    request: Any = None
+    answer: Any = None
+    scope: str | None = READ
+    limit: Limit | None = None
+    problems: tuple[int, ...] = GUARDED
+    status: int = 200
+    query: tuple[dict[str, Any], ...] = ()
+
+
+class Path:
+    """All routes of one path.
+
+    Parameters
+    ----------
+    api : Api
+    path : str or None
+        As the routes have it; None for all that the API has not.
+    routes : iterable of Route
+
+    Attributes
+    ----------
+    routes : dict of Route
+        By their methods.
+    template : str
+        The whole address, with ``{name}`` for a placement.
+    label : str
+        What metrics call it.
+    """
+
+    def __init__(self, api: Api, path: str | None, routes: Iterable[Route] = ()) -> None:
+        self.api = api
+        self.routes = {route.method: route for route in routes}
+        if "GET" in self.routes:
+            self.routes["HEAD"] = self.routes["GET"]
+        self.template = self.label = OTHER
+        if path is not None:
+            self.template = api.template + path
+            self.label = api.label + path.replace("{id}", "*")
+
+    def scope(self, method: str) -> str | None:
+        """Return what a key must be for; None if none is asked for."""
+        routes = self.routes
+        route = routes.get(method) or next(iter(routes.values()), None)
+        return READ if route is None else route.scope
+
+
+class Found(NamedTuple):
+    """What an address names: a path, perhaps a placement, perhaps an id."""
+
+    path: Path
+    name: str | None = None
+    id: str = ""
+
+
+class Refusals(NamedTuple):
+    """How an API says no.
+
+    Attributes
+    ----------
+    refused : function
+        Returns the answer for a problem that was found before any handler was called; headers may
+        follow it.
+    failed : function
+        Returns the answer for an error that a route met.
+    body, media : type, str
+        What such answers hold, and as what.
+    meaning : function
+        Returns what a status means, for the document.
+    """
+
+    refused: Callable[..., Answer]
+    failed: Callable[[Error, Route], Answer]
+    body: type[msgspec.Struct]
+    media: str
+    meaning: Callable[[int], str]
+
+
+class Api:
+    """Routes below one prefix.
+
+    Parameters
+    ----------
+    template : str
+        The prefix as the document and traces tell it, with ``{name}`` for a placement.
+    prefix : str
+        A regular expression of it, with the group ``name`` for a placement.
+    routes : iterable of Route
+    refusals : Refusals
+    opened : function
+        Returns what handlers are given first, from a :class:`~tacit.service.api.site.Site`.
+    label : str
+        The prefix as metrics tell it.
+    placed : function, optional
+        Returns what a call has as its placement, from what was opened, the name and the id;
+        by default the name.
+    whole : bool
+        Whether all below the prefix is this API's, also what it does not know.
+    key_header : bytes, optional
+        Where a key may stand besides ``authorization``.
+    """
+
+    def __init__(
+        self,
+        template: str,
+        prefix: str,
+        routes: Iterable[Route],
+        refusals: Refusals,
+        opened: Callable[[Any], Any],
+        *,
+        label: str = "",
+        placed: Callable[[Any, str | None, str], Any] = lambda opened, name, id: name,
+        whole: bool = False,
+        key_header: bytes | None = None,
+    ) -> None:
+        self.template, self.label, self.refusals = template, label, refusals
+        self.opened, self.placed = opened, placed
+        self.whole, self.key_header = whole, key_header
+        self._pattern = re.compile(f"{prefix}(?P<rest>.+)", re.DOTALL)
+        self._named = "name" in self._pattern.groupindex
+        of_path: dict[str, list[Route]] = {}
+        for route in routes:
+            of_path.setdefault(route.path, []).append(route)
+        self.paths = {path: Path(self, path, some) for path, some in of_path.items()}
+        self.unknown = Path(self, None)
+        self._with_id = [
+            (re.compile(re.escape(path).replace(r"\{id\}", "(.+)"), re.DOTALL), of)
+            for path, of in self.paths.items()
+            if "{id}" in path
+        ]
+
+    def find(self, address: str) -> Found | None:
+        """Return what an address names; None if it is not of this API."""
+        match = self._pattern.fullmatch(address)
+        if match is None:
+            return None
+        name = match["name"] if self._named else None
+        path = self.paths.get(match["rest"])
+        if path is not None:
+            return Found(path, name)
+        for pattern, path in self._with_id:
+            inner = pattern.fullmatch(match["rest"])
+            if inner is not None:
+                return Found(path, name, inner[1])
+        return Found(self.unknown, name) if self.whole else None

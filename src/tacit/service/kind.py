@@ -1,0 +1,128 @@
+"""A kind of placement as one record, and which kinds there are.
+
+Whatever depends on what a placement shows and takes asks the record of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from tacit.errors import InvalidValue
+
+
+class Export(NamedTuple):
+    """A table of its own that the export of a log has of placements of a kind.
+
+    Attributes
+    ----------
+    name : str
+        What its file's name begins with.
+    schema : function
+        Returns the Arrow schema.
+    row : function
+        Returns a row, from a decision and what came back for it.
+    """
+
+    name: str
+    schema: Callable[[], Any]
+    row: Callable[[Any, Any], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of placement.
+
+    Attributes
+    ----------
+    name : str
+        As the configuration says it.
+    path : str
+        The path below a placement at which decisions are asked for.
+    shows : str
+        What its policies show, as :attr:`tacit.Policy.shows` says it.
+    table : type of PlacementTable
+        Its table in the configuration.
+    placement : type of Placement
+    view : type of View
+        What the page shows of a placement; it names its template.
+    example : function
+        Returns, for a placement, a request at ``path`` that it will answer, as JSON data.
+    form : Form or None
+        How requests at ``path`` are read and answers written; None where another API does that.
+    by_features : bool
+        Whether its policies read features of arms.
+    takes_clicks : bool
+        Whether clicked positions come back, and not rewards.
+    click_log : bool
+        Whether its decisions are rows of a click log (:mod:`tacit.logs`).
+    sharded : bool
+        Whether its keys can be dealt out to shards.
+    export : Export or None
+        What the export of a log has of it besides.
+    check : function
+        Raises ConfigError for a policy that is not fit for another reason.
+    """
+
+    name: str
+    path: str
+    shows: str
+    # What these are of stands above this file, and asks it.
+    table: type[Any]
+    placement: type[Any]
+    view: type[Any]
+    example: Callable[[Any], dict[str, Any]]
+    form: Any = None
+    by_features: bool = False
+    takes_clicks: bool = False
+    click_log: bool = False
+    sharded: bool = True
+    export: Export | None = None
+    check: Callable[[Any], None] = lambda policy: None
+
+
+KINDS: dict[str, Kind | str] = {
+    "arms": "tacit.service.kinds.arms",
+    "features": "tacit.service.kinds.features",
+    "duels": "tacit.service.kinds.duels",
+    "slates": "tacit.service.kinds.slates",
+    "personalizer": "tacit.service.personalizer.kind",
+}
+"""All kinds by their names: records, or modules that have one as ``KIND`` and are imported when
+it is first asked for."""
+
+
+def kind_of(name: str) -> Kind:
+    """Return the record of a kind.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such kind.
+
+    Examples
+    --------
+    >>> kind_of("slates").path, kind_of("slates").takes_clicks
+    ('slate', True)
+    """
+    known = KINDS.get(name)
+    if known is None:
+        raise InvalidValue("kind", name, f"give one of {', '.join(KINDS)}")
+    if isinstance(known, str):
+        known = KINDS[name] = import_module(known).KIND
+    return known
+
+
+def check_path(placement: Any, path: str) -> None:
+    """Check that a placement is asked for decisions at a path.
+
+    Raises
+    ------
+    InvalidValue
+        If it is asked elsewhere; the error says where.
+    """
+    asked = placement.kind.path
+    if asked != path:
+        raise InvalidValue("placement", placement.name, f"ask it at its path {asked!r}")

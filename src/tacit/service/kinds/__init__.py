@@ -1,0 +1,1 @@
+"""The kinds of placements, each a record."""

@@ -1,0 +1,139 @@
+"""Placements that interleave the lists of two rankers."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tacit.interleaving import METHODS
+from tacit.service.api import wire_lists
+from tacit.service.api.form import Form, Wires
+from tacit.service.config.rule import ClickAggregation
+from tacit.service.config.tables import PlacementTable
+from tacit.service.kind import Export, Kind
+from tacit.service.kinds import arms
+from tacit.service.log.impressions import Impression
+from tacit.service.log.rows import DecisionRow
+from tacit.service.page.duels import DuelView
+from tacit.service.placements.base import Placement
+from tacit.service.placements.duels import DuelOptions, DuelPlacement, duel_of
+
+ITEMS = ("a", "b", "c", "d")
+INTERLEAVING = {
+    "team-draft": "TeamDraft",
+    "probabilistic": "Probabilistic",
+    "balanced": "Balanced",
+    "optimized": "Optimized",
+}
+
+
+class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Interleaves the lists of two rankers, and learns which rankers are better.
+
+    Attributes
+    ----------
+    rankers : list of str
+        Their names.
+    interleaving : str
+        How one list is made of two; ``optimized`` needs scipy.
+    length : int
+        Results of the interleaved list.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
+    rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
+    policy: str | dict[str, Any] = "rmed1"
+    interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
+    length: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    ties: Literal["coin", "keep", "again"] = "coin"
+    unclicked: Literal["tie", "nothing"] = "tie"
+    aggregation: ClickAggregation = "union"
+    mode: Literal["online", "frozen", "shadow"] = "online"
+
+    @property
+    def slots(self) -> Any:
+        return self.rankers
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+    @property
+    def options(self) -> DuelOptions:
+        method = METHODS[INTERLEAVING[self.interleaving]](length=self.length)
+        if self.interleaving == "optimized":
+            # What it needs must be there before the first request.
+            method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
+        return DuelOptions(method, self.ties, self.unclicked)
+
+
+def example(placement: Placement) -> dict[str, Any]:
+    """Return a request with a list of every ranker."""
+    turns = [i % len(ITEMS) for i in range(len(placement.arms))]
+    rankings = {
+        str(name): [*ITEMS[turn:], *ITEMS[:turn]]
+        for turn, name in zip(turns, placement.arms, strict=True)
+    }
+    return arms.example(placement) | {"rankings": rankings}
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    texts = dict.fromkeys(("decision_id", "key", "left", "right"), pa.string())
+    others = {"outcome": pa.float64(), "interleaved": pa.string(), "clicks": pa.string()}
+    return pa.schema(texts | others)
+
+
+def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
+    """Return a request as an impression, checked."""
+    return placement.checked(
+        request.key, request.rankings, request.context, request.decision_id, request.deferred
+    )
+
+
+def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:
+    """Return the answer that tells a row of the log."""
+    shown = json.loads(row.shown or "")
+    left, right = shown["pair"]
+    answer = wire_lists.DuelAnswer(row.id, left, right, row.propensity, row.epoch, durability)
+    if "interleaved" in shown:
+        interleaved = shown["interleaved"]
+        answer.items = interleaved["items"]
+        answer.teams = interleaved["memory"].get("teams")
+        answer.probability = interleaved["probability"]
+    if row.would is not None:
+        left, right = json.loads(str(row.would))
+        answer.would = wire_lists.WouldDuel(left, right, row.would_propensity)
+    return answer
+
+
+FORM = Form(
+    "duel",
+    "Interleave two of the rankers' lists",
+    "Do so for many searches, all or none",
+    Wires(
+        wire_lists.DuelRequest,
+        wire_lists.DuelAnswer,
+        wire_lists.DuelManyRequest,
+        wire_lists.DuelManyAnswer,
+    ),
+    read,
+    write,
+)
+KIND = Kind(
+    "duels", FORM.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
+    form=FORM,
+    takes_clicks=True,
+    export=Export("duels", _schema, duel_of),
+)  # fmt: skip

@@ -1,0 +1,43 @@
+"""Placements that show one of the arms that a request describes by their features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.service.config.schema import Count
+from tacit.service.kind import Kind
+from tacit.service.kinds import arms
+from tacit.service.kinds.arms import ArmsTable
+from tacit.service.page.features import FeatureView
+from tacit.service.placements.base import Placement
+from tacit.service.placements.features import FeaturePlacement
+
+
+class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of the arms that a request describes by their features.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        Only for policies that keep something for each arm.
+    """
+
+    arms: Count | list[str] | None = None  # type: ignore[assignment]
+    policy: str | dict[str, Any]
+
+
+def example(placement: Placement) -> dict[str, Any]:
+    """Return a request with features of each arm, of three where they come with it."""
+    asked, count = arms.example(placement), len(placement.arms) or 3
+    dims = placement.config.policy.feature_dims
+    for field, dim in zip(("relevance", "examination"), dims, strict=True):
+        if dim:
+            asked[field] = [[float((i + j) % 2) for j in range(dim)] for i in range(count)]
+    return asked
+
+
+KIND = Kind(
+    "features", arms.FORM.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, example,
+    form=arms.FORM,
+    by_features=True,
+)  # fmt: skip

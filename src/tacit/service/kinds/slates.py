@@ -1,0 +1,101 @@
+"""Placements that show several of their arms at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+
+from tacit.errors import InvalidValue
+from tacit.policies import Policy, RankedBandit
+from tacit.policies.actions import SlatePolicy
+from tacit.service.api import wire_lists
+from tacit.service.api.form import Form, Wires
+from tacit.service.config.rule import ClickAggregation
+from tacit.service.config.schema import Count
+from tacit.service.config.tables import PlacementTable
+from tacit.service.kind import Kind
+from tacit.service.kinds.arms import example
+from tacit.service.log.impressions import Impression
+from tacit.service.log.rows import DecisionRow
+from tacit.service.page.slates import SlateView
+from tacit.service.placements.slates import SlatePlacement
+
+
+class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows several of its arms at once, best first.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    positions : int
+        How many of them are shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
+    arms: Count | list[str]
+    positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    policy: str | dict[str, Any] = "cascade-kl-ucb"
+    aggregation: ClickAggregation = "union"
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+    def fitted(self, policy: Policy) -> Policy:
+        if isinstance(policy, RankedBandit):
+            raise InvalidValue(
+                "policy",
+                policy,
+                "what it remembers of lists under way is not in the log; give CascadeKLUCB or "
+                "PBMUCB",
+            )
+        if not isinstance(policy, SlatePolicy):
+            return policy
+        return replace(policy, positions=self.positions)  # type: ignore[call-arg]
+
+
+def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
+    """Return a request as an impression, checked."""
+    return placement.checked(
+        request.key, request.arms, request.context, request.decision_id, request.deferred
+    )
+
+
+def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
+    """Return the answer that tells a row of the log."""
+    slate = json.loads(row.shown or "")
+    answer = wire_lists.SlateAnswer(row.id, slate, row.propensity, row.epoch, durability)
+    if row.would is not None:
+        would = json.loads(str(row.would))
+        answer.would = wire_lists.WouldSlate(would, row.would_propensity)
+    return answer
+
+
+FORM = Form(
+    "slate",
+    "Choose which arms to list",
+    "Do so for many impressions, all or none",
+    Wires(
+        wire_lists.SlateRequest,
+        wire_lists.SlateAnswer,
+        wire_lists.SlateManyRequest,
+        wire_lists.SlateManyAnswer,
+    ),
+    read,
+    write,
+)
+KIND = Kind(
+    "slates", FORM.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
+    form=FORM,
+    takes_clicks=True,
+)  # fmt: skip

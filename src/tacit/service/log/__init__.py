@@ -1,0 +1,1 @@
+"""The rows of the log, and what becomes a row: impressions, requests, ids."""

@@ -1,0 +1,175 @@
+"""Blocks: many rows of one kind as columns, for where a Python object for each would cost most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, Generic, TypeVar, overload
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+@cache
+def _places(kind: Any) -> dict[str, int]:
+    return {field: place for place, field in enumerate(kind._fields)}
+
+
+class Block(Sequence[Row], Generic[Row]):
+    """A sequence of named tuples that is kept as columns.
+
+    Parameters
+    ----------
+    kind : type
+        The named tuple.
+    columns : sequence of list
+        A list for each of its fields, all of one length.
+
+    Examples
+    --------
+    >>> from tacit.service.stores.base import End
+    >>> block = Block(End, [[1, 2, 3], [100, 100, 200]])
+    >>> block[1], block.column("time")
+    (End(seq=2, time=100), [100, 100, 200])
+    >>> list(Block.of(End, [End(4, 300)]).tuples())
+    [(4, 300)]
+    """
+
+    __slots__ = ("columns", "kind")
+
+    def __init__(self, kind: Callable[..., Row], columns: Sequence[list[Any]]) -> None:
+        self.kind: Any = kind
+        self.columns = columns
+
+    @classmethod
+    def of(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
+        """Return rows as a block; a block as it is."""
+        if type(rows) is Block:
+            return rows
+        columns = list(map(list, zip(*rows, strict=True)))
+        return cls(kind, columns or [[] for _ in kind._fields])
+
+    @classmethod
+    def joined(cls, kind: Any, parts: Sequence[Sequence[Row]]) -> Block[Row]:
+        """Return the rows of all parts, in order."""
+        if len(parts) == 1:
+            return cls.of(kind, parts[0])
+        if not parts or any(type(part) is not Block for part in parts):
+            return cls.of(kind, chain.from_iterable(parts))
+        columns = zip(*(part.columns for part in parts), strict=True)  # type: ignore[attr-defined]
+        return cls(kind, [list(chain.from_iterable(lists)) for lists in columns])
+
+    def column(self, field: str) -> list[Any]:
+        """Return the values of a field, one for each row."""
+        return self.columns[_places(self.kind)[field]]
+
+    def tuples(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows as plain tuples."""
+        return zip(*self.columns, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[Row]:
+        # In C: a loop in Python would cost more than all else that is done with a row.
+        return map(self.kind._make, zip(*self.columns, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Block[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Block[Row]:
+        if isinstance(index, slice):
+            return Block(self.kind, [column[index] for column in self.columns])
+        row: Row = self.kind._make([column[index] for column in self.columns])
+        return row
+
+    def with_column(self, field: str, values: list[Any]) -> Block[Row]:
+        """Return the rows with other values of a field."""
+        columns = list(self.columns)
+        columns[_places(self.kind)[field]] = values
+        return Block(self.kind, columns)
+
+    def take(self, places: Sequence[int]) -> Block[Row]:
+        """Return the rows at some places."""
+        return Block(self.kind, [[column[i] for i in places] for column in self.columns])
+
+
+class Run(Sequence[Row], Generic[Row]):
+    """A sequence of rows that grows by whole blocks.
+
+    Examples
+    --------
+    >>> from tacit.service.stores.base import End
+    >>> run = Run()
+    >>> run.extend([End(1, 100)])
+    >>> run.extend(Block(End, [[2, 3], [100, 200]]))
+    >>> len(run), [row.seq for row in run], run[1].seq
+    (3, [1, 2, 3], 2)
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[Sequence[Row]] = []
+        self._rows = 0
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Append rows."""
+        part = rows if isinstance(rows, Block) else list(rows)
+        self._parts.append(part)
+        self._rows += len(part)
+
+    def append(self, row: Row) -> None:
+        """Append a row."""
+        self.extend([row])
+
+    def tuples(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows as tuples, which may be plain ones."""
+        return chain.from_iterable(map(tuples, self._parts))
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return list(self)[index]
+
+
+def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
+    """Return rows as tuples: of a block as plain ones, which are made faster."""
+    return rows.tuples() if isinstance(rows, Block | Run) else rows
+
+
+def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
+    """Yield stretches of rows in none of which a value of a field comes twice.
+
+    Examples
+    --------
+    >>> from tacit.service.stores.base import End
+    >>> block = Block(End, [[1, 1, 2], [100, 100, 200]])
+    >>> [part.column("seq") for part in distinct(block, "seq")]
+    [[1], [1, 2]]
+    """
+    values = rows.column(field)
+    if len(set(values)) == len(values):
+        yield rows
+        return
+    start = 0
+    seen: set[Any] = set()
+    for i, value in enumerate(values):
+        if value in seen:
+            yield rows[start:i]
+            start, seen = i, set()
+        seen.add(value)
+    yield rows[start:]
+
+
+def values(rows: Sequence[Any], field: str) -> list[Any]:
+    """Return one field of each row."""
+    # Of an abstract class, isinstance() takes longer than all the rest.
+    return rows.column(field) if type(rows) is Block else [getattr(row, field) for row in rows]

@@ -1,0 +1,79 @@
+"""The log's clock: it agrees with the wall's at the start, and never jumps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class LogClock:
+    """Give the time in microseconds since 1970, by what has passed since the start.
+
+    A wall clock that is set forward would close every window at once, one that is set back would
+    keep them open for as long; this one notices neither until the next start.
+
+    Parameters
+    ----------
+    wall : function, optional
+        Nanoseconds since 1970, read once.
+    passed : function, optional
+        Nanoseconds since any moment, never going back.
+
+    Examples
+    --------
+    >>> passed = iter([500_000, 2_500_000])
+    >>> LogClock(wall=lambda: 7_000_000, passed=lambda: next(passed))()
+    9000
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = time.time_ns,
+        passed: Callable[[], int] | None = None,
+    ) -> None:
+        self._passed = passed or _boot_time
+        self._offset = wall() - self._passed()
+
+    def __call__(self) -> int:
+        return (self._offset + self._passed()) // 1000
+
+
+def _boot_time() -> int:
+    """Return the time since the machine started, its sleep included where that is known."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.monotonic_ns()
+
+
+class LogTime:
+    """The time of the log, which never goes back.
+
+    Parameters
+    ----------
+    clock : function
+        Returns microseconds since 1970.
+    last : int
+        The time of the last row.
+
+    Examples
+    --------
+    >>> clock = iter([90, 91, 89])
+    >>> time = LogTime(lambda: next(clock), last=100)
+    >>> time.advance(), time.now()
+    (101, 101)
+    """
+
+    def __init__(self, clock: Callable[[], int], last: int) -> None:
+        self.clock = clock
+        self._last = last
+        # A wall that lags behind the log must not make the log's time stand still.
+        self._ahead = max(last - clock(), 0)
+
+    def now(self) -> int:
+        """Return the time of a row that is logged now."""
+        return max(self.clock() + self._ahead, self._last)
+
+    def advance(self) -> int:
+        """Return the time of a group that begins now."""
+        self._last = self.now()
+        return self._last

@@ -1,0 +1,92 @@
+"""What callers ask for and report, checked: impressions to decide for, clicks in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm
+from tacit.service.log.rows import DecisionRow
+
+LONGEST_ID = 256
+
+
+class Impression(NamedTuple):
+    """What a caller wants decided; checked.
+
+    Attributes
+    ----------
+    key, arms, context, id, deferred
+        As :meth:`Placement.checked` is given them.
+    asked : str or None
+        What else was said, as the log keeps it.
+    given : object
+        The same, as the placement uses it.
+    """
+
+    key: str
+    arms: Sequence[Arm] | None
+    context: Sequence[float] | None
+    id: str | None = None
+    deferred: bool = False
+    asked: str | None = None
+    given: Any = None
+
+    def asks_for(self, row: DecisionRow, context: str | None) -> bool:
+        """Whether a decision answers this very impression; its context is as it was asked."""
+        asked = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
+        return asked == (row.key, row.offered, context, row.deferred, row.asked)
+
+
+class Clicks(NamedTuple):
+    """What was clicked in a list, as a client reports it: positions from 0, or items."""
+
+    positions: Sequence[int] | None = None
+    items: Sequence[Arm] | None = None
+
+
+def checked_id(field: str, id: str) -> str:
+    """Return an id that a client gave.
+
+    Raises
+    ------
+    InvalidValue
+        If it is empty, too long, or holds what cannot be stored or printed.
+    """
+    if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
+        raise InvalidValue(field, id, f"give 1 to {LONGEST_ID} printable characters")
+    return id
+
+
+def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
+    """Return clicked positions in a list of items as the log keeps them.
+
+    Raises
+    ------
+    InvalidValue
+        If a position or an item is not in the list.
+
+    Examples
+    --------
+    >>> clicked_positions(Clicks(items=["c", "a"]), ["a", "b", "c"])
+    '[0,2]'
+    """
+    positions = {
+        checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
+        for i, position in enumerate(clicks.positions or ())
+    }
+    places = {item: place for place, item in enumerate(items)}
+    for i, item in enumerate(clicks.items or ()):
+        if item not in places:
+            raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
+        positions.add(places[item])
+    return msgspec.json.encode(sorted(positions)).decode()
+
+
+def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
+    """Return a list as the log keeps it."""
+    return None if values is None else msgspec.json.encode(values).decode()

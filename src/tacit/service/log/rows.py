@@ -1,0 +1,245 @@
+"""The rows of the log: decisions, feedback and marks, under one ascending sequence number.
+
+They are kept as they came: what they teach is worked out from them, by
+:mod:`tacit.service.attribution.attribution`.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from tacit.learning.decisions import Arm
+from tacit.service.log.blocks import Run
+
+REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
+TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
+
+QUERY, EVENT = "query", "event"
+
+READ_ROWS = 4096
+_seq = attrgetter("seq")
+
+logger = logging.getLogger(__name__)
+
+ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
+
+
+class DecisionRow(NamedTuple):
+    """A decision in the log.
+
+    Attributes
+    ----------
+    seq : int
+        Place in the log, from 1; shared with feedback and marks.
+    id : str
+        Unique among the decisions of its placement. Where the client gave it, every draw behind
+        the decision comes from it and from the placement's seed.
+    placement, policy : int
+        The store's numbers for them.
+    time : int
+        Microseconds since 1970; never less than that of the row before.
+    key : str
+    offered : str or None
+        JSON list of the arms that were on offer; None for all of them. The first one is the
+        baseline.
+    arm : int or str
+        What was shown.
+    propensity : float or None
+        None where the policy is deterministic.
+    epoch : int
+    context : str or None
+        JSON list of numbers.
+    mode : str
+        The placement's mode at the time.
+    would : int, str or None
+        What the policy would have shown (mode ``apprentice``), or the second one (``shadow``).
+    would_propensity : float or None
+    deferred : int
+        1 where it counts only once it is activated.
+    asked : str or None
+        What else the request said, as the placement's kind keeps it: the features of the arms, a
+        digest of rankings.
+    shown : str or None
+        JSON of what was shown, where one arm does not say it: a pair and its interleaved list, a
+        slate.
+    """
+
+    seq: int
+    id: str
+    placement: int
+    policy: int
+    time: int
+    key: str
+    offered: str | None
+    arm: Arm
+    propensity: float | None
+    epoch: int
+    context: str | None
+    mode: str = ONLINE
+    would: Arm | None = None
+    would_propensity: float | None = None
+    deferred: int = 0
+    asked: str | None = None
+    shown: str | None = None
+
+
+class FeedbackRow(NamedTuple):
+    """Feedback in the log: something that happened to what was shown.
+
+    Attributes
+    ----------
+    seq : int
+    placement : int
+    decision : int
+        ``seq`` of the decision.
+    id : str or None
+        Given by the client, unique for the decision: sent again, it is the same feedback.
+    time : int
+        Microseconds since 1970.
+    kind : str
+        ``reward``, ``clicks``, ``examined`` or ``activate``.
+    reward : float or None
+        As the client sent it, in [0, 1] or where the placement's rule says so in [−1, 1]; None
+        unless the kind is ``reward``.
+    clicks : str or None
+        JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
+    """
+
+    seq: int
+    placement: int
+    decision: int
+    id: str | None
+    time: int
+    kind: str
+    reward: float | None
+    clicks: str | None = None
+
+    @property
+    def content(self) -> tuple[str, float | None, str | None]:
+        """What it says, whenever it came."""
+        return self.kind, self.reward, self.clicks
+
+
+class MarkRow(NamedTuple):
+    """What else happened: time went by (``tick``), a placement's mode or settings changed, another
+    shard told what it has learned (``merge``).
+
+    Attributes
+    ----------
+    seq : int
+    placement : int or None
+        None for all.
+    time : int
+        Microseconds since 1970.
+    kind : str
+        ``tick``, ``mode``, ``settings`` or ``merge``.
+    value : str
+        The new mode, JSON of the settings, or JSON of what was told.
+    """
+
+    seq: int
+    placement: int | None
+    time: int
+    kind: str
+    value: str
+
+
+class RecordRow(NamedTuple):
+    """A record that stands beside the log: of what was not decided here, so it teaches nothing.
+
+    Attributes
+    ----------
+    placement : int
+    kind : str
+        ``query`` or ``event``.
+    id : str
+        Unique for placement and kind.
+    time : int
+        When it came, in microseconds since 1970.
+    content : str
+        JSON.
+    """
+
+    placement: int
+    kind: str
+    id: str
+    time: int
+    content: str
+
+
+Event = DecisionRow | FeedbackRow | MarkRow
+
+
+class Rows(NamedTuple):
+    """A stretch of the log, each kind in ascending order."""
+
+    decisions: Run[DecisionRow] | list[DecisionRow]
+    feedback: Run[FeedbackRow] | list[FeedbackRow]
+    marks: list[MarkRow]
+
+    @classmethod
+    def none(cls) -> Rows:
+        """Return an empty stretch, to be extended."""
+        return cls(Run(), Run(), [])
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.decisions) + len(self.feedback) + len(self.marks)
+
+    def all(self) -> Iterator[DecisionRow | FeedbackRow | MarkRow]:
+        """Yield every row, kind by kind."""
+        yield from self.decisions
+        yield from self.feedback
+        yield from self.marks
+
+    def where(self, wanted: Callable[[Any], bool]) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(list(filter(wanted, rows)) for rows in self))  # type: ignore[arg-type]
+
+    def and_then(self, more: Rows) -> Rows:
+        """Return these rows and those after them."""
+        joined = Rows.none()
+        for rows in (self, more):
+            joined.decisions.extend(rows.decisions)
+            joined.feedback.extend(rows.feedback)
+            joined.marks.extend(rows.marks)
+        return joined
+
+
+def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
+    """Yield the rows of parts of the log, each in ascending order, stretch by stretch.
+
+    Rows of a kind come in groups, so that few comparisons tell where each stretch ends. Where a
+    number is there twice, which only two writers can have caused, the log says so.
+    """
+    warned = False
+    read: list[list[Event]] = [[] for _ in parts]
+    done = [0] * len(parts)
+    while True:
+        for i, part in enumerate(parts):
+            if done[i] == len(read[i]):
+                read[i], done[i] = list(islice(part, READ_ROWS)), 0
+        heads = sorted((rows[done[i]].seq, i) for i, rows in enumerate(read) if rows)
+        if not heads:
+            return
+        first, stop = heads[0][1], len(read[heads[0][1]])
+        if len(heads) > 1:
+            stop = bisect_left(read[first], heads[1][0], done[first] + 1, key=_seq)
+            if heads[0][0] == heads[1][0] and not warned:
+                warned = True
+                logger.error("log: row %d is there twice; see: tacit log verify", heads[0][0])
+        yield from read[first][done[first] : stop]
+        done[first] = stop
+
+
+class Found(NamedTuple):
+    """A decision, and what came back for it so far."""
+
+    decision: DecisionRow
+    feedback: list[FeedbackRow]

@@ -1,0 +1,1 @@
+"""What operators do to a log as a whole: check, deal out anew."""

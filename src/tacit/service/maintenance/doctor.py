@@ -1,0 +1,151 @@
+"""Checks of an installation: whether the service would run well here, and what to do if not."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import sqlite3
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import NamedTuple
+
+SOUND_SQLITE = (3, 51, 3)
+DEFAULT_PORT = 8787
+EXTRAS = {
+    "service": (
+        "apsw",
+        "httptools",
+        "jinja2",
+        "msgspec",
+        "prometheus_client",
+        "starlette",
+        "uvicorn",
+        "uvloop",
+    ),
+    "postgres": ("psycopg",),
+    "ray": ("ray",),
+    "otel": ("opentelemetry",),
+    "client": ("httpx", "msgspec"),
+    "plots": ("matplotlib",),
+    "interleaving": ("scipy",),
+}
+
+
+class Check(NamedTuple):
+    """What one look at the installation found.
+
+    Attributes
+    ----------
+    name : str
+    ok : bool or None
+        None is a note: neither good nor bad.
+    detail : str
+        What was found.
+    remedy : str
+        What to do; empty where nothing must be done.
+    """
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def checks(port: int = DEFAULT_PORT) -> list[Check]:
+    """Look at the installation.
+
+    Parameters
+    ----------
+    port : int
+        Where the service would listen.
+
+    Returns
+    -------
+    list of Check
+
+    Examples
+    --------
+    >>> [check.name for check in checks()][:3]
+    ['Python', 'numpy', 'numba']
+    """
+    return [
+        _python(),
+        _package("numpy"),
+        _package("numba"),
+        _cache(),
+        *map(_extra, EXTRAS),
+        _sqlite(),
+        _own_sqlite(),
+        _port(port),
+    ]
+
+
+def _python() -> Check:
+    return Check("Python", True, f"{platform.python_version()} on {platform.platform()}")
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, True, version(name))
+    except PackageNotFoundError:
+        return Check(name, False, "missing", "install it with: pip install tacit")
+
+
+def _cache() -> Check:
+    from tacit.core.compiled import cache_root
+
+    root = cache_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=root).close()
+    except OSError as error:
+        return Check(
+            "compiled cache",
+            False,
+            f"{root}: {error.strerror}; every start compiles anew",
+            "set TACIT_CACHE_DIR to a folder that can be written",
+        )
+    return Check("compiled cache", True, str(root))
+
+
+def _extra(extra: str) -> Check:
+    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
+    if not missing:
+        return Check(f"extra {extra}", True, "installed")
+    found = f"without {', '.join(missing)}"
+    return Check(f"extra {extra}", None, found, f"if needed: pip install 'tacit[{extra}]'")
+
+
+def _sqlite() -> Check:
+    if find_spec("apsw") is None:
+        return Check("SQLite", None, "apsw is missing", "pip install 'tacit[service]'")
+    import apsw
+
+    found = apsw.sqlite_lib_version()
+    if tuple(map(int, found.split("."))) >= SOUND_SQLITE:
+        return Check("SQLite", True, f"{found}, from apsw")
+    return Check(
+        "SQLite",
+        False,
+        f"{found}, from apsw; before 3.51.3 a write-ahead log can corrupt its database",
+        "pip install --upgrade apsw",
+    )
+
+
+def _own_sqlite() -> Check:
+    note = "unused here"
+    if sqlite3.sqlite_version_info < SOUND_SQLITE:
+        note += "; do not write to the store with it, its write-ahead log can corrupt a database"
+    return Check("Python's own SQLite", None, f"{sqlite3.sqlite_version}, {note}")
+
+
+def _port(port: int) -> Check:
+    name = f"port {port}"
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        return Check(
+            name, False, str(error.strerror), "stop what listens there, or serve at another --port"
+        )
+    return Check(name, True, "free")

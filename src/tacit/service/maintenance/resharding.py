@@ -1,0 +1,256 @@
+"""Dealing a log out anew: to more shards or to fewer, or from a single server's to shards.
+
+Every row goes to the shard of its slot, in the order of time, so each key's part of the log is what
+it was. What is learned for a key alone is then the same, bit for bit. Of what all keys share, safe
+classifiers are followed while the log is read, and each change of one becomes a mark for all; sums
+are computed anew by each shard from its own rows, and added up again once they serve.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.errors import ConfigError
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.fold import opened, take_in
+from tacit.service.log.rows import MERGE, MODE, TICK, DecisionRow, Event, FeedbackRow, MarkRow, Rows
+from tacit.service.log.slots import MOST_SHARDS, shard_of, slot_in, slot_of
+from tacit.service.placements.base import Placement
+from tacit.service.placements.sharing import Joined, Learned
+from tacit.service.stores.base import Store, StoredPlacement
+from tacit.service.stores.layout import Layout, LayoutStore, check_kinds, schema_of
+from tacit.service.stores.postgres import PostgresStore
+
+ROWS = 5000
+
+
+def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
+    """Deal the log of a configuration out to so many shards, while nobody serves it.
+
+    The next generation is filled first and then takes effect at once; until then nothing has
+    changed. The rows of the layout before stay where they are unless they are to be dropped.
+
+    Parameters
+    ----------
+    config : Config
+        Its placements must be those of the log.
+    shards : int
+        From 1 to 1024.
+    drop : bool, default False
+        Whether to remove the shards of the layout before, afterwards.
+
+    Returns
+    -------
+    list of int
+        How many rows each shard has.
+
+    Raises
+    ------
+    ConfigError
+        If the log is not in PostgreSQL, holds a placement that is not configured, or has rows
+        that were dropped for their age; or a placement is of a kind that has no shards.
+    StoreError
+        If it is in use, or fails.
+    """
+    checks.integer("shards", shards, 1, MOST_SHARDS)
+    check_kinds(config)
+    url, schema = config.store.url, config.store.schema
+    if url is None:
+        raise ConfigError(
+            "store.url: shards keep their log in PostgreSQL; give postgresql://user@host/database"
+        )
+    layouts = LayoutStore(url, schema)
+    opened_stores: list[PostgresStore] = [layouts]
+    try:
+        before = layouts.layout()
+        after = Layout(before.generation + 1 if before else 1, shards)
+        # What an attempt that was cut off may have left.
+        layouts.clear(after)
+        sources: list[PostgresStore] = [layouts]
+        if before is not None:
+            sources = _stores(url, schema, before, opened_stores)
+        targets = [Target(store) for store in _stores(url, schema, after, opened_stores)]
+        _deal(config, layouts, sources, targets)
+        layouts.begin(after)
+        if drop and before is not None:
+            layouts.clear(before)
+        return [target.seq for target in targets]
+    finally:
+        for store in reversed(opened_stores):
+            store.close()
+
+
+def _stores(
+    url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
+) -> list[PostgresStore]:
+    made = []
+    for shard in range(layout.shards):
+        made.append(PostgresStore(url, schema_of(schema, layout, shard)))
+        opened_stores.append(made[-1])
+    return made
+
+
+class Target:
+    """A shard that is being filled.
+
+    Parameters
+    ----------
+    store : Store
+        Empty.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.seq = 0
+        self.placements: dict[str, StoredPlacement] = {}
+        self._rows = Rows([], [], [])
+        self._modes: dict[int, str] = {}
+
+    def add(self, row: Any) -> int:
+        """Append a row; return its sequence number."""
+        self.seq += 1
+        row = row._replace(seq=self.seq)
+        if isinstance(row, DecisionRow):
+            self._rows.decisions.append(row)
+        elif isinstance(row, FeedbackRow):
+            self._rows.feedback.append(row)
+        else:
+            self._rows.marks.append(row)
+        if self._rows.size >= ROWS:
+            self.flush()
+        return self.seq
+
+    def switch(self, placement: int, time: int, mode: str) -> None:
+        """Append a change of mode, if it is one."""
+        if self._modes.get(placement) != mode:
+            self._modes[placement] = mode
+            self.add(MarkRow(0, placement, time, MODE, mode))
+
+    def flush(self) -> None:
+        """Make durable what was appended."""
+        self.store.append(self._rows)
+        self._rows = Rows([], [], [])
+
+
+class Source:
+    """A log that is being read, and what its keys share.
+
+    Parameters
+    ----------
+    number : int
+    config : Config
+    store : Store
+    """
+
+    def __init__(self, number: int, config: Config, store: Store) -> None:
+        self.number = number
+        self.store = store
+        self.names = {stored.id: name for name, stored in store.placements().items()}
+        self.places = np.zeros(store.end().seq + 1, np.int64)
+        """Of each decision by its number: its shard and its number there."""
+        self._followed: dict[int, Placement] = {}
+        for id, name in self.names.items():
+            placement = opened(name, config.placements[name], store, 0, snapshot=False)
+            if isinstance(placement.shared, Joined):
+                self._followed[id] = placement
+
+    def events(self) -> Iterator[tuple[Source, Event]]:
+        """Yield the log in order, but for what is found out anew."""
+        for event in self.store.events(0):
+            yield self, event
+
+    def before(self, event: Event) -> Iterator[tuple[str, Learned]]:
+        """Let time go by up to an event; yield what was learned for all keys by then."""
+        for placement in self._followed.values():
+            placement.advance(event.time)
+        yield from self._learned(event.time)
+
+    def after(self, event: Event) -> Iterator[tuple[str, Learned]]:
+        """Take an event in; yield what it has taught for all keys."""
+        take_in(self._followed, [event])
+        yield from self._learned(event.time)
+
+    def _learned(self, time: int) -> Iterator[tuple[str, Learned]]:
+        for placement in self._followed.values():
+            assert placement.shared is not None
+            parts = placement.shared.told(placement.learner, False)
+            if parts:
+                yield placement.name, Learned(self.number, time, parts)
+
+
+def _deal(
+    config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[Target]
+) -> None:
+    for store in stores:
+        for name, stored in store.placements().items():
+            if name not in config.placements:
+                raise ConfigError(
+                    f"placements.{name}: the log holds it; configure it as it was when it learned"
+                )
+            if store.begins(stored.id) is not None:
+                raise ConfigError(
+                    f"placements.{name}: its oldest rows were dropped, and what they taught cannot "
+                    "be dealt out; begin with a new schema"
+                )
+            layouts.placement(name, stored.spec, stored.seed)
+            for target in targets:
+                target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
+    sources = [Source(number, config, store) for number, store in enumerate(stores)]
+    end = 0
+    merged = heapq.merge(
+        *(source.events() for source in sources), key=lambda pair: (pair[1].time, pair[0].number)
+    )
+    for source, event in merged:
+        end = event.time
+        _merge(targets, source.before(event))
+        if isinstance(event, DecisionRow):
+            _decision(config, source, event, targets)
+        elif isinstance(event, FeedbackRow):
+            number, seq = divmod(int(source.places[event.decision]), 1 << 48)
+            target = targets[number]
+            stored = target.placements[source.names[event.placement]]
+            target.add(event._replace(placement=stored.id, decision=seq))
+        elif event.kind == MODE and event.placement is not None:
+            for target in targets:
+                stored = target.placements[source.names[event.placement]]
+                target.switch(stored.id, event.time, event.value)
+        _merge(targets, source.after(event))
+    for source in sources:
+        for record in source.store.records():
+            name = source.names[record.placement]
+            target = targets[shard_of(slot_of(name, record.id), len(targets))]
+            target.store.keep([record._replace(placement=target.placements[name].id)])
+    for target in targets:
+        if end:
+            # All windows close that had closed before.
+            target.add(MarkRow(0, None, end, TICK, ""))
+        target.flush()
+
+
+def _decision(config: Config, source: Source, row: DecisionRow, targets: list[Target]) -> None:
+    name = source.names[row.placement]
+    number = shard_of(_slot(name, config.placements[name], row), len(targets))
+    target = targets[number]
+    stored = target.placements[name]
+    seq = target.add(row._replace(placement=stored.id, policy=stored.policy))
+    source.places[row.seq] = number << 48 | seq
+
+
+def _slot(name: str, config: PlacementConfig, row: DecisionRow) -> int:
+    if not config.spread:
+        return slot_of(name, row.key)
+    slot = slot_in(row.id)
+    return slot_of(name, row.id) if slot is None else slot
+
+
+def _merge(targets: list[Target], learned: Iterator[tuple[str, Learned]]) -> None:
+    for name, news in learned:
+        value = msgspec.json.encode(news).decode()
+        for target in targets:
+            target.add(MarkRow(0, target.placements[name].id, news.time, MERGE, value))

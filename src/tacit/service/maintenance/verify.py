@@ -1,0 +1,96 @@
+"""The log checked against what was learned from it."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from tacit.core.state import leaves
+from tacit.service.config.schema import Config
+from tacit.service.engine.fold import fold, opened
+from tacit.service.errors import Damaged
+from tacit.service.log.rows import FeedbackRow
+from tacit.service.placements.base import Placement
+from tacit.service.stores.base import Store
+
+
+def verify(config: Config, store: Store) -> list[str]:
+    """Fold the log anew and compare with what the snapshots lead to.
+
+    Returns
+    -------
+    list of str
+        The first difference of each placement, and the first row out of order; empty if all is
+        well.
+    """
+    wrong = _disorder(store)
+    for name, each in config.placements.items():
+        stored = store.placements().get(name)
+        if stored is None:
+            continue
+        try:
+            store.snapshot(stored.id)
+        except Damaged as error:
+            wrong.append(f"placement {name}: its snapshot is {error}")
+        kept = opened(name, each, store, 0)
+        anew = opened(name, each, store, 0, snapshot=False)
+        for placement in (kept, anew):
+            fold({placement.id: placement}, store)
+        difference = _difference(kept, anew)
+        if difference:
+            wrong.append(f"placement {name}: {difference}")
+    return wrong
+
+
+def _disorder(store: Store) -> list[str]:
+    seq = time = 0
+    for event in store.events(0):
+        if event.seq == seq:
+            return [f"row {seq} is there twice: two servers have written to this log"]
+        if event.time < time:
+            # Stores of the first version kept the wall's time, which may go back.
+            return [f"row {event.seq} is older than the row before it"]
+        if isinstance(event, FeedbackRow) and event.decision >= event.seq:
+            return [f"row {event.seq} is feedback for the later row {event.decision}"]
+        seq, time = event.seq, event.time
+    return []
+
+
+def _difference(kept: Placement, anew: Placement) -> str | None:
+    pairs = [("policy", kept.learner, anew.learner), ("shadow", kept.shadow, anew.shadow)]
+    for what, one, other in pairs:
+        if one is None or other is None:
+            continue
+        if one.keys != other.keys:
+            return f"{what}: the snapshot has {len(one.keys)} keys, the log {len(other.keys)}"
+        for (field, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
+            for lane, key in enumerate(one.keys):
+                if lane < len(a) and a[lane].tobytes() != b[lane].tobytes():
+                    return (
+                        f"{what}: {field} of key {key!r} is {a[lane]} after the snapshot, "
+                        f"{b[lane]} by the log"
+                    )
+    for what in ("mode", "decisions", "feedback", "outcomes"):
+        if getattr(kept, what) != getattr(anew, what):
+            return (
+                f"{what}: {getattr(kept, what)} after the snapshot, "
+                f"{getattr(anew, what)} by the log"
+            )
+    if kept.series.to_bytes() != anew.series.to_bytes():
+        return "series: what was counted over time after the snapshot is not that by the log"
+    if (kept.shared and kept.shared.saved()) != (anew.shared and anew.shared.saved()):
+        return "shared: what other shards told after the snapshot is not that by the log"
+    if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
+        return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
+    known = [p.signals and p.signals.saved(p.learner) for p in (kept, anew)]
+    if known[0] != known[1]:
+        return "signals: those after the snapshot are not those by the log"
+    after, by_log = (
+        [msgspec.json.encode(open) for open in placement.open_windows()]
+        for placement in (kept, anew)
+    )
+    for mine, its in itertools.zip_longest(after, by_log):
+        if mine != its:
+            return f"open windows: {mine!r} after the snapshot, {its!r} by the log"
+    return None

@@ -1,0 +1,1 @@
+"""The page: what was learned, and how the service is."""

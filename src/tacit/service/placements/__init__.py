@@ -1,0 +1,1 @@
+"""Placements: what they show, and what they learn from what comes back."""

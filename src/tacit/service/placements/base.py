@@ -1,0 +1,99 @@
+"""One placement: its learner, its windows and its series, all a fold over its part of the log."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tacit.errors import InvalidValue
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.log.rows import (
+    FROZEN,
+    MERGE,
+    MODE,
+    SHADOW,
+    MarkRow,
+)
+from tacit.service.placements.deciding import Deciding
+from tacit.service.placements.learning import Learning
+from tacit.service.placements.sharing import Learned
+from tacit.service.placements.snapshots import Saving
+from tacit.service.stores.base import Snapshot, StoredPlacement
+
+
+class Placement(Deciding, Learning, Saving):
+    """The learner of a placement, and how its decisions stand in the log.
+
+    This one decides for one of several arms. Other kinds are subclasses: they say what they take,
+    show and learn, and everything else is the same for all.
+
+    Parameters
+    ----------
+    name : str
+    config : PlacementConfig
+    stored : StoredPlacement
+        As the store has it.
+    snapshot : Snapshot, optional
+        Where to begin; without one, at the beginning of the log.
+    base : Snapshot, optional
+        The beginning of the log, where what was before has been dropped.
+
+    Raises
+    ------
+    StoreError
+        If the base is damaged.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: PlacementConfig,
+        stored: StoredPlacement,
+        snapshot: Snapshot | None = None,
+        base: Snapshot | None = None,
+    ) -> None:
+        super().__init__(name, config, stored)
+        if snapshot is not None and base is not None and snapshot.seq < base.seq:
+            snapshot = None
+        if snapshot is None or not self._restored(snapshot):
+            self._rest_on(base)
+        # Nobody's request shall wait for the compiler.
+        for learner in filter(None, (self.learner, self.shadow)):
+            learner.compile()
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self.learner)
+
+    @property
+    def pending(self) -> int:
+        """How many decisions have an open window."""
+        return len(self.windows)
+
+    def check_mode(self, mode: str) -> None:
+        """Check that the placement can be in a mode.
+
+        Raises
+        ------
+        InvalidValue
+            If it cannot.
+        """
+        if mode not in self.modes:
+            raise InvalidValue("mode", mode, f"of this placement it is {', '.join(self.modes)}")
+        if mode == SHADOW and self.config.shadow is None:
+            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+
+    def current_mark(self, kind: str) -> str | None:
+        """Return what the last mark of a kind says, or would say; None for kinds not known."""
+        return self.mode if kind == MODE else None
+
+    def marked(self, mark: MarkRow) -> None:
+        """Take in a mark."""
+        if mark.placement != self.id:
+            return
+        if mark.kind == MODE:
+            self.mode = mark.value
+        elif mark.kind == MERGE:
+            self.since_snapshot += 1
+            if self.shared is not None and self.mode != FROZEN:
+                self.shared.take(self.learner, msgspec.json.decode(mark.value, type=Learned))

@@ -1,0 +1,231 @@
+"""How a placement decides: impressions checked, one or many at once, and made rows of the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import filterfalse, groupby
+from typing import Any
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
+from tacit.learning.learner import Learner
+from tacit.service.log.blocks import Block
+from tacit.service.log.draws import Draws
+from tacit.service.log.impressions import Impression, as_json, checked_id
+from tacit.service.log.rows import (
+    APPRENTICE,
+    ONLINE,
+    SHADOW,
+    DecisionRow,
+)
+from tacit.service.placements.opening import Opening
+from tacit.service.placements.state import FeatureRows
+
+
+class Deciding(Opening):
+    """Decides for impressions."""
+
+    def checked(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
+        relevance: FeatureRows | None = None,
+        examination: FeatureRows | None = None,
+        session: str | None = None,
+    ) -> Impression:
+        """Return an impression that :meth:`choose` will take.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the key, an arm, the context, the session or the id does not fit.
+        """
+        if relevance is not None or examination is not None:
+            field = "examination" if relevance is None else "relevance"
+            given = examination if relevance is None else relevance
+            raise InvalidValue(field, given, "leave it out: the policy reads no features")
+        if arms is not None:
+            arms = [self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()]
+        return self._impression(key, arms, context, id, deferred, self._session(session))
+
+    def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
+        """Return impressions of which nothing is said but their keys; as :meth:`checked`.
+
+        Raises
+        ------
+        InvalidValue
+            As :meth:`checked`.
+        """
+        if not self.shows_one or not self._plain or self._told_dim:
+            return Block.of(Impression, list(map(self.checked, keys)))
+        for key in filterfalse(self.learner.__contains__, keys):
+            _checked_key(key)
+        count = len(keys)
+        blank: tuple[list[Any], ...] = [None] * count, [None] * count, [None] * count
+        columns = list(keys), *blank, [False] * count, [None] * count, [None] * count
+        return Block(Impression, columns)
+
+    def _session(self, id: str | None) -> str | None:
+        """Return a session as the log keeps it."""
+        if id is None:
+            return None
+        if self.signals is None:
+            raise InvalidValue("session", id, "leave it out: the placement computes no signals")
+        return self.signals.session(checked_id("session", id))
+
+    def _impression(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None,
+        context: Sequence[float] | None,
+        id: str | None,
+        deferred: bool,
+        asked: str | None = None,
+        given: Any = None,
+    ) -> Impression:
+        """Return an impression, its key, context and id checked."""
+        dim = self._told_dim
+        if self.signals is not None and not dim and context is not None:
+            raise InvalidValue("context", context, "leave it out: the signals are the service's")
+        if (dim or context is not None) and not _fits(context, dim):
+            size = f"{dim} " if dim else ""
+            raise InvalidValue("context", context, f"give a list of {size}finite numbers")
+        if id is not None:
+            id = checked_id("decision_id", id)
+        return Impression(_checked_key(key), arms, context, id, deferred, asked, given)
+
+    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        """Decide; the rows get the sequence numbers from ``seq`` on.
+
+        A decision with an id of the client's draws from that. Those that the service names draw
+        one after the other from the id of the first of them, so that they can be made at once.
+        """
+        asked: Block[Impression] = Block.of(Impression, impressions)
+        if self.signals is not None:
+            offers = list(map(self._offered_slots, asked.column("arms")))
+            read = self.signals.read(self.learner, asked, offers, time)
+            asked = Block.of(Impression, read)
+        rows = Block.joined(DecisionRow, list(self._in_parts(asked, seq, time)))
+        if self.signals is not None:
+            self.signals.decided(self.learner, rows)
+        return rows
+
+    def _in_parts(
+        self, asked: Block[Impression], seq: int, time: int
+    ) -> Iterator[Block[DecisionRow]]:
+        ids = asked.column("id")
+        if ids.count(None) == len(ids) > 1 and self.mode == ONLINE:
+            yield self._chosen_many(asked, seq, time)
+            return
+        start = 0
+        for unnamed, run in groupby(ids, lambda id: id is None):
+            stop = start + len(list(run))
+            if unnamed and self.mode == ONLINE and stop > start + 1:
+                yield self._chosen_many(asked[start:stop], seq + start, time)
+            else:
+                for i in range(start, stop):
+                    yield self._chosen(asked[i], seq + i, time)
+            start = stop
+
+    def asked_before(self, told: Impression, row: DecisionRow) -> bool:
+        """Whether a decision answers this very impression."""
+        return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
+
+    def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        ids = self.new_ids(time, asked.column("key"), seq)
+        self._draws.begin(self.learner.rng, ids[0])
+        decisions = self._choose_many(asked)
+        rows = self._rows(asked, seq, ids, time, decisions)
+        self._decided(rows, decisions)
+        return rows
+
+    def _chosen(self, told: Impression, seq: int, time: int) -> Block[DecisionRow]:
+        id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
+        decision = self._drawn(self.learner, self._draws, told, id)
+        shown, counterfactual = decision, None
+        if self.mode == APPRENTICE:
+            # A baseline that is always shown has the propensity 1.
+            baseline = self._baseline(told, decision)
+            slots = self._slots_shown(baseline, told.arms)
+            shown = decision._replace(shown=baseline, slots=slots, propensity=1.0)
+            counterfactual = decision
+        elif self.mode == SHADOW and self.shadow is not None:
+            counterfactual = self._drawn(self.shadow, self._shadow_draws, told, id)
+        row = self._rows(Block.of(Impression, [told]), seq, [id], time, [shown], counterfactual)
+        shadow = None
+        if self.mode == SHADOW and counterfactual is not None:
+            # The second policy learns from what was shown.
+            shadow = shown._replace(epoch=counterfactual.epoch, context=counterfactual.context)
+        self._decided(row, [shown], shadow)
+        return row
+
+    def _rows(
+        self,
+        asked: Block[Impression],
+        seq: int,
+        ids: list[str],
+        time: int,
+        decisions: Sequence[Decision],
+        counterfactual: Decision | None = None,
+    ) -> Block[DecisionRow]:
+        keys, arms, contexts, _, deferred, told, _ = asked.columns
+        count = len(keys)
+        if isinstance(decisions, Decisions):
+            shown, epochs = decisions.arms, decisions.epochs.tolist()
+            propensities = none_for_nan(decisions.propensities)
+        else:
+            shown = [decision.arm for decision in decisions]
+            epochs = [decision.epoch for decision in decisions]
+            propensities = [decision.propensity for decision in decisions]
+        columns = (
+            list(range(seq, seq + count)),
+            ids,
+            [self.id] * count,
+            [self.policy_id] * count,
+            [time] * count,
+            keys,
+            _as_json(arms),
+            shown,
+            propensities,
+            epochs,
+            _as_json(contexts),
+            [self.mode] * count,
+            [counterfactual and self._counterfactual(counterfactual)] * count,
+            [counterfactual and counterfactual.propensity] * count,
+            list(map(int, deferred)),
+            told,
+            self._all_shown(asked, decisions, ids),
+        )
+        return Block(DecisionRow, columns)
+
+    def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
+        draws.begin(learner.rng, id)
+        with self._standing(learner, told.key):
+            decision = self._choose(learner, told)
+        # The learner uses its array of contexts again.
+        return decision._replace(context=decision.context.copy())
+
+
+def _checked_key(key: str) -> str:
+    if "\0" in key:
+        raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
+    return checks.name("key", key)
+
+
+def _as_json(values: list[Any]) -> list[str | None]:
+    """Return lists as the log keeps them; most often there is none."""
+    return values if values.count(None) == len(values) else list(map(as_json, values))
+
+
+def _fits(context: Any, dim: int) -> bool:
+    """Whether a context is ``dim`` finite numbers; any count will do for 0."""
+    return (
+        isinstance(context, Sequence)
+        and len(context) == (dim or len(context))
+        and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
+    )

@@ -1,0 +1,306 @@
+"""Duel placements: rankers' lists in, one interleaved list out; clicks in, duels learned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.evaluate.duels import DuelReport
+from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
+from tacit.interleaving.base import ranking
+from tacit.learning.decisions import Arm, Decision
+from tacit.service.attribution.attribution import TIED, Rewards
+from tacit.service.attribution.clicks import ClickAttribution
+from tacit.service.log.blocks import Block
+from tacit.service.log.draws import Draws
+from tacit.service.log.impressions import Clicks, Impression, clicked_positions
+from tacit.service.log.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
+from tacit.service.placements.base import Placement
+
+DIGEST_BYTES = 16
+
+
+class DuelOptions(msgspec.Struct, frozen=True):
+    """How rankers duel.
+
+    Attributes
+    ----------
+    method : InterleavingMethod
+        Makes one list of two.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    """
+
+    method: InterleavingMethod
+    ties: str = "coin"
+    unclicked: str = "tie"
+
+
+class Tally:
+    """The duels of one key.
+
+    Attributes
+    ----------
+    plays : array of float64, shape (rankers, rankers)
+        How many duels each pair had; symmetric.
+    scores : array of float64, shape (rankers, rankers)
+        The sum of the chances that the first won against the second.
+    ties, unclicked : int
+        How many were ties, and how many lists had no click.
+    """
+
+    def __init__(self, rankers: int) -> None:
+        self.plays, self.scores = np.zeros((2, rankers, rankers))
+        self.ties = self.unclicked = 0
+
+    def add(self, left: int, right: int, credit: Credit) -> None:
+        """Count a duel; that of a ranker with itself tells nothing."""
+        if left == right:
+            return
+        chance = credit.chance
+        self.plays[left, right] += 1.0
+        self.plays[right, left] += 1.0
+        self.scores[left, right] += chance
+        self.scores[right, left] += 1.0 - chance
+        self.ties += credit.outcome == 0.5
+        self.unclicked += credit.clicks == 0
+
+    @property
+    def duels(self) -> int:
+        """How many duels there were."""
+        return int(self.plays.sum()) // 2
+
+    def saved(self) -> list[Any]:
+        """Return everything as JSON data."""
+        return [self.plays.tolist(), self.scores.tolist(), self.ties, self.unclicked]
+
+    @classmethod
+    def restored(cls, saved: Sequence[Any]) -> Tally:
+        """Return what :meth:`saved` gave."""
+        tally = cls(len(saved[0]))
+        tally.plays[:], tally.scores[:], tally.ties, tally.unclicked = saved
+        return tally
+
+
+class DuelPlacement(Placement):
+    """Decides which two rankers to interleave, and learns from the clicks which one is better.
+
+    Parameters are those of :class:`Placement`; the arms are the rankers.
+    """
+
+    modes = (ONLINE, FROZEN, SHADOW)
+    attribution = ClickAttribution
+    shows_one = False
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._duels: DuelOptions = self.config.options
+        self._interleaving = Draws(self.seed, "interleaving")
+        self._ties = Draws(self.seed, "ties")
+        self._rng = np.random.Generator(np.random.PCG64(0))
+        self.tallies: dict[str, Tally] = {}
+
+    def _own_fold_spec(self) -> dict[str, Any]:
+        return {"ties": self._duels.ties, "unclicked": self._duels.unclicked}
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def checked(  # type: ignore[override]
+        self,
+        key: str,
+        rankings: Mapping[str, Sequence[Arm]] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
+    ) -> Impression:
+        """Return an impression that :meth:`choose` will take.
+
+        Parameters
+        ----------
+        key : str
+        rankings : mapping, optional
+            From every ranker's name to its list of items, best first; None for a pair alone.
+        context, id, deferred
+            As for other placements.
+
+        Raises
+        ------
+        InvalidValue
+            If something does not fit.
+        """
+        if rankings is None:
+            return self._impression(key, None, context, id, deferred)
+        for name in rankings:
+            if name not in self._slots:
+                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
+        for name in self._named:
+            if name not in rankings:
+                raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
+        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in self._named}
+        return self._impression(key, None, context, id, deferred, digest(lists), lists)
+
+    @property
+    def _named(self) -> list[str]:
+        return [str(arm) for arm in self.arms]
+
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        return list(map(self._shown_as, asked, decisions, ids))
+
+    def _shown_as(self, told: Impression, shown: Decision, id: str) -> str:
+        content: dict[str, Any] = {"pair": shown.pair}
+        if told.given is not None:
+            rankings = [told.given[str(ranker)] for ranker in shown.pair]
+            self._interleaving.begin(self._rng, id)
+            interleaved = self._duels.method.interleave(rankings, self._rng)
+            content["interleaved"] = interleaved.as_dict()
+        return msgspec.json.encode(content).decode()
+
+    def _counterfactual(self, decision: Decision) -> Arm:
+        return json.dumps(decision.pair)
+
+    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+        """Return the left and the right ranker of a decision."""
+        left, right = json.loads(row.shown or "")["pair"]
+        return left, right
+
+    def _actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array([[self._slots[arm] for arm in self.shown(row)] for row in rows])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        slots = [self._slots[ranker] for row in rows for ranker in self.shown(row)]
+        unknown = [None] * len(slots)
+        self.series.decided_many(rows[0].time, slots, unknown, [len(self._slots)] * len(slots))
+
+    # Learn -----------------------------------------------------------------------------------
+
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+        """Return clicked positions of a decision as the log keeps them; see the base class."""
+        interleaved = shown_list(row)
+        if kind == REWARD and interleaved is not None:
+            raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
+        if kind != CLICKS or clicks is None:
+            return None
+        if interleaved is None:
+            raise InvalidValue(
+                "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
+                "outcome as a reward: 1 the left one won, 0 the right one, 0.5 a tie",
+            )  # fmt: skip
+        return clicked_positions(clicks, interleaved["items"])
+
+    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+        return list(map(self._policy_reward, self.windows.rows(rewards.slots), rewards.values))
+
+    def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
+        """Return the duel's outcome for the policy; None where it shall not learn from it."""
+        credit = credit_of(row, came)
+        if credit.clicks == 0 and self._duels.unclicked == "nothing":
+            return None
+        self._ties.begin(self._rng, row.id)
+        return credit.settled(self._rng, self._duels.ties)
+
+    def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
+        for place, value in zip(rewards.places, self._policy_rewards(rewards), strict=True):
+            if value is None:
+                outcomes[place] = TIED
+
+    def _note(self, rewards: Rewards) -> None:
+        for row, came in zip(self.windows.rows(rewards.slots), rewards.values, strict=True):
+            self._note_duel(row, came)
+
+    def _note_duel(self, row: DecisionRow, came: Any) -> None:
+        credit = credit_of(row, came)
+        if credit.clicks:
+            self.series.rewarded(row.time, None, len(self._slots), 1.0)
+        elif self._duels.unclicked == "nothing":
+            return
+        left, right = self.shown(row)
+        tally = self.tallies.setdefault(row.key, Tally(len(self.arms)))
+        tally.add(self._slots[left], self._slots[right], credit)
+
+    # What was learned ------------------------------------------------------------------------
+
+    def report(self, key: str | None = None, confidence: float = 0.95) -> tuple[str, DuelReport]:
+        """Return what the duels of a key say, and the key.
+
+        Parameters
+        ----------
+        key : str, optional
+            By default that with the most duels.
+        confidence : float
+            In (0, 1).
+
+        Raises
+        ------
+        InvalidValue
+            If nothing was ever decided for the key, or the confidence does not fit.
+        """
+        if key is None:
+            key = max(self.tallies, key=lambda name: self.tallies[name].duels, default="")
+        elif key not in self.tallies and key not in self.learner:
+            raise InvalidValue("key", key, "give one for which there was a duel")
+        tally = self.tallies.get(key) or Tally(len(self.arms))
+        plays, scores = tally.plays.copy(), tally.scores.copy()
+        return key, DuelReport(self._named, plays, scores, confidence, tally.ties, tally.unclicked)
+
+    def counts(self) -> Any:
+        """Return the duels of every key, as JSON data."""
+        return {key: tally.saved() for key, tally in self.tallies.items()}
+
+    def _take_counts(self, counts: Any) -> None:
+        self.tallies = {key: Tally.restored(saved) for key, saved in counts.items()}
+
+
+def shown_list(row: DecisionRow) -> dict[str, Any] | None:
+    """Return the interleaved list of a decision as JSON data; None where it was a pair alone."""
+    interleaved: dict[str, Any] | None = json.loads(row.shown or "").get("interleaved")
+    return interleaved
+
+
+def credit_of(row: DecisionRow, came: float | list[int]) -> Credit:
+    """Return the credit for what came back: an outcome, or clicked positions."""
+    if not isinstance(came, list):
+        return Credit((came, 1.0 - came), clicks=1, chance=came)
+    interleaved = shown_list(row)
+    if interleaved is None:
+        # No outcome came for the pair.
+        return Credit((0.0, 0.0), clicks=0, chance=0.5)
+    return credited(Interleaved.from_dict(interleaved), came)
+
+
+def duel_of(row: DecisionRow, came: float | list[int]) -> dict[str, Any]:
+    """Return a duel as a row for :func:`tacit.evaluate.duels.read_duels`."""
+    left, right = json.loads(row.shown or "")["pair"]
+    interleaved = shown_list(row)
+    return {
+        "decision_id": row.id,
+        "key": row.key,
+        "left": left,
+        "right": right,
+        "outcome": credit_of(row, came).chance,
+        "interleaved": None if interleaved is None else json.dumps(interleaved),
+        "clicks": json.dumps(came) if isinstance(came, list) else None,
+    }
+
+
+def digest(rankings: Mapping[str, Sequence[Arm]]) -> str:
+    """Return a hash of rankings: the log need not hold them all to know them again.
+
+    Examples
+    --------
+    >>> digest({"old": ["a", "b"]}) == digest({"old": ["a", "b"]}) != digest({"old": ["b", "a"]})
+    True
+    """
+    content = msgspec.json.encode(rankings)
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()

@@ -1,0 +1,193 @@
+"""Feature placements: arms come with the request, and are known by their features."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import Learner
+from tacit.policies.base import NO_FEATURES
+from tacit.service.log.blocks import Block
+from tacit.service.log.impressions import Impression
+from tacit.service.log.rows import DecisionRow
+from tacit.service.placements.base import Placement
+from tacit.service.placements.state import FeatureRows
+
+MOST_ARMS = 10_000
+
+
+class FeaturePlacement(Placement):
+    """Decides for one of the arms that a request describes by their features.
+
+    Parameters are those of :class:`Placement`. The log keeps the features of every arm on offer.
+    """
+
+    named_features: ClassVar[bool] = True
+    """Whether a weight speaks of one feature."""
+
+    @property
+    def _layers(self) -> int:
+        # Arms that come and go have no share of the impressions.
+        return max(len(self._slots), 1)
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def checked(
+        self,
+        key: str,
+        arms: Sequence[Arm] | None = None,
+        context: Sequence[float] | None = None,
+        id: str | None = None,
+        deferred: bool = False,
+        relevance: FeatureRows | None = None,
+        examination: FeatureRows | None = None,
+        session: str | None = None,
+    ) -> Impression:
+        """Return an impression that :meth:`choose` will take.
+
+        Parameters
+        ----------
+        key : str
+        arms : sequence of arms, optional
+            Names of those on offer; numbers from 0 if left out.
+        context, id, deferred, session
+            As for other placements.
+        relevance, examination : sequence of sequence of float, optional
+            A row of features for each arm on offer, as the policy reads them.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If something does not fit.
+        """
+        self._session(session)
+        given = []
+        fields = ("relevance", relevance), ("examination", examination)
+        for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
+            given.append(feature_rows(field, rows, dim))
+        sizes = {len(rows) for rows in given if rows is not None}
+        if len(sizes) > 1:
+            raise InvalidValue(
+                "examination", len(given[1] or ()), "give as many rows as of relevance"
+            )
+        (size,) = sizes
+        if self._slots and arms is None and size != len(self._slots):
+            raise InvalidValue("relevance", size, f"give a row for each of {len(self._slots)} arms")
+        if arms is not None:
+            arms = self._offer(arms, size)
+        asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
+        return self._impression(key, arms, context, id, deferred, asked.decode(), given)
+
+    def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
+        if self._slots:
+            offer: list[Arm] = [
+                self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()
+            ]
+        else:
+            offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
+        if len(offer) != size or len(set(offer)) < size:
+            raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
+        return offer
+
+    def _choose(self, learner: Learner, told: Impression) -> Decision:
+        context = told.context if learner.policy.context_dim else None
+        relevance, examination = told.given
+        return learner.choose(
+            told.key, context, told.arms, relevance=relevance, examination=examination
+        )
+
+    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
+        dims = self.config.policy.feature_dims
+        relevance, examination = (
+            [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
+        )
+        return self.learner.choose_many(
+            asked.column("key"),
+            [context or () for context in asked.column("context")]
+            if self.config.policy.context_dim
+            else None,
+            asked.column("arms"),
+            relevance=relevance,
+            examination=examination,
+        )
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        if told.arms is None and not self._slots:
+            return (0,)
+        return super()._baseline(told, decision) if told.arms is None else (told.arms[0],)
+
+    # The log ---------------------------------------------------------------------------------
+
+    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+        decision = super()._decision(row, epoch)
+        features = json.loads(row.asked or "")
+        relevance, examination = (
+            matrix(features[field], dim)
+            for field, dim in zip(
+                ("relevance", "examination"), self.config.policy.feature_dims, strict=True
+            )
+        )
+        offered = decision.offered
+        if row.offered is None:
+            offered = np.arange(max(len(relevance), len(examination)))
+        return decision._replace(offered=offered, relevance=relevance, examination=examination)
+
+    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        if self._slots or offered is None:
+            return super()._offered_slots(offered)
+        return np.arange(len(offered))
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        if self._slots:
+            return super()._slots_shown(shown, offered)
+        if offered is None:
+            return np.array([int(arm) for arm in shown])
+        return np.array([list(offered).index(arm) for arm in shown])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        slots = [self._slots.get(arm, 0) for arm in rows.column("arm")]
+        offered = list(map(self._offered, rows))
+        self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
+
+    def _offered(self, row: DecisionRow) -> int:
+        if row.offered is not None:
+            return len(json.loads(row.offered))
+        features = json.loads(row.asked or "")
+        return len(features["relevance"] or features["examination"])
+
+
+def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
+    """Return rows of features as floats; None where none are read.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no row, or one that is not ``dim`` finite numbers; it names the row.
+    """
+    if dim == 0:
+        if rows is not None:
+            raise InvalidValue(field, rows, "leave it out: the policy reads none")
+        return None
+    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MOST_ARMS:
+        raise InvalidValue(field, rows, f"give {dim} finite numbers for each arm on offer")
+    found = []
+    for i, row in enumerate(rows):
+        numbers = [float(x) for x in row]
+        if len(numbers) != dim or not all(map(math.isfinite, numbers)):
+            raise InvalidValue(f"{field}[{i}]", row, f"give {dim} finite numbers")
+        found.append(numbers)
+    return found
+
+
+def matrix(rows: FeatureRows | None, dim: int) -> Floats:
+    """Return rows of features as an array."""
+    return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)

@@ -1,0 +1,136 @@
+"""Decisions as they are made or recalled: their windows opened, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tacit.core.arrays import Ints
+from tacit.core.state import leaves
+from tacit.learning.decisions import Decision
+from tacit.learning.learner import Learner
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import (
+    APPRENTICE,
+    FROZEN,
+    DecisionRow,
+)
+from tacit.service.placements.state import State
+
+
+class Opening(State):
+    """Opens the windows of decisions, keeps what learning needs of them, and counts them."""
+
+    def _decided(
+        self,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        shadow: Decision | None = None,
+    ) -> None:
+        """Open the windows of decisions made at the same time.
+
+        Where the second policy is to learn from it too, there is one decision.
+        """
+        slots = self.windows.decided(rows)
+        self._keep(slots, rows, decisions, shadow)
+        self.decisions += len(rows)
+        self.since_snapshot += len(rows)
+        deferred = rows.column("deferred")
+        counted = rows
+        if any(deferred):
+            counted = rows.take([i for i, waits in enumerate(deferred) if not waits])
+        self._count(counted)
+
+    def _keep(
+        self,
+        slots: Ints,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        shadow: Decision | None,
+    ) -> None:
+        self._open.keep(slots, decisions, plain=self._offers_all(rows))
+        for some in filter(None, (self._shadowed, self._unlearned)):
+            some.difference_update(slots.tolist())
+        if FROZEN in (modes := rows.column("mode")):
+            pairs = zip(slots.tolist(), modes, strict=True)
+            self._unlearned.update(slot for slot, mode in pairs if mode == FROZEN)
+        if shadow is not None:
+            self._keep_shadow(slots, rows, shadow)
+
+    def _keep_shadow(self, slots: Ints, rows: Block[DecisionRow], shadow: Decision) -> None:
+        if self._shadow_open is not None:
+            self._shadow_open.keep(slots, [shadow], plain=self._offers_all(rows))
+            self._shadowed.update(slots.tolist())
+
+    def _offers_all(self, rows: Block[DecisionRow]) -> bool:
+        """Whether each decision could choose among all arms, without features."""
+        return self._plain and not any(rows.column("offered"))
+
+    def _count(self, rows: Block[DecisionRow]) -> None:
+        """Count impressions of the same time, and the restarts that they show."""
+        if not len(rows):
+            return
+        self._count_impressions(rows)
+        # Most keys have never restarted.
+        if self.series.epochs or any(rows.column("epoch")):
+            for row in rows:
+                self.series.at_epoch(row.time, row.key, row.epoch, row.context)
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count decisions made at the same time."""
+        self.series.decided_many(
+            rows.column("time")[0],
+            list(map(self._slots.__getitem__, rows.column("arm"))),
+            self._weighable(rows),
+            self._offer_sizes(rows),
+        )
+
+    @staticmethod
+    def _weighable(rows: Block[DecisionRow]) -> list[float | None]:
+        """Return the propensities by which decisions of one mode may be weighed."""
+        # What a fixed baseline earned says nothing about uniform exploration.
+        if rows.column("mode")[0] == APPRENTICE:
+            return [None] * len(rows)
+        return rows.column("propensity")
+
+    def _offer_sizes(self, rows: Block[DecisionRow]) -> list[int]:
+        """Return how many arms were on offer."""
+        if not any(rows.column("offered")):
+            return [len(self._slots)] * len(rows)
+        return list(map(self._offered, rows))
+
+    def _propensities(self, slots: Ints) -> list[float | None]:
+        """Return the propensities by which open decisions may be weighed."""
+        propensities = self.windows.values(slots, "propensity")
+        modes = self.windows.values(slots, "mode")
+        if APPRENTICE not in modes:
+            return propensities
+        pairs = zip(propensities, modes, strict=True)
+        return [None if mode == APPRENTICE else value for value, mode in pairs]
+
+    def _sizes(self, slots: Ints) -> list[int]:
+        """Return how many arms open decisions could choose among."""
+        if self._plain and not any(self.windows.values(slots, "offered")):
+            return [len(self._slots)] * len(slots)
+        return list(map(self._offered, self.windows.rows(slots)))
+
+    @contextmanager
+    def _standing(self, learner: Learner, key: str) -> Iterator[None]:
+        """While frozen, leave the key's lane as it was, even by what the policy observes."""
+        if self.mode != FROZEN:
+            yield
+            return
+        policy = learner.policy
+        known = key in learner
+        lane = learner.lane(key) if known else 0
+        kept: list[Any] = []
+        for (_, array), (_, one), (_, two) in zip(
+            leaves(learner.state), leaves(policy.init(1)), leaves(policy.init(2)), strict=True
+        ):
+            of_lanes = len(one) != len(two)
+            kept.append(((array if known else one)[lane] if of_lanes else array).copy())
+        yield
+        lane = learner.lane(key)
+        for (_, array), values in zip(leaves(learner.state), kept, strict=True):
+            array[lane if array.ndim > values.ndim else ...] = values

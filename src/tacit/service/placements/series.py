@@ -1,0 +1,236 @@
+"""What the page shows over time, kept in a fixed number of buckets: O(1) for each event."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Floats
+
+BUCKETS = 200
+FIRST_WIDTH = 1_000_000
+SHIFTS_KEPT = 20
+LEAST_EFFECTIVE = 30.0
+LEAST_CHANCE = 1e-9
+"""A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless."""
+
+# Columns: sums of the reward r, the importance weight w and their products; then each arm's
+# impressions.
+R, W, WW, WR, WWR, WWRR, ARMS = range(7)
+
+
+class Shift(NamedTuple):
+    """A restart of a key, seen at the first decision after it, and the context of that one."""
+
+    time: int
+    key: str
+    epoch: int
+    context: str | None = None
+
+
+class UniformEstimate(NamedTuple):
+    """An estimated reward per impression, and half of its 95 % interval."""
+
+    value: float
+    margin: float
+
+
+class _Saved(msgspec.Struct):
+    start: int
+    width: int
+    rows: list[list[float]]
+    epochs: dict[str, int]
+    shifts: list[Shift]
+
+
+class Series:
+    """Impressions, rewards and importance weights of one placement over time.
+
+    A reward counts at the time of its decision. When time outgrows the buckets, neighbours are
+    merged in pairs and every bucket becomes twice as wide.
+
+    Parameters
+    ----------
+    arms : int
+        How many arms there are.
+
+    Examples
+    --------
+    >>> series = Series(arms=2)
+    >>> for second in range(500):
+    ...     series.decided(second * 1_000_000, slot=second % 2, propensity=0.5, offered=2)
+    >>> series.rewarded(0, propensity=0.5, offered=2, reward=1.0)
+    >>> series.width // 1_000_000, series.impressions, series.rewards
+    (4, 500, 1.0)
+    """
+
+    def __init__(self, arms: int) -> None:
+        self.start = -1
+        self.width = FIRST_WIDTH
+        self.table = np.zeros((BUCKETS, ARMS + arms))
+        self.epochs: dict[str, int] = {}
+        self.shifts: deque[Shift] = deque(maxlen=SHIFTS_KEPT)
+
+    @property
+    def impressions(self) -> int:
+        """How many decisions were counted."""
+        return int(self.table[:, ARMS:].sum())
+
+    @property
+    def rewards(self) -> float:
+        """The sum of all rewards."""
+        return float(self.table[:, R].sum())
+
+    def decided(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
+        """Count a decision for ``slot`` out of ``offered`` arms."""
+        self.decided_many(time, [slot], [propensity], [offered])
+
+    def decided_many(
+        self,
+        time: int,
+        slots: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+    ) -> None:
+        """Count decisions that were made at the same time."""
+        row = self._row(time)
+        row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
+        if propensities.count(None) < len(propensities):
+            # NumPy takes None for NaN.
+            chances = np.array(propensities, np.float64)
+            known = ~np.isnan(chances)
+            weights = 1.0 / (np.array(offered)[known] * np.maximum(chances[known], LEAST_CHANCE))
+            # One after the other, so that the sums are the same however decisions are grouped.
+            for column, added in ((W, weights), (WW, weights * weights)):
+                row[column] = np.add.accumulate(np.append(row[column], added))[-1]
+
+    def rewarded(
+        self,
+        time: int,
+        propensity: float | None,
+        offered: int,
+        reward: float,
+        before: float = 0.0,
+    ) -> None:
+        """Count the reward of a decision made at ``time``, in place of the one counted before."""
+        self.rewarded_many([time], [propensity], [offered], [reward], [before])
+
+    def rewarded_many(
+        self,
+        times: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+        rewards: Sequence[float],
+        before: Sequence[float],
+    ) -> None:
+        """Count the rewards of decisions made at these times, in place of those counted before."""
+        self._row(max(times))
+        sums: dict[int, list[float]] = {}
+        for time, propensity, count, reward, default in zip(
+            times, propensities, offered, rewards, before, strict=True
+        ):
+            bucket = self._bucket(time)
+            row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
+            gain = reward - default
+            row[R] += gain
+            if propensity is not None:
+                weight = _weight(propensity, count)
+                row[WR] += weight * gain
+                row[WWR] += weight * weight * gain
+                row[WWRR] += (weight * reward) ** 2 - (weight * default) ** 2
+        for bucket, row in sums.items():
+            self.table[bucket, :ARMS] = row
+
+    def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
+        """Note the epoch of a key's decision; a new one is an intent shift."""
+        if epoch != self.epochs.get(key, 0):
+            self.epochs[key] = epoch
+            self.shifts.append(Shift(time, key, epoch, context))
+
+    def _row(self, time: int) -> Floats:
+        if self.start < 0:
+            self.start = time
+        while self._bucket(time) >= BUCKETS:
+            pairs = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
+            self.table[: BUCKETS // 2], self.table[BUCKETS // 2 :] = pairs, 0.0
+            self.width *= 2
+        row: Floats = self.table[self._bucket(time)]
+        return row
+
+    def _bucket(self, time: int) -> int:
+        # A clock that was set back counts into the first bucket.
+        return max(time - self.start, 0) // self.width
+
+    @property
+    def restarts(self) -> int:
+        """How many intent shifts were seen, of all keys."""
+        return sum(self.epochs.values())
+
+    def add(self, table: Floats, start: int, width: int) -> None:
+        """Count what another series of the same arms did, which began no earlier."""
+        for bucket in np.flatnonzero(table.any(axis=1)).tolist():
+            self._row(start + bucket * width)[:] += table[bucket]
+
+    def points(self, most: int) -> tuple[list[int], Floats]:
+        """Return at most ``most`` stretches of equal width up to the last one with an impression.
+
+        Returns
+        -------
+        ends : list of int
+            The end of each stretch in microseconds since 1970.
+        sums : array of float64, shape (stretches, columns)
+        """
+        used = np.flatnonzero(self.table[:, ARMS:].sum(axis=1))
+        count = int(used[-1]) + 1 if len(used) else 0
+        step = math.ceil(count / most) or 1
+        firsts = np.arange(0, count, step)
+        sums = np.add.reduceat(self.table, firsts)[: len(firsts)] if count else self.table[:0]
+        return [self.start + self.width * int(first + step) for first in firsts], sums
+
+    def to_bytes(self) -> bytes:
+        """Return everything as JSON."""
+        saved = _Saved(self.start, self.width, self.table.tolist(), self.epochs, list(self.shifts))
+        return msgspec.json.encode(saved)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Series:
+        """Return what :meth:`to_bytes` wrote."""
+        saved = msgspec.json.decode(content, type=_Saved)
+        series = cls(len(saved.rows[0]) - ARMS)
+        series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
+        series.table[:] = saved.rows
+        series.shifts.extend(saved.shifts)
+        return series
+
+
+def _weight(propensity: float, offered: int) -> float:
+    """How much more often uniform exploration would have chosen so."""
+    return 1.0 / (offered * max(propensity, LEAST_CHANCE))
+
+
+def uniform_estimate(sums: Floats) -> UniformEstimate | None:
+    """Estimate what uniform exploration would have earned, from what was logged.
+
+    The self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
+
+    Parameters
+    ----------
+    sums : array of float64, shape (columns,)
+        Sums of some of a series' rows.
+
+    Returns
+    -------
+    UniformEstimate or None
+        None where propensities are unknown, or the weights are worth fewer than 30 impressions.
+    """
+    weight, squared = float(sums[W]), float(sums[WW])
+    if squared == 0.0 or weight * weight / squared < LEAST_EFFECTIVE:
+        return None
+    value = float(sums[WR]) / weight
+    spread = sums[WWRR] - 2 * value * sums[WWR] + value**2 * squared
+    return UniformEstimate(value, 1.96 * math.sqrt(max(float(spread), 0.0)) / weight)

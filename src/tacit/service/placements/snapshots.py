@@ -1,0 +1,225 @@
+"""Snapshots: what a placement has learned, written bit by bit, and taken over again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from tacit.core.arrays import Ints
+from tacit.errors import TacitError
+from tacit.learning.learner import Learner, restored, snapshot_of
+from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces
+from tacit.policies import policy_to_spec
+from tacit.service.errors import StoreError
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import (
+    DecisionRow,
+)
+from tacit.service.placements.open_decisions import OpenDecisions
+from tacit.service.placements.recalling import Recalling, read_by
+from tacit.service.placements.series import Series
+from tacit.service.stores.base import Draft, Snapshot
+
+OPEN_AT_ONCE = 500
+NOTHING_OPEN = b'"defaults":[],"open":[]}'
+
+logger = logging.getLogger(__name__)
+
+
+class _Saved(msgspec.Struct):
+    time: int
+    mode: str
+    decisions: int
+    feedback: int
+    outcomes: dict[str, int]
+    counts: Any = None
+    signals: bytes | None = None
+    shared: Any = None
+    # The last ones, so that they can be written bit by bit.
+    defaults: list[tuple[Any, ...]] = []
+    open: list[tuple[Any, ...]] = []
+
+
+class Saving(Recalling):
+    """Writes snapshots, and begins at one."""
+
+    @property
+    def fold_spec(self) -> str:
+        """How the log is folded, as JSON."""
+        rule = msgspec.to_builtins(self.config.rule)
+        if rule["late"] == "record":
+            del rule["correction"]
+        spec = {
+            "rule": rule,
+            "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
+            "propensities": self.config.propensities,
+            **({"spread": True} if self.config.spread else {}),
+            **self._own_fold_spec(),
+        }
+        if self.config.signals is not None:
+            spec["signals"] = msgspec.to_builtins(self.config.signals)
+        return json.dumps(spec, sort_keys=True)
+
+    @property
+    def snapshot_after(self) -> int:
+        """After how many events the next snapshot is worth its while.
+
+        It grows with what the last one held, keys and open windows, so that all snapshots together
+        take a time that is linear in the events.
+        """
+        return max(self.config.snapshot_every, self._held)
+
+    def draft(self, seq: int, time: int) -> Draft:
+        """Return what was learned from the log up to ``seq``, which is all of it.
+
+        It is a copy, so that it can be encoded while more is learned.
+        """
+        self._held = len(self.learner) + len(self.windows)
+        saved = _Saved(
+            self.windows.time,
+            self.mode,
+            self.decisions,
+            self.feedback,
+            dict(self.outcomes),
+            self.counts(),
+            None if self.signals is None else self.signals.saved(self.learner),
+            self.shared and self.shared.saved(),
+        )
+        known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
+        learners = {"learner": self._frozen(self.learner)}
+        if self.shadow is not None:
+            learners["shadow"] = self._frozen(self.shadow)
+        series = self.series.to_bytes()
+        return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
+
+    def open_windows(self) -> list[Any]:
+        """Return the open decisions as what JSON can hold, in the order of their windows."""
+        return list(self.windows.saved(self._epochs))
+
+    def _epochs(self, slots: Ints) -> tuple[list[int], list[int | None]]:
+        """Return the epochs of open decisions, as either policy counts them."""
+        shadows: list[int | None] = [None] * len(slots)
+        for i, slot in enumerate(slots.tolist() if self._shadowed else ()):
+            if slot in self._shadowed and self._shadow_open is not None:
+                (shadows[i],) = self._shadow_open.epochs(slots[i : i + 1])
+        return self._open.epochs(slots), shadows
+
+    def _frozen(self, learner: Learner) -> LearnerSnapshot:
+        # Where the generator stands is no part of what was learned.
+        self._draws.begin(learner.rng, "")
+        return snapshot_of(learner).copied()
+
+    def _rest_on(self, base: Snapshot | None) -> None:
+        """Begin where the log begins."""
+        if base is None:
+            return
+        try:
+            self._take(base)
+        except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+            raise damaged_base(self.name, error) from error
+        if json.loads(base.plan)["shadow"] != json.loads(self.fold_spec)["shadow"]:
+            self._shadow_anew()
+
+    def _shadow_anew(self) -> None:
+        """Begin anew with a second policy that was not there before."""
+        config = self.config
+        self.shadow = None
+        if config.shadow is not None:
+            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+        self._shadowed.clear()
+
+    def _restored(self, snapshot: Snapshot) -> bool:
+        """Begin at a snapshot; say whether it could be used."""
+        if snapshot.plan != self.fold_spec:
+            logger.warning(
+                "placement %s: the attribution rule, the shadow policy or the propensities were "
+                "changed; folding anew what the log holds",
+                self.name,
+            )
+            return False
+        try:
+            self._take(snapshot)
+        except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+            logger.warning(
+                "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
+            )
+            self._begin()
+            return False
+        return True
+
+    def _take(self, snapshot: Snapshot) -> None:
+        saved = msgspec.json.decode(snapshot.windows, type=_Saved)
+        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
+        if snapshot.shadow is not None:
+            self.shadow = from_bytes(
+                snapshot.shadow, f"snapshot of the shadow of {self.name}", restored
+            )
+        self._open = OpenDecisions(self.learner)
+        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+        self.series = Series.from_bytes(snapshot.series)
+        self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
+        self.outcomes = Counter(saved.outcomes)
+        self.windows.advance(saved.time)
+        self._take_counts(saved.counts)
+        if self.shared is not None:
+            self.shared.restore(saved.shared)
+        same = json.loads(snapshot.plan).get("signals") == json.loads(self.fold_spec).get("signals")
+        if self.signals is not None and saved.signals is not None and same:
+            # Of other signals, the base of a log says nothing: they begin there.
+            self.signals.stream.restore(saved.signals)
+        self._reopen(saved.open, defaulted=False)
+        self._reopen(saved.defaults, defaulted=True)
+        self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+        self._held = len(self.learner) + len(saved.open)
+
+    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool) -> None:
+        """Take over open decisions as a snapshot has them."""
+        if not saved:
+            return
+        slots = self.windows.restore(saved, defaulted=defaulted)
+        rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(slots))
+        *_, epochs, shadow_epochs = zip(*saved, strict=True)
+        self._keep(slots, rows, self._recalled_many(rows, epochs), None)
+        for i, epoch in enumerate(shadow_epochs):
+            if epoch is not None and self.shadow is not None:
+                shadow = read_by(self.shadow, self._decision(rows[i], epoch))
+                self._keep_shadow(slots[i : i + 1], rows[i : i + 1], shadow)
+
+
+def damaged_base(name: str, error: Exception) -> StoreError:
+    """Return what to raise where the beginning of a placement's log cannot be read."""
+    return StoreError(
+        f"store: placement {name}: what it had learned from rows that were dropped is damaged: "
+        f"{error}; restore a backup"
+    )
+
+
+def _pieces(
+    learners: dict[str, LearnerSnapshot],
+    series: bytes,
+    saved: _Saved,
+    known: tuple[Iterator[tuple[Any, ...]], ...],
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the fields of a snapshot bit by bit; encoding one holds up everything else."""
+    for field, learner in learners.items():
+        for piece in pieces(learner):
+            yield field, piece
+    yield "series", series
+    head = msgspec.json.encode(saved)
+    assert head.endswith(NOTHING_OPEN)
+    yield "windows", head.removesuffix(NOTHING_OPEN)
+    for name, opens in zip((b'"defaults":[', b'],"open":['), known, strict=True):
+        between = name
+        while some := list(islice(opens, OPEN_AT_ONCE)):
+            yield "windows", between + msgspec.json.encode(some)[1:-1]
+            between = b","
+        if between is name:
+            yield "windows", name
+    yield "windows", b"]}"

@@ -1,0 +1,203 @@
+"""What a placement is and knows, and what its kind says of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.core.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import NOTHING, Arm, Decision
+from tacit.learning.learner import Learner
+from tacit.policies import Policy
+from tacit.service.attribution.attribution import Attribution, Rewards
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.kind import kind_of
+from tacit.service.log.blocks import Block
+from tacit.service.log.draws import Draws
+from tacit.service.log.ids import decision_ids
+from tacit.service.log.impressions import Clicks, Impression
+from tacit.service.log.rows import (
+    CLICKS,
+    MODES,
+    ONLINE,
+    DecisionRow,
+)
+from tacit.service.placements.open_decisions import OpenDecisions
+from tacit.service.placements.series import Series
+from tacit.service.placements.sharing import shared_of
+from tacit.service.placements.signals import PlacementSignals
+from tacit.service.stores.base import StoredPlacement
+
+FeatureRows = Sequence[Sequence[float]]
+"""Features: a row for each arm."""
+
+
+class State:
+    """The learners of a placement, its open decisions and its counts.
+
+    Kinds of placements differ in what they take, show and learn, which they say here; everything
+    else is the same for all.
+
+    Parameters
+    ----------
+    name : str
+    config : PlacementConfig
+    stored : StoredPlacement
+        As the store has it.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = MODES
+    attribution: ClassVar[type[Attribution]] = Attribution
+    shows_one: ClassVar[bool] = True
+    """Whether a decision shows one arm, so that a reward fits it."""
+
+    def __init__(self, name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
+        self.name = name
+        self.config = config
+        self.kind = kind_of(config.kind)
+        self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
+        self.snapshot_time: int | None = None
+        self.since_snapshot = 0
+        self.restarts = type(config.policy).epoch is not Policy.epoch
+        self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
+        arms = () if config.policy.arms is None else config.policy.arms
+        self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
+        self._all = np.arange(len(self._slots))
+        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
+        self.arms: list[Arm] = list(self._slots)
+        self._plain = bool(self._slots) and not any(config.policy.feature_dims)
+        self._told_dim = config.context_dim if config.signals is None else config.signals.client
+        self._begin()
+
+    def _begin(self) -> None:
+        config = self.config
+        self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
+        self.shadow: Learner | None = None
+        if config.shadow is not None:
+            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.shared = shared_of(config.policy, config.spread)
+        self.series = Series(self._layers)
+        self.windows = self.attribution(config.rule)
+        self._open = OpenDecisions(self.learner)
+        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+        # Slots of decisions that the second policy knows, and of those made while frozen.
+        self._shadowed: set[int] = set()
+        self._unlearned: set[int] = set()
+        self.signals: PlacementSignals | None = None
+        if config.signals is not None:
+            self.signals = PlacementSignals(config.signals, config.policy.arm_count)
+        self.mode = ONLINE
+        self.decisions = self.feedback = 0
+        self.outcomes: Counter[str] = Counter()
+        self.covered = self._held = 0
+
+    # What a kind says of itself --------------------------------------------------------------
+
+    @property
+    def _layers(self) -> int:
+        """How many things the series counts the impressions of."""
+        return self.config.policy.arm_count
+
+    def _own_fold_spec(self) -> dict[str, Any]:
+        return {}
+
+    def _choose(self, learner: Learner, told: Impression) -> Decision:
+        context = told.context if learner.policy.context_dim else None
+        return learner.choose(told.key, context, told.arms)
+
+    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
+        arms = asked.column("arms")
+        return self.learner.choose_many(
+            asked.column("key"),
+            asked.column("context") if self.config.policy.context_dim else None,
+            None if arms.count(None) == len(arms) else arms,
+        )
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        """Return what the mode ``apprentice`` shows."""
+        return (self.arms[int(decision.offered[0])],)
+
+    def _counterfactual(self, decision: Decision) -> Arm:
+        """Return what would have been shown, as the log keeps it."""
+        return decision.arm
+
+    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+        """Return the arms that a decision showed."""
+        return (row.arm,)
+
+    def _all_shown(
+        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+    ) -> list[str | None]:
+        """Return what was shown, as the log keeps it where one arm does not say it."""
+        return [None] * len(ids)
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        if len(shown) == 1:
+            return self._alone[shown[0]]
+        return np.array([self._slots[arm] for arm in shown])
+
+    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        if offered is None:
+            return self._all
+        return np.array([self._slots[arm] for arm in offered], np.int64)
+
+    def _offered(self, row: DecisionRow) -> int:
+        return len(self._slots) if row.offered is None else len(json.loads(row.offered))
+
+    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+        """Return what the learner is told for what came back; None for nothing."""
+        return self._scaled(rewards.values)
+
+    def _scaled(self, rewards: list[float]) -> list[float]:
+        lowest = self.config.rule.lowest
+        if not lowest:
+            return rewards
+        return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
+
+    def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
+        """Name what became of feedback that was learned at once, where a kind knows better."""
+
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+        """Return clicked positions of a decision as the log keeps them.
+
+        Raises
+        ------
+        InvalidValue
+            If feedback of this kind does not fit the decision.
+        """
+        if kind == CLICKS:
+            raise InvalidValue(
+                "placement", self.name, "it shows one arm, not a list; send the reward to feedback"
+            )
+        return None
+
+    def counts(self) -> Any:
+        """Return what else was counted, as JSON data."""
+        return None
+
+    def _take_counts(self, counts: Any) -> None:
+        """Take over what :meth:`_counts` gave."""
+
+    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+        """Return the learner's form of a decision, the same live and from the log."""
+        names = parsed(row.offered)
+        context = NOTHING
+        if self.config.context_dim and row.context is not None:
+            context = np.array(json.loads(row.context), np.float64)
+        shown = self.shown(row)
+        offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
+        return Decision(row.seq, row.key, shown, row.propensity, epoch, offered, slots, context)
+
+
+def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
+    return decision_ids(time, len(keys))
+
+
+def parsed(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,304 @@
+"""Running the service: one process, uvicorn on uvloop, a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import ConfigError, MissingExtra, TacitError
+from tacit.service.errors import AddressUnavailable, Unavailable
+from tacit.service.running import systemd
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from tacit.service.app.guard import Guard
+    from tacit.service.config.schema import Config
+    from tacit.service.engine.service import Service
+    from tacit.service.http.protocol import Connections
+
+DRAIN_SECONDS = 30
+BACKLOG = 2048
+GC_THRESHOLDS = 20_000, 20, 50
+
+Ready = Callable[[str], None]
+Opening = Callable[["Config"], "Service"]
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    ready: Ready | None = None,
+    reread: Callable[[], Config] | None = None,
+    engine: Opening | None = None,
+) -> None:
+    """Run the service until it is told to stop (SIGTERM or SIGINT).
+
+    Stopping answers what has arrived, writes a snapshot per placement, and closes the store.
+
+    Parameters
+    ----------
+    config : Config
+    host, port : optional
+        In place of the configuration's; port 0 takes any free one.
+    ready : function, optional
+        Called with the address once requests are answered; by default the address is printed.
+    reread : function, optional
+        Gives the configuration anew on SIGHUP: placements, keys and limits change without loss.
+        What cannot change while running (address, store) stays as it is.
+    engine : function, optional
+        Opens what decides, in place of an engine in this process.
+
+    Raises
+    ------
+    MissingExtra
+        If a package of the extra ``service`` is missing.
+    ConfigError
+        If the address cannot be taken (:class:`~tacit.service.errors.AddressUnavailable` where it
+        may be later), or a placement does not fit what the store holds.
+    StoreError
+        If the store cannot be opened.
+    """
+    server, listener = _bound(config, host, port, ready or _announce, reread, engine)
+    from tacit.service.running.logs import set_up
+
+    set_up(config.server.log)
+    settle_memory()
+    with listener, _stopped_by_signals(server):
+        server.run(sockets=[listener])
+
+
+def settle_memory() -> None:
+    """Let the garbage collector leave alone what is there by now."""
+    # A collection that walks it all would halt answers for 50 ms.
+    gc.collect()
+    gc.freeze()
+    # Open windows are many objects, none of them in a cycle.
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+@contextlib.contextmanager
+def running(config: Config) -> Iterator[str]:
+    """Run the service in a thread of its own, and give its address.
+
+    Raises
+    ------
+    MissingExtra, ConfigError, StoreError
+        As :func:`serve`.
+    Unavailable
+        If it ended before it answered.
+
+    Examples
+    --------
+    >>> import tempfile, urllib.request
+    >>> from tacit.service.config.file import load_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
+    ...     with running(load_config(overrides=values)) as address:
+    ...         urllib.request.urlopen(address + "/healthz").read()
+    b'{"status":"ok"}'
+    """
+    answering = threading.Event()
+    addresses: list[str] = []
+
+    def ready(address: str) -> None:
+        addresses.append(address)
+        answering.set()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listener])
+        finally:
+            answering.set()
+
+    server, listener = _bound(config, None, None, ready, None)
+    thread = threading.Thread(target=run, name="tacit-service")
+    with listener:
+        thread.start()
+        try:
+            answering.wait()
+            if not addresses:
+                raise Unavailable("service: it did not start; its log says why")
+            yield addresses[0]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _bound(
+    config: Config,
+    host: str | None,
+    port: int | None,
+    ready: Ready,
+    reread: Callable[[], Config] | None,
+    opening: Opening | None = None,
+) -> tuple[uvicorn.Server, socket.socket]:
+    """Open everything that can fail before the first request."""
+    try:
+        import httptools  # noqa: F401 (uvicorn would look for it only later)
+        import uvicorn
+        import uvloop  # noqa: F401
+
+        from tacit.service.app.app import application
+        from tacit.service.config.keys import is_loopback
+        from tacit.service.http.protocol import Connections, Protocol, raise_descriptors
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a package", "service") from error
+
+    raise_descriptors(config.server.connections)
+    connections = Connections(config.server)
+
+    class Connection(Protocol):
+        shared = connections
+
+    class Server(uvicorn.Server):
+        """Tells when it answers."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                open = self.server_state.connections
+                self.watching = [
+                    asyncio.create_task(connections.watch(open)),
+                    asyncio.create_task(systemd.watch(engine)),
+                ]
+                if reread is not None and hasattr(signal, "SIGHUP"):
+                    loop = asyncio.get_running_loop()
+                    loop.add_signal_handler(signal.SIGHUP, self.renew)
+                ready(address)
+                systemd.notify(systemd.READY)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            systemd.notify(systemd.STOPPING)
+            app.close()
+            await super().shutdown(sockets)
+            for task in self.watching:
+                task.cancel()
+
+        def renew(self) -> None:
+            self.renewing = asyncio.ensure_future(_renewed(engine, app, connections, reread))
+
+    traces = _traces(config)
+    host = config.server.host if host is None else host
+    if not config.keys and not is_loopback(host):
+        raise ConfigError(
+            f"server.host: {host} answers to other machines, which needs keys; make one with: "
+            "tacit key NAME"
+        )
+    listener = _listener(host, config.server.port if port is None else port)
+    address = _address(listener)
+    try:
+        engine = (opening or _opened)(config)
+    except BaseException:
+        listener.close()
+        raise
+    app = application(engine, connections)
+    settings = uvicorn.Config(
+        app if traces is None else traces(app, engine),
+        loop="uvloop",
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    return Server(settings), listener
+
+
+def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
+    """Return what lets an application be traced, if that is wanted."""
+    if config.traces is None:
+        return None
+    try:
+        from tacit.service.running.traces import Traced, provider_of
+
+        provider = provider_of(config.traces)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "opentelemetry", "otel") from error
+    return lambda app, engine: Traced(app, engine, provider)
+
+
+def _opened(config: Config) -> Service:
+    """Open the store and an engine over it."""
+    from tacit.service.engine.engine import Engine
+    from tacit.service.stores.opening import open_store
+
+    store = open_store(config.store)
+    try:
+        return Engine(config, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+async def _renewed(
+    engine: Service, app: Guard, connections: Connections, reread: Callable[[], Config] | None
+) -> None:
+    """Read the configuration anew; one that is wrong changes nothing."""
+    from tacit.service.config.keys import Keys
+
+    assert reread is not None
+    try:
+        config = await asyncio.to_thread(reread)
+        await engine.reload(config)
+    except TacitError as error:
+        logger.error("the configuration stays as it was: %s", error)
+        return
+    app.configure(config.server, Keys(config.keys))
+    connections.configure(config.server)
+    logger.info("the configuration was read anew: %d placements", len(config.placements))
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        forbidden = isinstance(error, PermissionError)
+        raise (ConfigError if forbidden else AddressUnavailable)(
+            f"server.port: cannot listen on {host} port {port}: {error.strerror}; "
+            "stop what listens there, or give another port (0 takes any free one)"
+        ) from error
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(address: str) -> None:
+    print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Stop cleanly on SIGTERM and SIGINT.
+
+    uvicorn hands a signal on to the handler from before when it is done; the usual ones would
+    end the process with an error then.
+    """
+
+    def stop(*_: Any) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Where the log and the snapshots are kept."""

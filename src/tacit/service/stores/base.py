@@ -1,0 +1,247 @@
+"""What the engine asks of a store.
+
+The log is the truth. A store keeps its rows under one ascending sequence number, appends a group of
+them whole or not at all, and gives them back in that order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from tacit.service.errors import Damaged
+from tacit.service.log.rows import Event, Found, RecordRow, Rows
+
+BATCH = 2**17
+"""Bytes of a snapshot that are written at once, so that no commit waits long."""
+SWEPT = 4
+"""Pieces of a snapshot that are removed at once, for the same reason."""
+SNAPSHOTS, BASES = "snapshots", "bases"
+
+
+class StoredPlacement(NamedTuple):
+    """A placement as the store has it."""
+
+    id: int
+    policy: int
+    spec: str
+    seed: int
+
+
+class End(NamedTuple):
+    """The last row's sequence number and time; zeros where there is none."""
+
+    seq: int
+    time: int
+
+
+class Snapshot(NamedTuple):
+    """What a placement had learned from the log up to ``seq``.
+
+    Attributes
+    ----------
+    placement, seq, time : int
+    plan : str
+        How the log was folded; another plan needs the whole fold anew.
+    learner : bytes
+    shadow : bytes or None
+        The second policy's learner.
+    series : bytes
+    windows : bytes
+        Decisions whose windows are open, the mode, the counts.
+    """
+
+    placement: int
+    seq: int
+    time: int
+    plan: str
+    learner: bytes
+    shadow: bytes | None
+    series: bytes
+    windows: bytes
+
+    def draft(self) -> Draft:
+        """Return it as it is written."""
+        whole = zip(self._fields[4:], self[4:], strict=True)
+        pieces = ((field, content) for field, content in whole if content is not None)
+        return Draft(*self[:4], pieces)
+
+
+class Draft(NamedTuple):
+    """A snapshot that is still to be encoded, of what stood when it was made.
+
+    Attributes
+    ----------
+    placement, seq, time, plan
+        As those of the :class:`Snapshot`.
+    pieces : iterator
+        Pairs of a field of the snapshot, from ``learner`` on, and the next bytes of it.
+    """
+
+    placement: int
+    seq: int
+    time: int
+    plan: str
+    pieces: Iterator[tuple[str, bytes]]
+
+    def batches(self) -> Iterator[list[tuple[str, bytes]]]:
+        """Yield the pieces, small ones together."""
+        batch: list[tuple[str, bytes]] = []
+        size = 0
+        for field, content in self.pieces:
+            batch.append((field, content))
+            size += len(content)
+            if size >= BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+class Checksum:
+    """SHA-256 of a snapshot: its first four fields, then its pieces in order.
+
+    Parameters
+    ----------
+    head : sequence
+        The first four fields.
+    """
+
+    def __init__(self, head: Sequence[Any]) -> None:
+        self._hash = hashlib.sha256(msgspec.json.encode(list(head)))
+
+    def add(self, pieces: Iterable[tuple[str, bytes]]) -> None:
+        """Take in the next pieces."""
+        for field, content in pieces:
+            self._hash.update(msgspec.json.encode([field, len(content)]))
+            self._hash.update(content)
+
+    def value(self) -> bytes:
+        """Return the checksum of all so far."""
+        return self._hash.digest()
+
+
+def assembled(
+    head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tuple[str, bytes]]
+) -> Snapshot:
+    """Return a snapshot from its first four fields and its pieces, in order.
+
+    Parameters
+    ----------
+    head : sequence
+    checksum : bytes or None
+        None for one that was written by version 0.1, which has none.
+    pieces : iterable
+
+    Raises
+    ------
+    Damaged
+        If it is not what was written.
+    """
+    written: dict[str, io.BytesIO] = {}
+    found = Checksum(head)
+    for piece in pieces:
+        found.add([piece])
+        written.setdefault(piece[0], io.BytesIO()).write(piece[1])
+    if checksum not in (None, found.value()):
+        raise Damaged("damaged: its checksum does not fit what is there")
+    whole = {field: buffer.getvalue() for field, buffer in written.items()}
+    fields = (whole.get("learner", b""), whole.get("shadow"))
+    return Snapshot._make([*head, *fields, whole.get("series", b""), whole.get("windows", b"")])
+
+
+class Old(NamedTuple):
+    """What is older than a placement keeps: decisions with all that came back for them, marks,
+    records."""
+
+    rows: Rows
+    records: list[RecordRow]
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self.rows.size + len(self.records)
+
+
+class Store(Protocol):
+    """A log that survives.
+
+    Writing methods run one at a time, in one thread; the others may run beside them, also one
+    at a time. Each raises StoreError if the store fails, and Fenced if it has another owner by now.
+    No sequence number is taken twice, in whatever table.
+    """
+
+    def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
+        """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
+
+    def placements(self) -> dict[str, StoredPlacement]:
+        """Return all placements by their names."""
+
+    def append(self, rows: Rows) -> None:
+        """Make a group durable: all of it, or nothing."""
+
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+
+    def records(self) -> Iterator[RecordRow]:
+        """Yield all records that were kept, in the order in which they came."""
+
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+        """Return those decisions that exist, from their placements and ids."""
+
+    def events(self, after: int) -> Iterator[Event]:
+        """Yield the log after a sequence number, in order."""
+
+    def end(self) -> End:
+        """Return where the log ends."""
+
+    def snapshot(self, placement: int) -> Snapshot | None:
+        """Return a placement's latest snapshot; raises Damaged if it is not what was written."""
+
+    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot, or a base, step by step; then it is in place of the one before.
+
+        Each step is a transaction of its own, so that others may be committed in between. If the
+        steps come to no end, the one before stands.
+        """
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped.
+
+        Raises Damaged if it is not what was written.
+        """
+
+    def begins(self, placement: int) -> End | None:
+        """Return the row and the time of a placement's base."""
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``.
+
+        Of decisions, those whose feedback came before the sequence number ``before``, too; each
+        with all its feedback.
+        """
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
+
+    def probe(self, time: int) -> None:
+        """Commit something small, to show that commits work."""
+
+    def check(self) -> None:
+        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+
+    def size(self) -> int:
+        """Return the bytes that the store takes."""
+
+    def close(self) -> None:
+        """Release everything; the store cannot be used afterwards."""
+
+
+def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
+    """Keep a snapshot, or a base, in place of the one before."""
+    for _ in store.saving(snapshot.draft(), what):
+        pass

@@ -1,0 +1,375 @@
+"""One draw for all arms, and the mixture of click models that is played by it."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import expit, logit
+
+import tacit
+from tacit.core.state import leaves
+from tacit.errors import InvalidValue
+from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.features.coupled import Coupled, coupled_choice, coupled_propensity
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
+
+COUPLED = [
+    tacit.LinTS(2, 3, draw="coupled"),
+    tacit.LogisticTS(2, 3, draw="coupled"),
+    tacit.LaplaceEC(2, 3, draw="coupled"),
+    tacit.LaplaceEC(2, 3, relevance_intercept=True, draw="coupled"),
+    tacit.ClickMixture(2, 3),
+]
+pytestmark = pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning")
+by_label = pytest.mark.parametrize("policy", COUPLED, ids=lambda policy: policy.label)
+
+
+class Lines(Coupled):
+    """Arms whose features are the mean and the deviation of their scores."""
+
+    class Params(NamedTuple):
+        coupled: bool
+
+    draw: ClassVar[str] = "coupled"
+
+    @staticmethod
+    def line(params, state, lane, impression, place):
+        return impression.relevance[place, 0], impression.relevance[place, 1]
+
+
+def lines_of(pairs):
+    rows = np.array(pairs, dtype=float)
+    return tacit.Impression(np.arange(len(rows)), np.zeros(0), rows, rows[:, :0])
+
+
+def propensities(pairs):
+    """Return the probability of each arm, given mean and deviation of its score."""
+    impression = lines_of(pairs)
+    params = Lines.Params(True)
+    return [coupled_propensity(params, None, 0, impression, arm) for arm in impression.arms]
+
+
+def enumerated(means, deviations):
+    """Return the same by the order of all crossings: an arm leads from one to the next."""
+    crossings = [
+        (means[a] - means[b]) / (deviations[b] - deviations[a])
+        for a in range(len(means))
+        for b in range(len(means))
+        if deviations[b] > deviations[a]
+    ]
+    cuts = [0.0, *sorted(z for z in crossings if z > 0.0)]
+    shares = np.zeros(len(means))
+    for low, high in zip(cuts, [*cuts[1:], math.inf], strict=True):
+        middle = 0.5 * (low + high) if high < math.inf else low + 1.0
+        leader = int(np.argmax(means + middle * deviations))
+        shares[leader] += 2.0 * (stats.norm.sf(low) - stats.norm.sf(high))
+    return shares
+
+
+def offer_of(rng, offered=6, dims=(2, 3)):
+    return {
+        block: rng.standard_normal((offered, dim))
+        for block, dim in zip(("relevance", "examination"), dims, strict=True)
+    }
+
+
+def taught(policy, rounds=40, seed=1):
+    """Return a learner that has played some rounds, a quarter of them clicked."""
+    learner, rng = tacit.Learner(policy, seed=seed), np.random.default_rng(seed)
+    for _ in range(rounds):
+        decision = learner.choose("q", **offer_of(rng))
+        learner.learn(decision, float(rng.random() < 0.25))
+    return learner
+
+
+# The draw ------------------------------------------------------------------------------------
+
+
+def test_intervals_by_hand():
+    # 1 + z and 2z cross at z = 1; 0.4 + 1.2z is below one of them everywhere.
+    told = propensities([(1.0, 1.0), (0.0, 2.0), (0.4, 1.2)])
+    inside = math.erf(1.0 / math.sqrt(2.0))
+    assert told == pytest.approx([inside, 1.0 - inside, 0.0], abs=1e-15)
+    # Three lines through one point: that in the middle leads nowhere.
+    assert propensities([(2.0, 1.0), (1.0, 2.0), (0.0, 3.0)])[1] == 0.0
+    # Alike are played alike; the same deviation with a lower mean is never played.
+    assert propensities([(1.0, 1.0), (1.0, 1.0), (0.9, 1.0)]) == [0.5, 0.5, 0.0]
+    assert propensities([(0.3, 0.0)]) == [1.0]
+
+
+PAIRS = st.one_of(
+    st.tuples(st.integers(-3, 3), st.integers(0, 4)),
+    st.tuples(st.floats(-30.0, 30.0), st.floats(0.0, 10.0)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pairs=st.lists(PAIRS, min_size=1, max_size=12), seed=st.integers(0, 2**32))
+@example(pairs=[(0.0, 1.0), (0.0, 1.0 + 2**-52)], seed=0)
+@example(pairs=[(1.0, 1.0), (1.0 + 2**-52, 1.0 - 2**-53)], seed=0)
+@example(pairs=[(1.0, 1.0 + 2**-52), (1.0, 1.0)], seed=0)
+def test_propensities_sum_to_one_and_nothing_else_is_played(pairs, seed):
+    with np.errstate(over="ignore"):
+        told = propensities(pairs)
+    assert min(told) >= 0.0
+    assert sum(told) == pytest.approx(1.0, abs=1e-12)
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        arm = coupled_choice(Lines.Params(True), None, 0, lines_of(pairs), rng)
+        assert told[arm] > 0.0
+
+
+def test_arms_alike_are_played_alike():
+    """Chi-square on 6,000 choices among three of a kind, error probability 1e-6."""
+    rng, impression = np.random.default_rng(4), lines_of([(0, 1), (-1, 1), (0, 1), (0, 1)])
+    params = Lines.Params(True)
+    chosen = [coupled_choice(params, None, 0, impression, rng) for _ in range(6000)]
+    counts = np.bincount(chosen, minlength=4)
+    assert counts[1] == 0
+    assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
+
+
+@by_label
+def test_propensities_are_the_frequencies_of_choices(policy):
+    """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
+    learner, draws = taught(policy), 4000
+    offer = offer_of(np.random.default_rng(7))
+    offer = {block: np.vstack([rows, rows[:1]]) for block, rows in offer.items()}
+    told = learner.probabilities("q", **offer)
+    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    assert told[0] == told[-1]
+    decisions = learner.choose_many(
+        ["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()}
+    )
+    np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
+    observed = np.bincount(decisions.slots, minlength=len(told)) / draws
+    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1.0 - told) / draws)).all()
+
+
+@by_label
+def test_propensities_against_the_enumeration_of_crossings(policy):
+    learner, rng = taught(policy), np.random.default_rng(8)
+    cls, params, state, lane = type(policy), policy.params, learner.state, learner.lane("q")
+    several = 0
+    for _ in range(30):
+        offer = offer_of(rng, offered=10)
+        impression = tacit.Impression(np.arange(10), np.zeros(0), *offer.values())
+        lines = [cls.line(params, state, lane, impression, place) for place in range(10)]
+        told = learner.probabilities("q", **offer)
+        np.testing.assert_allclose(told, enumerated(*np.array(lines).T), atol=1e-12)
+        several += (told > 0.0).sum() > 1
+    assert several > 5
+
+
+def test_lines_are_those_of_the_posterior():
+    """Means and deviations by linear algebra, the gradient of the product by differences."""
+    offer = offer_of(np.random.default_rng(9))
+    impression = tacit.Impression(np.arange(6), np.zeros(0), *offer.values())
+    features = np.hstack([offer["relevance"], offer["examination"]])
+    linear = taught(tacit.LinTS(2, 3, scale=0.5, draw="coupled"))
+    product = taught(tacit.LaplaceEC(2, 3, draw="coupled"))
+    for i, row in enumerate(features):
+        found = linear.posterior("q")
+        x = np.append(row, 1.0)
+        told = tacit.LinTS.line(linear.policy.params, linear.state, 0, impression, i)
+        assert told == pytest.approx((x @ found.mean, 0.5 * math.sqrt(x @ found.covariance @ x)))
+
+        def click(theta, row=row):
+            return logit(expit(row[:2] @ theta[:2]) * expit(row[2:] @ theta[2:]))
+
+        found = product.posterior("q").joint
+        h = np.array([click(found.mean + e) - click(found.mean - e) for e in 1e-6 * np.eye(5)])
+        h /= 2e-6
+        told = tacit.LaplaceEC.line(product.policy.params, product.state, 0, impression, i)
+        assert told == pytest.approx(
+            (click(found.mean), math.sqrt(h @ found.covariance @ h)), rel=1e-6
+        )
+
+
+def test_the_default_draw_is_that_of_all_parameters():
+    policy = tacit.LaplaceEC(2, 3)
+    assert policy_to_spec(policy) == {
+        "name": "LaplaceEC",
+        "relevance_dim": 2,
+        "examination_dim": 3,
+        "prior_variance": 1.0,
+        "relevance_intercept": False,
+        "examination_intercept": False,
+        "discount": 1.0,
+    }
+    assert taught(policy).choose("q", **offer_of(np.random.default_rng(1))).propensity is None
+    assert policy_to_spec(COUPLED[0])["draw"] == "coupled"
+    assert policy_from_spec("lin-ts(2, 3, draw='coupled')") == COUPLED[0]
+
+
+def test_a_restarted_policy_keeps_its_propensity():
+    learner = taught(tacit.CUSUMRestart(tacit.ClickMixture(2, 3)))
+    offer = offer_of(np.random.default_rng(3))
+    told = learner.probabilities("q", **offer)
+    decision = learner.choose("q", **offer)
+    assert decision.propensity == told[decision.slot] > 0.0
+
+
+def test_bad_values_name_the_field():
+    with pytest.raises(InvalidValue, match="parameters, coupled") as caught:
+        tacit.LaplaceEC(2, 3, draw="both")
+    assert caught.value.field == "draw"
+    with pytest.raises(InvalidValue) as caught:
+        tacit.ClickMixture(0, 3)
+    assert caught.value.field == "relevance_dim"
+
+
+# The mixture ---------------------------------------------------------------------------------
+
+ONE = tacit.Impression(np.arange(1), np.zeros(0), np.ones((1, 1)), np.ones((1, 1)))
+VARIANCES = np.array([0.25, 1.0, 4.0])
+
+
+def prior_moments():
+    """Return logits and their variances before the first click, with x_C = x_E = 1, by hand.
+
+    Where results may go unseen, f = ¼ at θ = 0, and either block moves the logit by
+    ½/(1 − ¼) = ⅔ of its own; the constant's variance is ¼.
+    """
+    logits = np.repeat([math.log(1.0 / 3.0), 0.0], 3)
+    return logits, np.concatenate([4.0 / 9.0 * (2.0 * VARIANCES + 0.25), 3.0 * VARIANCES])
+
+
+def test_moments_of_the_mixture_by_hand():
+    policy = tacit.ClickMixture(1, 1)
+    logits, variances = prior_moments()
+    mean = logits.mean()
+    told = tacit.ClickMixture.line(policy.params, policy.init(1), 0, ONE, 0)
+    assert told == pytest.approx((mean, math.sqrt((variances + logits**2).mean() - mean**2)))
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.25])
+def test_weights_by_hand(reward):
+    """A reward between 0 and 1 is so much of a click and the rest of none."""
+    policy = tacit.ClickMixture(1, 1)
+    state = policy.init(1)
+    assert tacit.ClickMixture.believed(policy.params, state, 0, ONE, 0) == pytest.approx(0.375)
+    tacit.ClickMixture.learn(policy.params, state, 0, ONE, 0, reward, 1.0)
+    logits, variances = prior_moments()
+    clicked = expit(logits / np.sqrt(1.0 + math.pi * variances / 8.0))
+    weights = clicked**reward * (1.0 - clicked) ** (1.0 - reward)
+    np.testing.assert_allclose(state.weight[0], weights / weights.sum(), rtol=1e-12)
+
+
+def played(policy, rounds, seed, truth=None):
+    """Return a state after the first arm of random offers was shown, in plain Python."""
+    cls, state, rng = type(policy), policy.init(1), np.random.default_rng(seed)
+    for _ in range(rounds):
+        impression = tacit.Impression(np.arange(4), np.zeros(0), *offer_of(rng, 4).values())
+        chance = 0.25 if truth is None else truth(impression)
+        cls.learn(policy.params, state, 0, impression, 0, float(rng.random() < chance), 1.0)
+    return state
+
+
+def test_a_component_learns_what_it_would_learn_alone():
+    mixture = played(tacit.ClickMixture(2, 3), 30, seed=5)
+    alone = played(tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), 30, 5)
+    np.testing.assert_array_equal(mixture.mean[0, 0], alone.mean[0])
+    np.testing.assert_array_equal(mixture.root[0, 0], alone.root[0])
+    # Where nothing hides results, the constant stands after relevance and not at the end.
+    order = [0, 1, 5, 2, 3, 4]
+    for k, variance in zip((3, 4, 5), VARIANCES, strict=True):
+        logistic = played(tacit.LogisticTS(2, 3, prior_variance=variance), 30, 5)
+        # The step to the mode ends where it moves less than 1e-9: sums in another order may show.
+        np.testing.assert_allclose(mixture.mean[0, k], logistic.mean[0][order], atol=1e-8)
+        covariance = (logistic.root[0] @ logistic.root[0].T)[np.ix_(order, order)]
+        ours = mixture.root[0, k] @ mixture.root[0, k].T
+        np.testing.assert_allclose(ours, covariance, atol=1e-8)
+
+
+def test_components_that_foretell_badly_are_dropped_for_good():
+    """Clicks that no examination hides: f = σ(3·(x + y)) rises above any product's."""
+
+    def truth(impression):
+        return expit(3.0 * (impression.relevance[0, 0] + impression.examination[0, 0]))
+
+    policy = tacit.ClickMixture(2, 3)
+    few, many = (played(policy, rounds, seed=6, truth=truth) for rounds in (500, 600))
+    gone = few.weight[0] == 0.0
+    assert gone[:3].all()
+    assert few.weight[0].sum() == pytest.approx(1.0, abs=1e-12)
+    assert (many.weight[0][gone] == 0.0).all()
+    np.testing.assert_array_equal(few.mean[0][gone], many.mean[0][gone])
+    assert (few.mean[0][~gone] != many.mean[0][~gone]).any()
+    assert many.weight[0][~gone].min() > math.exp(-30.0)
+    policy.restart(policy.params, many, 0)
+    for (name, fresh), (_, now) in zip(leaves(policy.init(1)), leaves(many), strict=True):
+        np.testing.assert_array_equal(fresh, now, err_msg=name)
+
+
+def test_the_heaviest_component_is_told():
+    learner = taught(tacit.ClickMixture(2, 3))
+    told = learner.posterior("q")
+    heaviest = int(np.argmax(told.weights))
+    assert told.weights.sum() == pytest.approx(1.0)
+    np.testing.assert_array_equal(told.joint.mean, learner.state.mean[0, heaviest])
+    assert told.relevance.mean.shape == told.examination.mean.shape == (3,)
+
+
+@by_label
+def test_compiled_and_plain_kernels_agree(policy):
+    learner, rng = tacit.Learner(policy, seed=np.random.SeedSequence(11)), np.random.default_rng(3)
+    cls, params, state = type(policy), policy.params, policy.init(1)
+    own = np.random.Generator(np.random.PCG64(11))
+    for _ in range(30):
+        offer, reward = offer_of(rng, 4), float(rng.random() < 0.25)
+        impression = tacit.Impression(np.arange(4), np.zeros(0), *offer.values())
+        decision = learner.choose("q", **offer)
+        arm = cls.choose(params, state, 0, impression, own)
+        assert arm == decision.slot
+        propensity = cls.propensity(params, state, 0, impression, arm)
+        assert decision.propensity == pytest.approx(propensity, rel=1e-6, abs=1e-12)
+        learner.learn(decision, reward)
+        cls.learn(params, state, 0, impression, arm, reward, propensity)
+    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
+        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+@by_label
+def test_a_learner_plays_as_a_simulation_does(policy):
+    environment, horizon, seed = tacit.ExaminationArms(2, 3, pool=20, offered=5), 300, 17
+    result = tacit.simulate(policy, environment, horizon, runs=1, seed=seed)
+    rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
+    world, params, cls = environment.world(rng, horizon), environment.params, type(environment)
+    learner = tacit.Learner(policy, seed=run_stream(seed, 0, POLICY_STREAM))
+    regret = 0.0
+    for round in range(horizon):
+        cls.arrive(params, world, round, rng)
+        offer = {"relevance": world.impression.relevance.copy()}
+        offer["examination"] = world.impression.examination.copy()
+        decision = learner.choose("q", **offer)
+        best = cls.optimum(params, world, 0)
+        regret += best - cls.expected(params, world, 0, decision.slot)
+        learner.learn(decision, cls.respond(params, world, 0, decision.slot))
+    assert result.regret[0, 0, -1] == pytest.approx(regret, rel=1e-12)
+
+
+@by_label
+def test_batches_and_snapshots_hold_the_same(policy, tmp_path):
+    one, many = (tacit.Learner(policy, seed=3) for _ in range(2))
+    rng, keys = np.random.default_rng(1), ["x", "y", "x", "z", "x", "y"]
+    offers, rewards = [offer_of(rng, 4) for _ in keys], [1.0, 0.0, 0.0, 1.0, 0.5, 0.0]
+    singles = [one.choose(key, **offer) for key, offer in zip(keys, offers, strict=True)]
+    for decision, reward in zip(singles, rewards, strict=True):
+        one.learn(decision, reward)
+    columns = {block: [offer[block] for offer in offers] for block in offers[0]}
+    together = many.choose_many(keys, **columns)
+    assert together.propensities.tolist() == [decision.propensity for decision in singles]
+    many.learn_many(together, rewards)
+    one.save(tmp_path / "learner.tacit")
+    loaded = tacit.Learner.load(tmp_path / "learner.tacit")
+    assert loaded.policy == policy
+    for other in (many, loaded):
+        for (_, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
+            assert a[:3].tobytes() == b[:3].tobytes()

@@ -1,0 +1,108 @@
+"""Files import one another one way: no circle, not even within a function."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+PACKAGE = Path(tacit.__file__).parent
+
+
+def imports(file):
+    """Return the modules that a file may import, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def name_of(file):
+    parts = ("tacit", *file.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def check(files, known=()):
+    """Fail if files import one another in a circle; but for those known, pairs of names."""
+    modules = {name_of(file): imports(file) for file in files}
+    assert modules
+    graph = {name: needed & set(modules) for name, needed in modules.items()}
+    for name, needed in known:
+        graph[name].remove(needed)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' → '.join(error.args[1])}") from None
+
+
+@pytest.mark.parametrize("room", ["core", "learning", "logs", "evaluate", "reproduce"])
+def test_the_files_of_a_room_import_one_way(room):
+    check(sorted((PACKAGE / room).rglob("*.py")))
+
+
+def test_all_files_import_one_way():
+    """But for the fronts of rooms, which name what is behind them."""
+    files = [file for file in sorted(PACKAGE.rglob("*.py")) if file.name != "__init__.py"]
+    # The types of the clients that the calls become methods of.
+    check(files, known=[("tacit.client.calls", "tacit.client.clients")])
+
+
+FLOORS = """
+errors
+core
+classifiers interleaving plots
+policies
+learning logs
+clicks
+environments
+simulation evaluate
+reproduce
+service/errors service/kind service/log
+service/config
+service/stores
+service/attribution
+service/placements
+service/engine
+service/page service/http
+service/api
+service/kinds service/ubi service/personalizer
+service/app
+service/running
+service/maintenance client
+cluster
+warmup demo
+cli
+"""
+"""Rooms from the ground up: a room imports from floors below its own, and from nothing else."""
+
+
+def room_of(file):
+    first, *rest = file.relative_to(PACKAGE).with_suffix("").parts
+    return f"{first}/{rest[0]}" if first == "service" and rest else first
+
+
+def test_a_room_imports_from_the_floors_below_it():
+    floor_of = {room: i for i, line in enumerate(FLOORS.split("\n")) for room in line.split()}
+    files = {name_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+    upwards = set()
+    for file in files.values():
+        room = room_of(file)
+        if room in ("__init__", "__main__", "service/__init__"):
+            continue
+        for needed in imports(file) & set(files) - {"tacit", "tacit.service"}:
+            other = room_of(files[needed])
+            if other != room and not floor_of[other] < floor_of[room]:
+                upwards.add(f"{room} imports {other}: {file.relative_to(PACKAGE)}")
+    assert sorted(upwards) == []
+
+
+def test_a_room_holds_a_dozen_files_or_so():
+    counts = {}
+    for file in PACKAGE.rglob("*.py"):
+        counts[file.parent] = counts.get(file.parent, 0) + (file.name != "__init__.py")
+    assert {str(room): count for room, count in counts.items() if count > 15} == {}

@@ -1,0 +1,347 @@
+"""ListMix and SafeListMix: what they believe, how they show, and with what probability."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tacit
+from tacit.core.state import leaves
+from tacit.errors import InvalidValue
+from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
+
+ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
+KINDS = tacit.ListMix, tacit.SafeListMix
+
+
+def offered(*slots):
+    return tacit.Impression(np.array(slots), np.zeros(0))
+
+
+def clicked(slate, rng):
+    """Return the feedback of readers who look at every position."""
+    return [float(arm >= 0 and rng.random() < ATTRACTION[arm]) for arm in slate]
+
+
+def taught(policy, impression, rounds, seed=1):
+    """Return the state of one lane after some lists."""
+    state, rng = policy.init(2), np.random.default_rng(seed)
+    action = np.zeros(policy.positions, np.int64)
+    for _ in range(rounds):
+        policy.decide(policy.params, state, 1, impression, rng, action)
+        feedback = np.array(clicked(action, rng))
+        policy.update(policy.params, state, 1, impression, action, feedback, math.nan)
+    return state
+
+
+# Worked by hand -------------------------------------------------------------------------------
+
+
+def test_a_first_list_by_hand():
+    """Three arms offered as 2, 0, 1, so that they begin at 1.8, 1 and 0.2 times the base rate.
+
+    The base rate is 0.3, so a first look finds attractions of 0.54, 0.3 and 0.06. The list 0, 2
+    gets a click on its second position.
+    """
+    readers = Readers.blank(1, 3)
+    read_list(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]))
+    assert readers.clicks[0].tolist() == [0.0, 0.0, 1.0]
+    second = [1.0, 2**-0.5, 0.5, 2**-1.5]
+    second += [1.0] * 4 + [0.85 * 0.7 / 0.7] * 4
+    np.testing.assert_allclose(readers.seen[0, :, 0], 1.0)
+    np.testing.assert_allclose(readers.seen[0, :, 1], 0.0)
+    np.testing.assert_allclose(readers.seen[0, :, 2], second)
+    logs = np.log(0.7) + np.log(0.54 * np.array(second))
+    np.testing.assert_allclose(readers.weights[0], logs - logs.max(), atol=1e-12)
+    assert (readers.rank == -1).all()
+
+
+def test_chains_after_clicks_and_skips_by_hand():
+    """A click, a skip, a click: five arms as offered, base rate 0.3, from 0.54 down by 0.12."""
+    readers = Readers.blank(1, 5)
+    arms = np.arange(5)
+    read_list(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]))
+    for h in range(BY_POSITION, HYPOTHESES):
+        skip = (1.0, 0.85)[(h - BY_POSITION) // 4]
+        click = (0.0, 0.3, 0.6, 0.9)[(h - BY_POSITION) % 4]
+        third = skip * click * 0.58 / (1 - click * 0.42)
+        np.testing.assert_allclose(readers.seen[0, h], [1.0, click, third, 0.0, 0.0])
+        logs = math.log(0.54) + math.log(1 - max(click * 0.42, 1e-4))
+        logs += math.log(max(third * 0.3, 1e-4))
+        everywhere = math.log(0.54) + math.log(0.58) + math.log(0.3)
+        assert readers.weights[0, h] - readers.weights[0, 0] == pytest.approx(logs - everywhere)
+    assert readers.clicks[0].tolist() == [1.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_a_hypothesis_is_dropped_for_good():
+    readers = Readers.blank(1, 2)
+    action, arms = np.array([0, 1]), np.arange(2)
+    for _ in range(4):
+        read_list(readers, 0, arms, action, np.array([1.0, 1.0]))
+    # Going on after a click never happens under c = 0: 1e-4 a list.
+    assert (readers.weights[0, [4, 8]] == -np.inf).all()
+    assert readers.weights[0].max() == 0.0
+    before = readers.seen[0, [4, 8]].copy()
+    read_list(readers, 0, arms, action, np.array([1.0, 0.0]))
+    assert (readers.seen[0, [4, 8]] == before).all()
+
+
+def test_beliefs_by_hand():
+    """One hypothesis left: the mean of 4 looks at the guess and what was seen."""
+    readers = Readers.blank(1, 3)
+    readers.weights[0, 1:] = -np.inf
+    readers.clicks[0] = [2.0, 1.0, 0.0]
+    readers.seen[0, 0] = [6.0, 4.0, 1.0]
+    believe(readers, 0, np.arange(3))
+    base = 3.3 / 12
+    means = np.array([2 + 7.2 * base, 1 + 4 * base, 0.8 * base]) / [10, 8, 5]
+    np.testing.assert_allclose(readers.mean[0], means)
+    deviations = np.sqrt(means * (1 - means) / [11, 9, 6])
+    np.testing.assert_allclose(readers.spread[0], deviations)
+
+
+def test_beliefs_of_two_hypotheses_share_a_unit():
+    readers = Readers.blank(1, 2)
+    readers.weights[0, 2:] = -np.inf
+    readers.weights[0, 1] = math.log(0.5)
+    readers.clicks[0] = [1.0, 1.0]
+    readers.seen[0, :2] = [[5.0, 5.0], [2.0, 2.0]]
+    believe(readers, 0, np.arange(2))
+    unit, other = 2.3 / 11, 2.3 / 5
+    first = np.array([(1 + 7.2 * unit) / 9, (1 + 7.2 * other) / 6 * unit / other])
+    assert readers.mean[0, 0] == pytest.approx((first * [2 / 3, 1 / 3]).sum())
+    m = first / [1, unit / other]
+    second = (m * (1 - m) / [10, 7] + m * m) * np.array([1, unit / other]) ** 2
+    variance = (second * [2 / 3, 1 / 3]).sum() - readers.mean[0, 0] ** 2
+    assert readers.spread[0, 0] == pytest.approx(math.sqrt(variance))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_level_stands_as_the_caller_has_it(kind):
+    policy = kind(4, positions=3)
+    state = policy.init(1)
+    beliefs = state.readers if kind is tacit.SafeListMix else state
+    impression, action = offered(3, 1, 0, 2), np.zeros(3, np.int64)
+    policy.arrange(policy.params, state, 0, impression)
+    beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
+    policy.line_up(policy.params, state, 0, impression, 0.7, -1, -1, action)
+    assert action.tolist() == [3, 1, 0]
+    policy.clear(policy.params, state, 0)
+    policy.arrange(policy.params, state, 0, impression)
+    beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
+    assert policy.share(policy.params, state, 0, impression, action, 3, -1) == 1.0
+    assert policy.share(policy.params, state, 0, impression, np.array([1, 3, 0]), 3, -1) == 0.0
+
+
+def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
+    policy = tacit.SafeListMix(5, positions=3)
+    state = policy.init(1)
+    action, nothing = np.array([0, 1, 2]), np.zeros(3)
+    policy.update(policy.params, state, 0, offered(0, 1, 2), action, nothing, math.nan)
+    assert state.standing[0].tolist() == [0, 1, 2, -1, -1]
+    # A new arm comes in behind the one before it on offer; who is not on offer keeps the place.
+    policy.update(policy.params, state, 0, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0)
+    assert state.standing[0].tolist() == [4, 0, 3, 1, 2]
+    for _ in range(60):
+        feedback = np.array([0.0, 0.0, 1.0])
+        policy.update(policy.params, state, 0, offered(0, 1, 2), action, feedback, math.nan)
+    assert next(slot for slot in state.standing[0] if slot in (0, 1, 2)) == 2
+    assert sorted(state.standing[0]) == [0, 1, 2, 3, 4]
+    assert state.learned[0] == 62
+
+
+def test_neighbours_are_exchanged_by_turns():
+    policy = tacit.SafeListMix(5, positions=3)
+    state, impression = policy.init(1), offered(0, 1, 2, 3, 4)
+    action = np.zeros(3, np.int64)
+    for turn, exchanged in ((0, [1, 0, 3]), (1, [0, 2, 1])):
+        state.learned[0] = turn
+        policy.arrange(policy.params, state, 0, impression)
+        state.readers.mean[0] = [1.0, 2.0, 3.0, 4.0, 5.0]
+        policy.line_up(policy.params, state, 0, impression, 0.0, -1, -1, action)
+        policy.clear(policy.params, state, 0)
+        assert action.tolist() == exchanged
+
+
+# Propensities ---------------------------------------------------------------------------------
+
+
+def lists_by_interval(policy, state, impression):
+    """Return the probability of every list, by trying one z in each interval between crossings
+    of the arms' lines, and every arm at every position."""
+    arms = impression.arms
+    length = min(policy.positions, len(arms))
+    policy.arrange(policy.params, state, 1, impression)
+    beliefs = getattr(state, "readers", state)
+    mean, spread = beliefs.mean[1, arms].copy(), beliefs.spread[1, arms].copy()
+    policy.clear(policy.params, state, 1)
+    cuts = {0.0, math.inf}
+    for i, j in itertools.combinations(range(len(arms)), 2):
+        if spread[i] != spread[j] and (z := (mean[i] - mean[j]) / (spread[j] - spread[i])) > 0:
+            cuts.add(float(z))
+    found = defaultdict(float)
+    drawn = [(-1, -1, 1 - policy.epsilon)]
+    if policy.epsilon:
+        each = policy.epsilon / (len(arms) * length)
+        drawn += [(arm, place, each) for arm in arms for place in range(length)]
+    for low, high in itertools.pairwise(sorted(cuts)):
+        z = (low + high) / 2 if high < math.inf else low + 1
+        probability = 2 * (stats.norm.sf(low) - stats.norm.sf(high))
+        for arm, place, weight in drawn:
+            action = np.full(policy.positions, -1)
+            policy.arrange(policy.params, state, 1, impression)
+            policy.line_up(policy.params, state, 1, impression, z, arm, place, action)
+            policy.clear(policy.params, state, 1)
+            found[tuple(action[:length].tolist())] += weight * probability
+    return found
+
+
+CASES = [
+    (kind, arms, positions, epsilon, rounds)
+    for kind in KINDS
+    for epsilon in (0.0, 0.3)
+    for arms, positions, rounds in [
+        ((4, 1, 5, 0, 2), 3, 12),
+        ((3, 0, 5, 1), 4, 11),
+        ((2, 5), 3, 5),
+        ((5,), 2, 3),
+        ((0, 1, 2, 3, 4, 5), 2, 40),
+        ((5, 3, 1, 0, 2), 3, 0),
+    ]
+]
+
+
+@pytest.mark.parametrize(("kind", "arms", "positions", "epsilon", "rounds"), CASES)
+def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, rounds):
+    policy = kind(6, positions=positions, epsilon=epsilon)
+    impression = offered(*arms)
+    state = taught(policy, impression, rounds)
+    before = [array.copy() for _, array in leaves(state)]
+    expected = lists_by_interval(policy, state, impression)
+    length = min(positions, len(arms))
+    cells, begins = np.zeros((len(arms), length)), defaultdict(float)
+    for slate in itertools.permutations(arms, length):
+        action = np.full(positions, -1)
+        action[:length] = slate
+        chance = policy.chance(policy.params, state, 1, impression, action)
+        assert chance == pytest.approx(expected[slate], abs=1e-12)
+        for k, arm in enumerate(slate):
+            cells[arms.index(arm), k] += expected[slate]
+            begins[slate[: k + 1]] += expected[slate]
+    for begin, probability in begins.items():
+        chance = policy.chance(policy.params, state, 1, impression, np.array(begin))
+        assert chance == pytest.approx(probability, abs=1e-12)
+    chances = policy.position_chances(state, 1, impression)
+    np.testing.assert_allclose(chances, cells, rtol=0, atol=1e-12)
+    assert chances.min() >= epsilon / (len(arms) * length) - 1e-15
+    for array, then in zip((array for _, array in leaves(state)), before, strict=True):
+        np.testing.assert_array_equal(array, then)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_propensities_are_frequencies(kind):
+    """Error probability 1e-6 a list: each count is binomial, checked at 5.1 sigma."""
+    learner = tacit.Learner(kind(5, positions=3, epsilon=0.2), seed=3)
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        decision = learner.choose("query", arms=[3, 1, 4, 0, 2])
+        learner.learn(decision, clicked(decision.slate, rng))
+    draws = 20_000
+    decisions = learner.choose_many(["query"] * draws, arms=[[3, 1, 4, 0, 2]] * draws)
+    count, told = defaultdict(int), {}
+    for decision in decisions:
+        count[decision.slate] += 1
+        told[decision.slate] = decision.propensity
+    assert len(told) > 8
+    for slate, p in told.items():
+        assert abs(count[slate] / draws - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+    impression, state = offered(3, 1, 4, 0, 2), learner.state
+    chances = learner.policy.position_chances(state, learner.lane("query"), impression)
+    for i, arm in enumerate((3, 1, 4, 0, 2)):
+        for k in range(3):
+            p = chances[i, k]
+            seen = sum(n for slate, n in count.items() if slate[k] == arm) / draws
+            assert abs(seen - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weighting_by_item_and_position_is_unbiased(kind):
+    """100 logs of 12 lists, weighed for a fixed list: its mean clicks within 4 standard errors."""
+    wanted, rng = [5, 4, 0], np.random.default_rng(8)
+    policy = kind(6, positions=3, epsilon=0.3)
+    impression, estimates = offered(0, 1, 2, 3, 4, 5), []
+    effects = np.array([1.0, 0.6, 0.4])
+    learner = tacit.Learner(policy, seed=5)
+    for log in range(100):
+        total = 0.0
+        for _ in range(12):
+            decision = learner.choose(str(log))
+            chances = policy.position_chances(learner.state, learner.lane(str(log)), impression)
+            clicks = rng.random(3) < effects * np.array(ATTRACTION)[list(decision.slate)]
+            for k, arm in enumerate(decision.slate):
+                if arm == wanted[k]:
+                    total += clicks[k] / chances[arm, k]
+            learner.learn(decision, clicks.astype(float))
+        estimates.append(total / 12)
+    truth = float((effects * np.array(ATTRACTION)[wanted]).sum())
+    error = np.std(estimates, ddof=1) / math.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - truth) < 4 * error
+
+
+# As all policies ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulating_is_what_a_learner_does_bit_for_bit(kind):
+    policy = kind(6, positions=3, epsilon=0.1)
+    environment = tacit.CascadeArms(ATTRACTION, positions=3)
+    run = Run(policy, environment, 300, 7, 0, np.array([300]))
+    run.advance(300)
+    drawn = [np.random.SeedSequence(7, spawn_key=(0, which)) for which in (0, 1)]
+    learner = tacit.Learner(policy, seed=drawn[POLICY_STREAM])
+    readers = np.random.Generator(np.random.PCG64(drawn[ENVIRONMENT_STREAM]))
+    world, feedback = environment.world(readers, 300), np.zeros(3)
+    for round in range(300):
+        environment.arrive(environment.params, world, round, readers)
+        decision = learner.choose("query")
+        action = np.array(decision.slate)
+        environment.react(environment.params, world, 0, action, feedback)
+        learner.learn(decision, feedback)
+    for (name, one), (_, other) in zip(leaves(run.state), leaves(learner.state), strict=True):
+        np.testing.assert_array_equal(one[:1], other[:1], err_msg=name)
+    assert run.rng.bit_generator.state == learner.rng.bit_generator.state
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_snapshots_go_on_as_if_never_stopped(kind, tmp_path):
+    learner, rng = (
+        tacit.Learner(kind(6, positions=3, epsilon=0.1), seed=7),
+        np.random.default_rng(1),
+    )
+    for i in range(40):
+        decision = learner.choose(f"key {i % 3}", arms=[0, 3, 2, 5, 1][: 2 + i % 4])
+        learner.learn(decision, [*clicked(decision.slate, rng), 0.0][:3])
+    learner.save(tmp_path / "learner.tacit")
+    again = tacit.Learner.load(tmp_path / "learner.tacit")
+    for (name, one), (_, other) in zip(leaves(learner.state), leaves(again.state), strict=True):
+        np.testing.assert_array_equal(one[:3], other[:3], err_msg=name)
+    for i in range(40):
+        one, other = learner.choose(f"key {i % 3}"), again.choose(f"key {i % 3}")
+        assert (one.slate, one.propensity) == (other.slate, other.propensity)
+        learner.learn(one, [0.0, 1.0, 0.0])
+        again.learn(other, [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("given", "field"), [({"positions": 0}, "positions"), ({"epsilon": 1.5}, "epsilon")]
+)
+def test_what_does_not_fit_is_refused(kind, given, field):
+    with pytest.raises(InvalidValue, match=field):
+        kind(3, **given)

@@ -1,0 +1,626 @@
+"""A store belongs to one writer, is noticed when it goes, and never gives damage for truth."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apsw
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+import stores
+from harness import SERVE, START
+from stores import store_at
+
+import tacit
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.stores.backup import backup
+from tacit.service.stores.base import BASES, SNAPSHOTS, Snapshot, save
+from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
+
+ARMS = ("holiday", "film", "recipe")
+WAIT = 30
+SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")
+OPEN = "import sys; from tacit.service.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
+
+
+def configured(**others):
+    return Config({"home": PlacementConfig(tacit.Thompson(ARMS), 7, **others)})
+
+
+@contextlib.asynccontextmanager
+async def served(store, config=None):
+    engine = Engine(config or configured(), store)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+async def traffic(engine, count):
+    rows = []
+    for i in range(count):
+        rows.append(await engine.decide("home", f"key {i % 5}", id=f"#{i}"))
+        if i % 3:
+            await engine.feedback("home", rows[-1].id, float(i % 2))
+    return rows
+
+
+def tick(seq):
+    return Rows([], [], [MarkRow(seq, None, START + seq, "tick", "")])
+
+
+def decision(seq, id="x"):
+    return Rows([DecisionRow(seq, id, 1, 1, START, "k", None, "film", 0.5, 0, None)], [], [])
+
+
+def feedback(seq, of):
+    return Rows([], [FeedbackRow(seq, 1, of, None, START, "reward", 1.0)], [])
+
+
+def sql(path, kind, *statements):
+    """Change a store behind its back."""
+    if kind == "sqlite":
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(5000)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+        return
+    options = f"-c search_path={stores.schema_of(path)}"
+    with psycopg.connect(stores.cluster().url, options=options) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def in_another_process(path):
+    command = [sys.executable, "-c", OPEN, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+# One writer ----------------------------------------------------------------------------------
+
+
+def other_names(path):
+    """Give other names of a store, and what makes its lock file go."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    yield link
+    Path(f"{path}.lock").unlink()
+    yield path
+    yield link
+    Path(f"{path}.lock").unlink(missing_ok=True)
+    hard = path.with_name("hard.db")
+    os.link(path, hard)
+    yield hard
+    hard.unlink()
+
+
+def test_a_store_belongs_to_one_process_by_whatever_name(tmp_path):
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    for name in other_names(path):
+        found = in_another_process(name)
+        assert found.returncode == 1
+        assert "in use by another process" in found.stderr or "hard links" in found.stderr
+        with pytest.raises(StoreError, match=r"in use by another process|hard links"):
+            SqliteStore(name)
+        store.append(tick(store.end().seq + 1))
+        assert len(list(store.events(0))) == store.end().seq
+        backup(path, tmp_path / "copy.db")
+    store.close()
+    assert in_another_process(path.with_name("link.db")).returncode == 0
+
+
+def test_the_latest_owner_of_a_file_alone_can_write(tmp_path):
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.append(tick(1))
+    sql(path, "sqlite", "UPDATE store SET epoch = epoch + 1")
+    for attempt in (lambda: store.append(tick(2)), lambda: store.probe(1), store.check):
+        with pytest.raises(StoreError, match="was taken over in epoch 2"):
+            attempt()
+    assert store.end().seq == 1
+    store.close()
+
+
+def test_a_schema_has_one_owner_even_where_locks_do_not_hold(tmp_path, monkeypatch):
+    """Between a server and its database, a pooler may give all clients the same session."""
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    from tacit.service.stores.postgres import PostgresStore
+
+    first = store_at(tmp_path)
+    first.append(tick(1))
+    monkeypatch.setattr(PostgresStore, "_lock_number", 1)
+    second = store_at(tmp_path)
+    with pytest.raises(StoreError, match="was taken over in epoch 2"):
+        first.append(tick(2))
+    with pytest.raises(StoreError, match="was taken over"):
+        first.check()
+    second.append(tick(2))
+    assert [event.seq for event in second.events(0)] == [1, 2]
+    first.close()
+    second.close()
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_number_is_taken_once_in_all_tables(tmp_path):
+    store = store_at(tmp_path / "s.db")
+    store.placement("home", "{}", 7)
+    store.append(decision(1))
+    store.append(tick(2))
+    store.append(feedback(3, 1))
+    many = Rows([], [], [MarkRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
+    wrong = [tick(1), tick(3), feedback(1, 1), feedback(2, 1), decision(2, "y"), decision(3, "y")]
+    within = Rows(decision(5, "y").decisions, [], tick(5).marks)
+    for rows in (*wrong, within, many):
+        with pytest.raises(StoreError, match=r"this seq|UNIQUE|[Uu]nique"):
+            store.append(rows)
+    assert [(event.seq, type(event)) for event in store.events(0)] == [
+        (1, DecisionRow), (2, MarkRow), (3, FeedbackRow),
+    ]  # fmt: skip
+    store.append(tick(4))
+    store.close()
+
+
+def with_doubles(path, kind):
+    """Make a log as two servers of version 0.1 could leave it."""
+
+    async def session():
+        async with served(store_at(path)) as engine:
+            await traffic(engine, 30)
+
+    asyncio.run(session())
+    drop = ["DROP TRIGGER marks_seq"] if kind == "sqlite" else ["DROP TRIGGER marks_seq ON marks"]
+    added = (
+        f"INSERT INTO marks (seq, placement, time, kind, value) "
+        f"SELECT seq, NULL, time, 'tick', '' FROM {table} WHERE seq BETWEEN 5 AND 9"
+        for table in ("decisions", "feedback")
+    )
+    sql(path, kind, *drop, *added)
+
+
+def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
+    path = tmp_path / "s.db"
+    with_doubles(path, kind)
+    store = store_at(path)
+    config = configured()
+    with caplog.at_level(logging.ERROR):
+        seqs = [event.seq for event in store.events(0)]
+    assert seqs == sorted(seqs)
+    assert len(seqs) == len(set(seqs)) + 5
+    assert caplog.text.count("row 5 is there twice") == 1
+    assert any("row 5 is there twice" in one for one in verify(config, store))
+    assert export(config, store, tmp_path / "out")["marks"] == 5
+    again = Engine(config, store)
+    assert again.placements["home"].decisions == 30
+    store.close()
+    empty = store_at(tmp_path / "t.db")
+    with pytest.raises(StoreError, match="this seq"):
+        take_in(empty, tmp_path / "out")
+    empty.close()
+
+
+def test_parts_with_equal_numbers_are_merged_to_the_end():
+    parts = [tick(s).marks[0] for s in (1, 2, 4)], [tick(s).marks[0] for s in (1, 1, 3, 4)]
+    assert [row.seq for row in in_order([iter(part) for part in parts])] == [1, 1, 1, 2, 3, 4, 4]
+
+
+def test_a_store_of_version_0_1_opens_with_its_snapshots(tmp_path):
+    path = tmp_path / "s.db"
+    connection = apsw.Connection(str(path))
+    for script in MIGRATIONS[:6]:
+        connection.execute(script)
+    connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
+    connection.execute("INSERT INTO placements VALUES (1, 'home', 1, 7)")
+    connection.execute("INSERT INTO marks VALUES (1, NULL, 1, 'tick', '')")
+    for number, what in enumerate(("snapshots", "bases"), 1):
+        for field in ("learner", "shadow", "series", "windows"):
+            values = number, field, getattr(SNAPSHOT, field)
+            connection.execute(
+                "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)", values
+            )
+        connection.execute(
+            f"INSERT INTO {what} (placement, seq, time, plan, pieces) VALUES (1, 5, ?, '{{}}', ?)",
+            (START, number),
+        )
+    connection.execute("UPDATE store SET version = 6")
+    connection.pragma("application_id", 0x7AC17)
+    connection.close()
+    store = SqliteStore(path)
+    assert store.base(1) == store.snapshot(1) == SNAPSHOT
+    with pytest.raises(StoreError, match="seq"):
+        store.append(feedback(1, 1))
+    store.append(tick(2))
+    assert store.end().seq == 2
+    store.close()
+
+
+# A store that goes ---------------------------------------------------------------------------
+
+
+def removed(path):
+    for side in ("", "-wal", "-shm"):
+        Path(f"{path}{side}").unlink()
+
+
+def replaced(path):
+    backup(path, path.with_name("copy.db"))
+    os.replace(path.with_name("copy.db"), path)
+
+
+def moved(path):
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def cut(path):
+    os.truncate(path, 0)
+
+
+def without_its_log(path):
+    Path(f"{path}-wal").unlink()
+
+
+def led_elsewhere(path):
+    other = path.with_name("other.db")
+    SqliteStore(other).close()
+    path.with_name("link.db").unlink()
+    path.with_name("link.db").symlink_to(other)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [removed, replaced, moved, cut, without_its_log, led_elsewhere],
+    ids=lambda f: f.__name__,
+)
+def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm, caplog):
+    path = tmp_path / "s.db"
+    (tmp_path / "link.db").symlink_to(path)
+
+    async def session():
+        async with served(SqliteStore(tmp_path / "link.db")) as engine:
+            row = await engine.decide("home", "a", id="before")
+            harm(path)
+            # What is asked again needs no commit, and is as lost as the rest.
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a", id="before")
+            for attempt in (
+                engine.decide("home", "b"),
+                engine.feedback("home", row.id, 1.0),
+                engine.decide_many("home", [engine.placement("home").checked("c")]),
+            ):
+                with pytest.raises(Unavailable):
+                    await attempt
+            assert not engine.health().ready
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(session())
+    assert "while it was served" in caplog.text
+
+
+def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.writer.WATCH_SECONDS", 0.01)
+
+    async def session():
+        async with served(SqliteStore(tmp_path / "s.db")) as engine:
+            await engine.decide("home", "a")
+            removed(tmp_path / "s.db")
+            async with asyncio.timeout(WAIT):
+                while engine.health().ready:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a")
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(session())
+    assert "s.db cannot be found any more while it was served" in caplog.text
+
+
+def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.01)
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(SqliteStore(path)) as engine:
+            await engine.decide("home", "a", id="1")
+            moved(path)
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a", id="2")
+            path.with_name("elsewhere.db").rename(path)
+            async with asyncio.timeout(WAIT):
+                while not engine.health().ready:
+                    await asyncio.sleep(0.01)
+            await engine.decide("home", "a", id="3")
+
+    asyncio.run(session())
+    store = SqliteStore(path)
+    assert {"1", "3"} <= {event.id for event in store.events(0)}
+    assert verify(configured(), store) == []
+    store.close()
+
+
+def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
+    url, schema, dump = stores.cluster().url, stores.schema_of(tmp_path), tmp_path / "dump.sql"
+
+    async def session():
+        async with served(store_at(tmp_path)) as engine:
+            await traffic(engine, 10)
+            command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
+            subprocess.run(list(map(str, command)), check=True)
+            await traffic(engine, 20)
+            sql(tmp_path, "postgres", f"DROP SCHEMA {schema} CASCADE")
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a")
+            command = [stores.binary("psql"), "--quiet", "--file", dump, url]
+            subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a")
+            assert "was replaced while it was served" in str(engine.failure)
+
+    asyncio.run(session())
+    # The dump is a store.
+    store = store_at(tmp_path)
+    assert verify(configured(), store) == []
+    store.append(tick(store.end().seq + 1))
+    store.close()
+
+
+def test_a_database_that_went_back_is_noticed(tmp_path, monkeypatch):
+    """A standby that takes over may not have the last commits yet."""
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    store = store_at(tmp_path)
+    for seq in (1, 2):
+        store.append(tick(seq))
+    sql(
+        tmp_path,
+        "postgres",
+        "DELETE FROM marks WHERE seq = 2",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'",
+    )
+    with pytest.raises(StoreError):
+        store.append(tick(3))
+    with pytest.raises(StoreError, match="ends at row 1, although row 2 was committed"):
+        store.append(tick(3))
+    store.close()
+
+
+@pytest.mark.parametrize("left", [".lock", "-wal"])
+def test_a_store_that_was_there_is_not_begun_anew_in_silence(tmp_path, left):
+    path, copy = tmp_path / "s.db", tmp_path / "copy.db"
+    store = SqliteStore(path)
+    store.append(tick(1))
+    backup(path, copy)
+    wal = Path(f"{path}-wal").read_bytes()
+    store.close()
+    lock = Path(f"{path}.lock")
+    path.unlink()
+    if left == "-wal":
+        lock.unlink()
+        Path(f"{path}-wal").write_bytes(wal)
+    for content in (None, b""):
+        if content is not None:
+            path.write_bytes(content)
+        found = in_another_process(path)
+        assert found.returncode == 1
+        assert f"is missing or empty, but {path}{left} tells of a store" in found.stderr
+    # Either remedy that the message names helps.
+    shutil.copy(copy, path)
+    if left == "-wal":
+        Path(f"{path}-wal").unlink()
+    store = SqliteStore(path)
+    assert store.end().seq == 1
+    store.close()
+    path.unlink()
+    lock.unlink()
+    store = SqliteStore(path)
+    assert store.end().seq == 0
+    store.close()
+
+
+def test_a_backup_does_not_replace_the_store_itself(tmp_path):
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.append(tick(1))
+    (tmp_path / "link.db").symlink_to(path)
+    for target in (path, tmp_path / "link.db"):
+        with pytest.raises(StoreError, match="is the store itself"):
+            backup(path, target)
+    store.append(tick(2))
+    store.close()
+
+
+CONFIG = """
+[server]
+port = 0
+[store]
+path = "s.db"
+[placements.home]
+arms = 3
+"""
+
+
+def test_over_http_it_is_503_and_not_ready(tmp_path):
+    config = tmp_path / "tacit.toml"
+    config.write_text(CONFIG)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(config)],
+            stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+    port = int(process.stdout.readline().split()[3].rpartition(":")[2])
+
+    def status(method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
+        try:
+            connection.request(method, path, body, {"content-type": "application/json"})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    try:
+        asked = json.dumps({"key": "a", "decision_id": "1"})
+        assert status("POST", "/v1/placements/home/decide", asked) == 200
+        assert status("GET", "/readyz") == 200
+        removed(tmp_path / "s.db")
+        deadline = time.monotonic() + WAIT
+        while status("GET", "/readyz") == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert status("POST", "/v1/placements/home/decide", asked) == 503
+    finally:
+        process.terminate()
+        process.wait(WAIT)
+        process.stdout.close()
+    assert "cannot be found any more while it was served" in (tmp_path / "log").read_text()
+    again = subprocess.run(
+        [sys.executable, "-c", SERVE, str(config)], capture_output=True, text=True, check=False
+    )
+    assert again.returncode != 0
+    assert "tells of a store" in again.stderr
+
+
+# Checksums -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [SNAPSHOTS, BASES])
+@pytest.mark.parametrize("field", ["learner", "shadow", "series", "windows", "seq", "plan", "gone"])
+def test_one_changed_byte_of_a_snapshot_is_noticed(tmp_path, kind, what, field):
+    path = tmp_path / "s.db"
+    store = store_at(path)
+    store.placement("home", "{}", 7)
+    save(store, SNAPSHOT, what)
+    read = store.snapshot if what == SNAPSHOTS else store.base
+    assert read(1) == SNAPSHOT
+    if field == "seq":
+        harm = f"UPDATE {what} SET seq = seq - 1"
+    elif field == "plan":
+        harm = f"UPDATE {what} SET plan = '[]'"
+    elif field == "gone":
+        harm = "DELETE FROM pieces WHERE field = 'shadow'"
+    else:
+        literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
+        harmed = getattr(SNAPSHOT, field)[:-1] + b"!"
+        harm = f"UPDATE pieces SET content = {literal.format(harmed.hex())} WHERE field = '{field}'"
+    sql(path, kind, harm)
+    with pytest.raises(StoreError, match="its checksum does not fit"):
+        read(1)
+    store.close()
+
+
+def flipped(path, kind, field):
+    """Change one digit of what a snapshot holds, so that it can still be read."""
+    store = store_at(path)
+    content = getattr(store.snapshot(1), field)
+    store.close()
+    place = max(i for i, byte in enumerate(content) if byte in b"12345678")
+    harmed = content[:place] + bytes([content[place] + 1]) + content[place + 1 :]
+    literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
+    joined = literal.format(harmed.hex())
+    sql(
+        path, kind,
+        f"DELETE FROM pieces WHERE field = '{field}' AND number > "
+        f"(SELECT min(number) FROM pieces WHERE field = '{field}')",
+        f"UPDATE pieces SET content = {joined} WHERE field = '{field}'",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["series", "windows"])
+def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind, field, caplog):
+    path, config = tmp_path / "s.db", configured(rule=Rule(window=3_600_000_000))
+
+    async def session():
+        async with served(store_at(path), config) as engine:
+            await traffic(engine, 40)
+        return engine.placements["home"]
+
+    live = asyncio.run(session())
+    flipped(path, kind, field)
+    store = store_at(path)
+    again = Engine(config, store).placements["home"]
+    assert "replaying the whole log" in caplog.text
+    assert again.series.to_bytes() == live.series.to_bytes()
+    assert (again.decisions, again.feedback) == (live.decisions, live.feedback)
+    assert again.open_windows() == live.open_windows()
+    assert any("its snapshot is damaged" in one for one in verify(config, store))
+    store.close()
+
+
+def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        async with served(store_at(path), config) as engine:
+            await traffic(engine, 20)
+
+    asyncio.run(session())
+    store = store_at(path)
+    save(store, store.snapshot(1), BASES)
+    store.close()
+    flipped(path, kind, "series")
+    store = store_at(path)
+    with pytest.raises(StoreError, match="restore a backup"):
+        Engine(config, store)
+    store.close()
+
+
+@pytest.mark.parametrize("file", ["decisions", "feedback", "bases"])
+def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file):
+    config, folder = configured(), tmp_path / "out"
+
+    async def session():
+        async with served(SqliteStore(tmp_path / "s.db"), config) as engine:
+            await traffic(engine, 20)
+
+    asyncio.run(session())
+    store = SqliteStore(tmp_path / "s.db")
+    save(store, store.snapshot(1), BASES)
+    export(config, store, folder)
+    store.close()
+    store = SqliteStore(tmp_path / "t.db")
+    assert take_in(store, folder) > 20
+    store.close()
+    column = pq.read_metadata(folder / f"{file}.parquet").row_group(0).column(0)
+    begins = column.dictionary_page_offset or column.data_page_offset
+    content = bytearray((folder / f"{file}.parquet").read_bytes())
+    content[begins + column.total_compressed_size - 1] ^= 1
+    (folder / f"{file}.parquet").write_bytes(content)
+    store = SqliteStore(tmp_path / "u.db")
+    with pytest.raises(StoreError, match="is damaged"):
+        take_in(store, folder)
+    store.close()
+
+
+def test_verify_looks_at_what_was_counted_over_time(tmp_path):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        async with served(SqliteStore(path), config) as engine:
+            await traffic(engine, 20)
+
+    asyncio.run(session())
+    flipped(path, "sqlite", "series")
+    # As version 0.1 would have left it.
+    sql(path, "sqlite", "UPDATE snapshots SET checksum = NULL")
+    store = SqliteStore(path)
+    assert any("series" in one for one in verify(config, store))
+    store.close()

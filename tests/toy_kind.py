@@ -1,0 +1,68 @@
+"""A kind of placement that is no part of the package: tosses one of its coins.
+
+All of it is here: its table in the configuration, its placements, and what the page shows of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from tacit.service.config.tables import PlacementTable
+from tacit.service.kind import Kind
+from tacit.service.kinds.arms import FORM, example
+from tacit.service.page.view import View
+from tacit.service.placements.base import Placement
+
+
+class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of its coins.
+
+    Attributes
+    ----------
+    coins : list of str
+        Their names.
+    stake : float
+        What share of a reward is learned.
+    """
+
+    coins: list[str]
+    stake: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
+
+    @property
+    def slots(self) -> Any:
+        return self.coins
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def options(self) -> float:
+        return self.stake
+
+
+class CoinPlacement(Placement):
+    """Learns from a share of each reward."""
+
+    def _policy_rewards(self, rewards: Any) -> list[Any]:
+        return [self.config.options * reward for reward in rewards.values]
+
+
+class CoinView(View):
+    """A placement of coins as the page shows it."""
+
+    what = "coin"
+
+
+def write(placement: CoinPlacement, row: Any, durability: Any) -> Any:
+    """Say the coin in capitals."""
+    answer = FORM.write(placement, row, durability)
+    return msgspec.structs.replace(answer, arm=str(row.arm).upper())
+
+
+KIND = Kind(
+    "coins", FORM.path, "arm", CoinsTable, CoinPlacement, CoinView, example,
+    form=FORM._replace(write=write),
+)  # fmt: skip
