@@ -78,8 +78,8 @@ async def served(place, config, clock=None, shard=None, wrap=lambda store: store
 
 def arrays(learner):
     """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = len(learner.keys)
-    return learner.keys, {field: array[:used].tobytes() for field, array in leaves(learner.state)}
+    used = leaves(learner.batch.lanes.used())
+    return learner.keys, {field: array.tobytes() for field, array in used}
 
 
 def everything(placement):

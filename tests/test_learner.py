@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policies_of_ones_own import Forgetful, Pooled
 
 import tacit
 from tacit.core.state import leaves
@@ -248,8 +249,6 @@ class TestEpochs:
     """A policy that restarts after each third reward of a lane."""
 
     def test_feedback_of_an_earlier_epoch_teaches_nothing(self):
-        from policies_of_ones_own import Forgetful
-
         learner = tacit.Learner(Forgetful(2, patience=3), seed=1)
         old, older = learner.choose("q"), learner.choose("q")
         for _ in range(3):
@@ -269,6 +268,7 @@ SNAPSHOT_POLICIES = [
     tacit.Thompson(3, discount=0.99),
     tacit.EXP3(3),
     tacit.ExplorationFloor(tacit.EXP3S(3), 0.1),
+    tacit.ExplorationFloor(Pooled(3), 0.1),
 ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DATA
+from policies_of_ones_own import Pooled
 
 import tacit
 from tacit.core.seeds import stream
@@ -191,6 +192,7 @@ def test_rows_without_feedback_count_as_asked():
         tacit.EXP3S(ARMS),
         tacit.ExplorationFloor(tacit.UCB1(ARMS), epsilon=0.2),
         tacit.ExplorationFloor(tacit.EXP3(ARMS), epsilon=0.2),
+        Pooled(ARMS),
     ],
     ids=lambda policy: policy.label,
 )

@@ -12,7 +12,7 @@ import pytest
 from harness import START, Clock, as_after_a_crash, learned
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policies_of_ones_own import Forgetful
+from policies_of_ones_own import Forgetful, Pooled
 
 import tacit
 from tacit.core.state import leaves
@@ -163,6 +163,7 @@ EVENTFUL = tacit.BWC(
         Forgetful(ARM_NAMES),
         EVENTFUL,
         tacit.ExplorationFloor(tacit.GLRKLUCB(ARM_NAMES)),
+        Pooled(ARM_NAMES),
     ],
     ids=lambda policy: policy.label,
 )

@@ -9,6 +9,7 @@ import pytest
 from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policies_of_ones_own import Pooled
 from scipy import stats
 
 import tacit
@@ -35,6 +36,7 @@ def assert_same_state(one, other, lanes=1):
 # One algorithm, three drivers ----------------------------------------------------------------
 
 DRIVEN = [tacit.UCB1(3), tacit.KLUCB(3), tacit.Thompson(3), tacit.EXP3(3), tacit.EXP3S(3)]
+DRIVEN += [Pooled(3)]
 
 
 @pytest.mark.parametrize("policy", DRIVEN, ids=repr)

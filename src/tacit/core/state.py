@@ -1,8 +1,12 @@
-"""States as trees of arrays: walking, growing and trimming them."""
+"""States as trees of arrays: walking, growing and trimming them, and telling lanes apart.
+
+The leading axis of an array is that of lanes. An array that all lanes share has one row, whatever
+their number: ``init`` says which those are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +45,49 @@ def trimmed(large: Any, small: Any) -> Any:
         for (_, array), (_, like) in zip(leaves(large), leaves(small), strict=True)
     )
     return rebuilt(small, corners)
+
+
+def lane_rows(init: Callable[[int], Any]) -> list[int]:
+    """Return how many rows of each array a lane has; 0 for arrays that all lanes share.
+
+    Parameters
+    ----------
+    init : function
+        Returns the state of so many lanes, as :meth:`tacit.Policy.init`.
+
+    Raises
+    ------
+    TypeError
+        If an array has neither as many rows for each lane nor a single one for all.
+    """
+    rows = []
+    none, one, two = (list(leaves(init(lanes))) for lanes in range(3))
+    for (name, *_), counts in zip(one, _lengths(none, one, two), strict=True):
+        each = counts[1] - counts[0]
+        if counts not in ((0, each, 2 * each), (1, 1, 1)):
+            raise TypeError(
+                f"{name} has {counts[0]}, {counts[1]} and {counts[2]} rows for 0, 1 and 2 lanes: "
+                "give each lane as many, or a single one to all of them"
+            )
+        rows.append(each)
+    return rows
+
+
+def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
+    return (tuple(len(array) for _, array in arrays) for arrays in zip(*states, strict=True))
+
+
+def lane_view(state: Any, rows: Sequence[int], lane: int) -> Any:
+    """Return what the kernels of a lane read and write: its rows, and all that lanes share.
+
+    The arrays are views; ``rows`` is what :func:`lane_rows` returns.
+    """
+    arrays = (array for _, array in leaves(state))
+    views = (
+        array[lane * count : (lane + 1) * count] if count else array
+        for array, count in zip(arrays, rows, strict=True)
+    )
+    return rebuilt(state, views)
 
 
 def byte_count(state: Any) -> int:

@@ -1,15 +1,19 @@
-"""Lanes: where each key's state is, and the one place where states come to be and grow."""
+"""Lanes: where each key's state is, and the one place where states come to be and grow.
+
+What all keys share has no lane: it is there before the first key, and stays when arrays grow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.state import copied_into, trimmed
+from tacit.core.state import copied_into, lane_rows, lane_view, trimmed
 from tacit.errors import UnknownName
 from tacit.policies.base import Policy
 
@@ -28,7 +32,8 @@ class Lanes:
     of : dict of str to int
         The lane of each key, in the order in which they came.
     state : named tuple
-        Arrays with a leading lane axis; some lanes may be spare.
+        Arrays with a leading lane axis, of which some lanes may be spare; what all keys share
+        has an axis of 1.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -49,6 +54,18 @@ class Lanes:
             return self.of[key]
         except KeyError:
             raise UnknownName(f"key: nothing was ever chosen for {key!r}") from None
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """How many rows of each array a lane has; 0 for arrays that all lanes share."""
+        return lane_rows(self._policy.init)
+
+    def view(self, lane: int) -> Any:
+        """Return what a lane's kernels read and write, as views: its rows, and all that is shared.
+
+        They hold until another key gets a lane.
+        """
+        return lane_view(self.state, self.rows, lane)
 
     def admit(self, keys: Sequence[str]) -> Ints:
         """Return the lanes of keys; a key that was never seen gets one.

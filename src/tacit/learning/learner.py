@@ -81,7 +81,10 @@ class Learner:
 
     @property
     def state(self) -> Any:
-        """What was learned: named arrays with a leading lane axis (some lanes may be spare)."""
+        """What was learned: named arrays with a leading lane axis (some lanes may be spare).
+
+        The axis of what all keys share is 1.
+        """
         return self.batch.lanes.state
 
     @property

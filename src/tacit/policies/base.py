@@ -110,7 +110,8 @@ class Policy:
 
     A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
     kernels need, named like the fields they come from) and ``State`` (arrays with a leading
-    lane axis), the method :meth:`init`, and the static methods ``choose`` and ``learn``.
+    lane axis; of 1, whatever the number of lanes, where all keys share an array), the method
+    :meth:`init`, and the static methods ``choose`` and ``learn``.
     ``observe``, ``propensity`` and ``epoch`` have defaults. What it shows is one arm; see
     :mod:`tacit.policies.actions` for more.
 
@@ -222,7 +223,7 @@ class Policy:
         return type(self).__name__ + (f"({', '.join(told)})" if told else "")
 
     def init(self, lanes: int) -> Any:
-        """Return the state of ``lanes`` lanes that have seen nothing."""
+        """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""
         raise NotImplementedError
 
     @staticmethod

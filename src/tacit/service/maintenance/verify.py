@@ -7,6 +7,7 @@ import itertools
 import msgspec
 
 from tacit.core.state import leaves
+from tacit.learning.learner import Learner
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Damaged
@@ -64,13 +65,9 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
             continue
         if one.keys != other.keys:
             return f"{what}: the snapshot has {len(one.keys)} keys, the log {len(other.keys)}"
-        for (field, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
-            for lane, key in enumerate(one.keys):
-                if lane < len(a) and a[lane].tobytes() != b[lane].tobytes():
-                    return (
-                        f"{what}: {field} of key {key!r} is {a[lane]} after the snapshot, "
-                        f"{b[lane]} by the log"
-                    )
+        found = _first_difference(one, other)
+        if found is not None:
+            return f"{what}: {found}"
     for what in ("mode", "decisions", "feedback", "outcomes"):
         if getattr(kept, what) != getattr(anew, what):
             return (
@@ -93,4 +90,16 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     for mine, its in itertools.zip_longest(after, by_log):
         if mine != its:
             return f"open windows: {mine!r} after the snapshot, {its!r} by the log"
+    return None
+
+
+def _first_difference(kept: Learner, anew: Learner) -> str | None:
+    """Return where what two learners of the same keys have learned differs first."""
+    lanes = kept.batch.lanes
+    pairs = zip(leaves(lanes.used()), leaves(anew.batch.lanes.used()), lanes.rows, strict=True)
+    for (field, a), (_, b), rows in pairs:
+        for row in range(len(a)):
+            if a[row].tobytes() != b[row].tobytes():
+                whose = f"key {kept.keys[row // rows]!r}" if rows else "all keys"
+                return f"{field} of {whose} is {a[row]} after the snapshot, {b[row]} by the log"
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from tacit.core.arrays import Ints
 from tacit.core.state import leaves
@@ -117,20 +116,13 @@ class Opening(State):
 
     @contextmanager
     def _standing(self, learner: Learner, key: str) -> Iterator[None]:
-        """While frozen, leave the key's lane as it was, even by what the policy observes."""
+        """While frozen, leave the state as it was, even by what the policy observes."""
         if self.mode != FROZEN:
             yield
             return
-        policy = learner.policy
-        known = key in learner
-        lane = learner.lane(key) if known else 0
-        kept: list[Any] = []
-        for (_, array), (_, one), (_, two) in zip(
-            leaves(learner.state), leaves(policy.init(1)), leaves(policy.init(2)), strict=True
-        ):
-            of_lanes = len(one) != len(two)
-            kept.append(((array if known else one)[lane] if of_lanes else array).copy())
+        lanes = learner.batch.lanes
+        (lane,) = lanes.admit([key]).tolist()
+        kept = [array.copy() for _, array in leaves(lanes.view(lane))]
         yield
-        lane = learner.lane(key)
-        for (_, array), values in zip(leaves(learner.state), kept, strict=True):
-            array[lane if array.ndim > values.ndim else ...] = values
+        for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
+            array[:] = values

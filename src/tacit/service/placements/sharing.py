@@ -222,8 +222,7 @@ class Summed:
 
 def _lane(learner: Learner, key: str) -> Any:
     """Return the view of one key's lane, with a lane axis of 1."""
-    lane = learner.lane(key)
-    return rebuilt(learner.state, (array[lane : lane + 1] for _, array in leaves(learner.state)))
+    return learner.batch.lanes.view(learner.lane(key))
 
 
 def _value(arrays: Any) -> Value:
