@@ -6,8 +6,8 @@ SOURCES := src tests benchmarks examples docs/generate
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint chaos fuzz bench bench-peers bench-service bench-ray reproduce docs figures \
-  release clean
+.PHONY: help demo test lint chaos fuzz bench bench-peers bench-service bench-ray bench-proof reproduce \
+  docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-peers measure speed and learning against other packages; goes on where it was cut off"
 	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
+	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
 	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
@@ -89,6 +90,9 @@ bench-service: $(VENV)/.dev
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
 	$(BIN)/python benchmarks/ray_serving.py
+
+bench-proof: $(VENV)/.dev
+	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)
 
 # One item needs a table of search interest: make reproduce DATA=FILE
 reproduce: $(VENV)/.run

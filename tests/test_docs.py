@@ -88,6 +88,12 @@ def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
     assert (tmp_path / "offline-estimates.png").stat().st_size > 10_000
 
 
+def test_the_page_on_proof_runs_and_prints_what_it_shows(tmp_path):
+    (shown,) = blocks("docs/proof.md", "text")
+    (code,) = blocks("docs/proof.md", "python")
+    assert printed(code, tmp_path) == shown
+
+
 def test_the_page_on_lists_runs(tmp_path):
     code = "\n".join(blocks("docs/lists.md", "python"))
     assert printed(code, tmp_path) == "['holiday', 'parade']\n"

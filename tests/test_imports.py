@@ -55,7 +55,7 @@ def test_all_files_import_one_way():
 FLOORS = """
 errors
 core
-classifiers interleaving plots
+classifiers interleaving plots proof
 policies
 learning logs
 clicks

@@ -25,6 +25,7 @@ MODULES = (
     "tacit.evaluate",
     "tacit.interleaving",
     "tacit.clicks",
+    "tacit.proof",
     "tacit.client",
     "tacit.cluster",
     "tacit.logs",

@@ -1,0 +1,31 @@
+"""Proof that learning helps: what a policy earned more than a control, at any time."""
+
+from tacit.proof.boundary import boundary
+from tacit.proof.guardrails import guarded
+from tacit.proof.holdout import dispersion, holdout_lift
+from tacit.proof.planner import decisions_needed, duels_needed
+from tacit.proof.result import Interval, Lift
+from tacit.proof.scores import Scores, ScoreSums, Winner, winner
+from tacit.proof.sentences import lift_sentence
+from tacit.proof.sums import HoldoutSums
+from tacit.proof.traffic import ALARM, PropensitySums, share_evidence
+
+__all__ = [
+    "ALARM",
+    "HoldoutSums",
+    "Interval",
+    "Lift",
+    "PropensitySums",
+    "ScoreSums",
+    "Scores",
+    "Winner",
+    "boundary",
+    "decisions_needed",
+    "dispersion",
+    "duels_needed",
+    "guarded",
+    "holdout_lift",
+    "lift_sentence",
+    "share_evidence",
+    "winner",
+]

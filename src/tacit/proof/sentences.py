@@ -1,0 +1,169 @@
+"""What is said of a lift in words: the same ones on the page, over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+from tacit.proof.guardrails import Safety
+from tacit.proof.result import Interval, Lift
+
+ANY_TIME = "You may look at this at any time."
+EARLY = "Too early: the control has had too little traffic."
+UNDECIDED = "No difference shown yet."
+
+
+def lift_sentence(lift: Lift, days: float | None = None, shown: float = 0.1) -> str:
+    """Return what a lift claims.
+
+    Parameters
+    ----------
+    lift : Lift
+    days : float, optional
+        In how many a lift of ``shown`` would show, 4 times in 5, at today's traffic.
+    shown : float, default 0.1
+
+    Examples
+    --------
+    >>> print(lift_sentence(Lift("better", Interval(1.2, 1.04, 1.4))))
+    Learning earned 20 % more than the control (between 4 % and 40 %).
+    You may look at this at any time.
+    >>> print(lift_sentence(Lift("undecided"), days=12.2))
+    No difference shown yet.
+    At today's traffic a lift of 10 % would show in about 12 days (4 times in 5).
+    """
+    if lift.claim == "early":
+        return EARLY
+    if lift.claim == "undecided":
+        return UNDECIDED if days is None else f"{UNDECIDED} {planner_sentence(days, shown)}"
+    unit: Callable[[float], str]
+    if lift.ratio is not None:
+        estimate, low, high = lift.ratio
+        amount, unit = Interval(estimate - 1, low - 1, high - 1), percent
+    else:
+        assert lift.difference is not None
+        amount, unit = lift.difference, per_decision
+    word = "more"
+    if lift.claim == "worse":
+        word, amount = "less", Interval(-amount.estimate, -amount.high, -amount.low)
+    between = f"between {unit(amount.low)} and {unit(amount.high)}"
+    if math.isinf(amount.high):
+        between = f"at least {unit(amount.low)}"
+    much = f"{unit(amount.estimate)} " if math.isfinite(amount.estimate) else ""
+    return f"Learning earned {much}{word} than the control ({between}). {ANY_TIME}"
+
+
+def planner_sentence(days: float, shown: float = 0.1) -> str:
+    """Return when a lift would show.
+
+    Examples
+    --------
+    >>> planner_sentence(0.4)
+    "At today's traffic a lift of 10 % would show in less than a day (4 times in 5)."
+    """
+    when = "less than a day" if days < 1 else f"about {_rounded(days)} days"
+    if 1 <= days < 1.5:
+        when = "about a day"
+    return f"At today's traffic a lift of {percent(shown)} would show in {when} (4 times in 5)."
+
+
+def since_sentence(moment: datetime, now: datetime) -> str:
+    """Return since when the average is.
+
+    Examples
+    --------
+    >>> since_sentence(datetime(2026, 5, 3), datetime(2026, 6, 1))
+    "This is the average since 3 May, not today's lift."
+    """
+    year = "" if moment.year == now.year else f" {moment.year}"
+    return f"This is the average since {moment.day} {moment:%B}{year}, not today's lift."
+
+
+def mismatch_sentence(what: str, share: float, expected: float) -> str:
+    """Return what to say where the control does not have its share of the traffic.
+
+    Parameters
+    ----------
+    what : str
+        ``decisions``, ``activations`` or ``feedback``.
+    share, expected : float
+        That it has, and that it should have.
+
+    Examples
+    --------
+    >>> mismatch_sentence("feedback", 0.06, 0.1)
+    'Do not trust this: the control reports less feedback than its share.'
+    """
+    verb = "reports" if what == "feedback" else "has"
+    amount = ("less" if what == "feedback" else "fewer") if share < expected else "more"
+    return f"Do not trust this: the control {verb} {amount} {what} than its share."
+
+
+PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
+
+
+def winner_sentence(arm: str | None, confidence: float = 0.95) -> str:
+    """Return which arm is best.
+
+    Examples
+    --------
+    >>> winner_sentence("b")
+    'b is best on average so far. You may look at this at any time.'
+    """
+    if arm is None:
+        return "No arm is shown to be the best yet."
+    return f"{arm} is best on average so far. {ANY_TIME}"
+
+
+NO_WINNER = (
+    "A winner cannot be declared: some arms may never be shown. Set up a holdout with a uniform "
+    "control, or an exploration floor."
+)
+
+
+def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
+    """Return whether a metric was harmed.
+
+    Examples
+    --------
+    >>> guardrail_sentence("returns", "harm", 0.02)
+    'Learning harms returns.'
+    """
+    match safety:
+        case "harm":
+            return f"Learning harms {metric}."
+        case "safe":
+            return f"{metric} is not worse by more than {percent(margin)}."
+        case "early":
+            return f"Too early to say whether learning harms {metric}."
+    return f"It is not known yet whether learning harms {metric}."
+
+
+def percent(share: float) -> str:
+    """Return a share in words.
+
+    Examples
+    --------
+    >>> percent(0.2), percent(0.0123), percent(0.00456), percent(1.234), percent(12.0)
+    ('20 %', '1.2 %', '0.46 %', '123 %', '1200 %')
+    """
+    return f"{_rounded(100 * share)} %"
+
+
+def per_decision(amount: float) -> str:
+    """Return an amount of reward in words.
+
+    Examples
+    --------
+    >>> per_decision(0.0123)
+    '0.012 per decision'
+    """
+    return f"{_rounded(amount)} per decision"
+
+
+def _rounded(x: float) -> str:
+    """Return two digits that matter, or all before the point."""
+    if abs(x) >= 9.95:
+        return f"{x:.0f}"
+    return f"{x:.2g}"

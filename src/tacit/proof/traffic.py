@@ -1,0 +1,138 @@
+"""Is the traffic what it should be? Shares of the holdout, and propensities against frequencies.
+
+Both are e-values: amounts of evidence that exceed 100 with a probability of at most 1 %, at any
+time, if all is as it should be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core.arrays import Floats
+from tacit.proof.boundary import checked_share
+from tacit.proof.sums import BUCKETS, HoldoutSums
+
+ALARM = math.log(100.0)
+"""Logarithm of the evidence at which there is an alarm."""
+
+WEIGHT = 1e4
+"""κ: how many decisions the guess of other shares is worth."""
+
+RATES = 2.0 ** (-np.arange(12) / 2)
+"""λ: on so much difference per decision the evidence against propensities bets."""
+
+
+def share_evidence(counts: Sequence[float], share: float) -> float:
+    """Return the logarithm of the evidence that groups do not have the shares that they should.
+
+    A sample ratio mismatch: some of the control's decisions, activations or feedback are lost, or
+    counted twice. Above ``ALARM``, do not trust the lift.
+
+    Parameters
+    ----------
+    counts : sequence of float
+        Decisions of the control, and of the policy.
+    share : float
+        That the control should have, in (0, 1).
+
+    References
+    ----------
+    A Dirichlet mixture over other shares, as in Lindon, Malek (2022), "Anytime-valid inference for
+    multinomial count data"; constants from docs/proof.md.
+
+    Examples
+    --------
+    >>> share_evidence([1000, 9000], 0.1) < 0, share_evidence([700, 9300], 0.1) > ALARM
+    (True, True)
+    """
+    share = checked_share(share)
+    n = float(sum(counts))
+    evidence = math.lgamma(WEIGHT) - math.lgamma(WEIGHT + n)
+    for count, theta in zip(counts, (share, 1 - share), strict=True):
+        weight = WEIGHT * theta
+        evidence += math.lgamma(weight + count) - math.lgamma(weight) - count * math.log(theta)
+    return evidence
+
+
+def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
+    """Return the decisions of control and policy, as if each were a unit of its own.
+
+    Where units stay in their group, their decisions say less about shares: both counts are
+    divided by how much more the control's share scatters over buckets of units.
+
+    Parameters
+    ----------
+    sums : HoldoutSums
+    """
+    control, policy = map(float, sums.counts)
+    if sums.buckets is None or control + policy == 0:
+        return control, policy
+    own, decisions, _ = sums.buckets
+    share = control / (control + policy)
+    between = BUCKETS / (BUCKETS - 1) * float(np.sum((own - share * decisions) ** 2))
+    effect = max(1.0, between / max((control + policy) * share * (1 - share), 1.0))
+    return control / effect, policy / effect
+
+
+class PropensitySums(NamedTuple):
+    """How often an arm was shown against how often it should have been.
+
+    Attributes
+    ----------
+    sums : array of float64, shape (2,)
+        D, the times it was shown more often than its propensities say, and V, their variance.
+
+    Examples
+    --------
+    >>> honest, wrong = PropensitySums.empty(), PropensitySums.empty()
+    >>> honest.add([True, False] * 1000, [0.5] * 2000)
+    >>> wrong.add([True, False] * 1000, [0.8] * 2000)
+    >>> honest.evidence() < ALARM < wrong.evidence()
+    True
+    """
+
+    sums: Floats
+
+    @classmethod
+    def empty(cls) -> PropensitySums:
+        """Return sums of nothing."""
+        return cls(np.zeros(2))
+
+    def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike) -> None:
+        """Add decisions, one after the other.
+
+        Parameters
+        ----------
+        shown : array of bool, shape (n,)
+            Whether the arm that is watched was shown: one chosen before the draw, such as that of
+            the highest propensity.
+        propensities : array of float, shape (n,)
+            With what probability it should have been.
+        """
+        q = np.asarray(propensities, np.float64)
+        np.add.at(self.sums, np.zeros(len(q), np.int64), np.asarray(shown, np.float64) - q)
+        np.add.at(self.sums, np.ones(len(q), np.int64), q * (1 - q))
+
+    def evidence(self) -> float:
+        """Return the logarithm of the evidence that the propensities are not the true ones.
+
+        References
+        ----------
+        A mixture of exp(λD − (e^|λ| − 1 − |λ|)V) over λ = ±2^(−j/2), j = 0 … 11: Freedman (1975),
+        "On tail probabilities for martingales".
+        """
+        d, v = self.sums
+        bets = np.concatenate([RATES, -RATES])
+        sizes = np.abs(bets)
+        exponents = bets * d - (np.expm1(sizes) - sizes) * v
+        top = float(exponents.max())
+        return top + math.log(float(np.mean(np.exp(exponents - top))))
+
+    def merged(self, other: PropensitySums) -> PropensitySums:
+        """Return the sums over the decisions of both."""
+        return PropensitySums(self.sums + other.sums)
