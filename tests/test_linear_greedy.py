@@ -112,7 +112,7 @@ def test_probabilities_of_other_policies():
         "home", relevance=[[1.0]], examination=[[1.0]]
     ) is None  # fmt: skip
     assert tacit.Learner(tacit.Thompson(2), seed=1).probabilities("q").sum() == pytest.approx(1.0)
-    with pytest.raises(InvalidValue, match="single arm"):
+    with pytest.raises(InvalidValue, match="an arm, or a list"):
         tacit.Learner(tacit.RUCB(2), seed=1).probabilities("q")
 
 

@@ -234,6 +234,16 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
         for k, arm in enumerate(slate):
             cells[arms.index(arm), k] += expected[slate]
             begins[slate[: k + 1]] += expected[slate]
+    prefixes, places = np.empty((2, positions))
+    for slate in itertools.permutations(arms, length):
+        action = np.full(positions, -1)
+        action[:length] = slate
+        policy.placed(policy.params, state, 1, impression, action, prefixes, places)
+        down = [begins[slate[: k + 1]] for k in range(length)]
+        np.testing.assert_allclose(prefixes[:length], down, rtol=0, atol=1e-12)
+        there = [cells[arms.index(arm), k] for k, arm in enumerate(slate)]
+        np.testing.assert_allclose(places[:length], there, rtol=0, atol=1e-12)
+        assert (places[length:] == 1.0).all()
     for begin, probability in begins.items():
         chance = policy.chance(policy.params, state, 1, impression, np.array(begin))
         assert chance == pytest.approx(probability, abs=1e-12)
@@ -242,6 +252,60 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
     assert chances.min() >= epsilon / (len(arms) * length) - 1e-15
     for array, then in zip((array for _, array in leaves(state)), before, strict=True):
         np.testing.assert_array_equal(array, then)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_arms_have_the_propensities_of_enumeration(kind):
+    """Of twelve arms, the sums over what one arm may be taken out of, and over all cells."""
+    policy = kind(12, positions=4, epsilon=0.2)
+    impression = offered(*np.random.default_rng(3).permutation(12))
+    action, state = np.zeros(4, np.int64), policy.init(2)
+    rng, attraction = np.random.default_rng(5), np.linspace(0.5, 0.05, 12)
+    for _ in range(60):
+        policy.decide(policy.params, state, 1, impression, rng, action)
+        feedback = (rng.random(4) < attraction[action]).astype(float)
+        policy.update(policy.params, state, 1, impression, action, feedback, math.nan)
+    expected = lists_by_interval(policy, state, impression)
+    cells = policy.position_chances(state, 1, impression)
+    np.testing.assert_allclose(cells.sum(axis=0), 1.0, rtol=0, atol=1e-12)
+    prefixes, places = np.empty((2, 4))
+    for slate in expected:
+        policy.placed(policy.params, state, 1, impression, np.array(slate), prefixes, places)
+        for k in range(4):
+            down = sum(p for one, p in expected.items() if one[: k + 1] == slate[: k + 1])
+            there = sum(p for one, p in expected.items() if one[k] == slate[k])
+            assert prefixes[k] == pytest.approx(down, abs=1e-12)
+            assert places[k] == pytest.approx(there, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decisions_tell_where_their_arms_are_likely(kind):
+    """One at a time and many at once, with what the learner says of all cells."""
+    policy = kind(["a", "b", "c", "d", "e"], positions=3, epsilon=0.2)
+    one, many = tacit.Learner(policy, seed=3), tacit.Learner(policy, seed=3)
+    for _ in range(5):
+        cells = one.probabilities("query")
+        assert cells.shape == (5, 3)
+        decision, (other,) = one.choose("query"), many.choose_many(["query"])
+        assert decision.prefix_propensities[-1] == pytest.approx(decision.propensity, abs=1e-12)
+        there = [cells["abcde".index(arm), k] for k, arm in enumerate(decision.slate)]
+        np.testing.assert_allclose(decision.position_propensities, there, rtol=0, atol=1e-12)
+        for name in ("prefix_propensities", "position_propensities"):
+            np.testing.assert_array_equal(getattr(decision, name), getattr(other, name))
+        one.learn(decision, [0.0, 1.0, 0.0])
+        many.learn_many([other], [[0.0, 1.0, 0.0]])
+    short = one.choose("query", arms=["c", "a"])
+    assert short.position_propensities[2] == 1.0
+    assert one.probabilities("query", arms=["c", "a"]).shape == (2, 2)
+
+
+def test_lists_without_propensities():
+    for policy in (tacit.CascadeKLUCB(4), tacit.ListMix(4)):
+        learner = tacit.Learner(policy, seed=1, propensities=False)
+        decision = learner.choose("query")
+        assert len(decision.position_propensities) == len(decision.prefix_propensities) == 0
+        known = learner.probabilities("query") is not None
+        assert known == isinstance(policy, tacit.ListMix)
 
 
 @pytest.mark.parametrize("kind", KINDS)

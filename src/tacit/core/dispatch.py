@@ -265,12 +265,35 @@ def share(
     return parts[type(params)].share(params, state, lane, impression, begin, count, without)
 
 
+def shares(params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
+    """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+    return parts[type(params)].shares(params, state, lane, impression, begin, count)
+
+
+def ranks(params: Any, state: Any, lane: int, impression: Any, arm: int, chances: Any) -> None:
+    """Fill ``chances`` with the probabilities of the arm's first ranks in the order."""
+    parts[type(params)].ranks(params, state, lane, impression, arm, chances)
+
+
 def clear(params: Any, state: Any, lane: int) -> None:
     """Put the scratch of ``state`` back as it was before ``arrange``."""
     parts[type(params)].clear(params, state, lane)
 
 
-LIST_KERNELS = (arrange, line_up, share, clear)
+def placed(
+    params: Any, state: Any, lane: int, impression: Any, action: Any, prefixes: Any, places: Any
+) -> None:
+    """Fill in, for each position of a list, with what probability ``decide`` begins so down to
+    there, and with what probability it puts this arm there."""
+    parts[type(params)].placed(params, state, lane, impression, action, prefixes, places)
+
+
+def cells(params: Any, state: Any, lane: int, impression: Any, found: Any) -> None:
+    """Fill in with what probability ``decide`` puts each arm on offer at each position."""
+    parts[type(params)].cells(params, state, lane, impression, found)
+
+
+LIST_KERNELS = (arrange, line_up, share, shares, ranks, clear, placed, cells)
 
 # An environment's kernels -------------------------------------------------------------------
 

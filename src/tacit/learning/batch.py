@@ -9,7 +9,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
-from tacit.core.dispatch import chance, decide, epoch, kernel, observe, propensity, unlearn, update
+from tacit.core.dispatch import (
+    cells,
+    chance,
+    decide,
+    epoch,
+    kernel,
+    observe,
+    placed,
+    propensity,
+    unlearn,
+    update,
+)
 from tacit.policies.base import Impression
 
 
@@ -78,6 +89,23 @@ def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> 
             arm = impression.arms[j]
             place = batch.starts[i] + j
             probabilities[place] = propensity(params, state, batch.lanes[i], impression, arm)
+
+
+def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
+    """Fill in, for each entry of ``arms`` and each position, with what probability it is there."""
+    for i in range(len(batch.lanes)):
+        found = probabilities[batch.starts[i] : batch.stops[i]]
+        cells(params, state, batch.lanes[i], impression_of(batch, i), found)
+
+
+def place_rows(
+    params: Any, state: Any, batch: Batch, actions: Ints, prefixes: Floats, places: Floats
+) -> None:
+    """Fill in, for each position of lists that were just decided, with what probability a list
+    begins so down to there, and with what probability it has this arm there."""
+    for i in range(len(batch.lanes)):
+        impression = impression_of(batch, i)
+        placed(params, state, batch.lanes[i], impression, actions[i], prefixes[i], places[i])
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:

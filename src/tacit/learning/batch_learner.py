@@ -24,7 +24,8 @@ from tacit.learning.impressions import ImpressionReader
 from tacit.learning.lanes import Lanes
 from tacit.learning.loops import Loops
 from tacit.learning.offer import Offer
-from tacit.policies.base import Policy
+from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import NO_FEATURES, Policy
 
 
 class BatchLearner:
@@ -52,6 +53,7 @@ class BatchLearner:
         self.rng = rng
         self.made = 0
         self.reports_propensities = propensities and policy.randomized
+        self.reports_places = self.reports_propensities and knows_places(policy)
         self.lanes = Lanes(policy)
         self.reader = ImpressionReader(policy)
         self.set_offer(policy, Offer(policy.arms))
@@ -105,6 +107,12 @@ class BatchLearner:
         )
         slots, names = loops.action[0].copy(), self.offer.names
         propensity = None if loops.asked is None else float(loops.asked[0])
+        places: tuple[Floats, ...] = ()
+        if self.reports_places:
+            loops.place(
+                loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places
+            )
+            places = NO_FEATURES, NO_FEATURES, loops.prefixes[0].copy(), loops.places[0].copy()
         decision = Decision(
             self.made,
             key,
@@ -114,6 +122,7 @@ class BatchLearner:
             self.offer.slots,
             slots,
             loops.one.contexts[0],
+            *places,
         )
         self.made += 1
         return decision
@@ -149,21 +158,35 @@ class BatchLearner:
         offers = (arms or [None] * rows) if self.policy.arms is None else None
         made = self.decisions(batch, actions, epochs, propensities)
         self.made += rows
-        return replace(made, keys=tuple(keys), offers=offers)
+        made = replace(made, keys=tuple(keys), offers=offers)
+        if not self.reports_places:
+            return made
+        prefixes, places = np.empty((2, *actions.shape))
+        self.loops.place(self.loops.params, self.lanes.state, batch, actions, prefixes, places)
+        return replace(made, prefixes=prefixes, places=places)
 
     def probabilities(self, key: str, given: tuple[Any, Any, Any, Any]) -> Floats | None:
         """Return with what probability each arm on offer would be chosen; None if not known.
 
+        Of a list, at each position.
+
         Raises
         ------
         InvalidValue, UnknownName
-            As :meth:`choose`; or if the policy does not show single arms.
+            As :meth:`choose`; or if the policy shows duels.
         """
-        if self.policy.shows != "arm":
-            raise InvalidValue("policy", self.policy, "give one that shows a single arm")
+        if self.policy.shows == "duel":
+            raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
         columns = self.reader.read(self.policy, self.offer, 1, given)
         batch = Batch(self.lanes.admit([key]), *columns)
-        found = np.empty(len(batch.arms))
+        arms = len(batch.arms)
+        if self.policy.shows == "slate":
+            if not knows_places(self.policy):
+                return None
+            places = np.empty((arms, min(arms, self.policy.action_width)))
+            self.loops.weigh_cells(self.loops.params, self.lanes.state, batch, places)
+            return places
+        found = np.empty(arms)
         self.loops.weigh(self.loops.params, self.lanes.state, batch, found)
         return None if np.isnan(found).any() else found
 
@@ -283,3 +306,8 @@ class BatchLearner:
         """
         made = self.made, (), self.offer.names, None, actions, epochs, propensities
         return Decisions(*made, batch, self.lanes.of)
+
+
+def knows_places(policy: Policy) -> bool:
+    """Whether a policy shows lists and knows where in them its arms are likely to be."""
+    return isinstance(policy, SlatePolicy) and policy.knows_places

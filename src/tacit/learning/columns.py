@@ -50,7 +50,7 @@ class DecisionReader(NamedTuple):
         rows = len(decisions)
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
             refuse_others(decision)
-        _, keys, _, _, _, offered, _, contexts, relevance, examination = zip(
+        _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(
             *decisions, strict=True
         )
         lanes = list(map(self.lanes.of.get, keys))

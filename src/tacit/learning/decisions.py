@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, repeat
 from typing import Any, NamedTuple, overload
 
@@ -39,6 +39,12 @@ class Decision(NamedTuple):
     context : array of float64
     relevance, examination : array of float64, shape (offered, d)
         Features of the arms that were on offer.
+    prefix_propensities : array of float64, shape (positions,)
+        Of a slate: the probability with which the policy begins a slate so, down to each position.
+        Empty where it is not known, or was not asked for.
+    position_propensities : array of float64, shape (positions,)
+        Of a slate: the probability with which the policy shows each of its arms at its position,
+        whatever stands elsewhere; 1 at an empty position. Empty where it is not known.
     """
 
     id: int
@@ -51,6 +57,8 @@ class Decision(NamedTuple):
     context: Floats
     relevance: Floats = NO_FEATURES
     examination: Floats = NO_FEATURES
+    prefix_propensities: Floats = NOTHING
+    position_propensities: Floats = NOTHING
 
     @property
     def arm(self) -> Arm:
@@ -72,6 +80,11 @@ class Decision(NamedTuple):
     def slate(self) -> tuple[Arm, ...]:
         """The arms of a slate, best first."""
         return self.shown
+
+
+def no_places() -> Floats:
+    """Return what decisions have whose propensities by position are not known."""
+    return np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,9 @@ class Decisions(Sequence[Decision]):
         The impressions.
     lanes : mapping
         Where the learner that decided keeps what it learned of each key.
+    prefixes, places : array of float64, shape (rows, positions)
+        Of slates, ``prefix_propensities`` and ``position_propensities``; without rows where they
+        are not known.
     """
 
     first_id: int
@@ -107,6 +123,8 @@ class Decisions(Sequence[Decision]):
     propensities: Floats
     batch: Batch
     lanes: Mapping[str, int]
+    prefixes: Floats = field(default_factory=no_places)
+    places: Floats = field(default_factory=no_places)
 
     @property
     def arms(self) -> list[Arm]:
@@ -144,6 +162,8 @@ class Decisions(Sequence[Decision]):
             context=self.batch.contexts[i],
             relevance=self.batch.relevance[offer],
             examination=self.batch.examination[offer],
+            prefix_propensities=self.prefixes[i] if len(self.prefixes) else NOTHING,
+            position_propensities=self.places[i] if len(self.places) else NOTHING,
         )
 
     def __iter__(self) -> Iterator[Decision]:
@@ -170,6 +190,7 @@ class Decisions(Sequence[Decision]):
                 [block[offer] for offer in offers] if len(block) else repeat(block)
                 for block in (batch.relevance, batch.examination)
             ),
+            *(block if len(block) else repeat(NOTHING) for block in (self.prefixes, self.places)),
         )
         return map(Decision._make, zip(*columns, strict=False))
 

@@ -193,7 +193,7 @@ class Learner:
         Without this, each is compiled when it is first called, which takes some seconds.
         """
         loops = self.batch.loops
-        _ = loops.choose, loops.observe, loops.learn
+        _ = loops.choose, loops.observe, loops.learn, self.batch.reports_places and loops.place
 
     def choose(
         self,
@@ -258,7 +258,9 @@ class Learner:
     ) -> Floats | None:
         """Return with what probability each arm on offer would be chosen now; None if not known.
 
-        Takes what :meth:`choose` does, of policies that show a single arm.
+        Takes what :meth:`choose` does, of policies that show an arm or a list: for a list the array
+        is of shape (arms on offer, positions), with what probability each arm would be at each
+        position.
 
         Examples
         --------

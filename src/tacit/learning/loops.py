@@ -16,6 +16,8 @@ from tacit.learning.batch import (
     correct_rows,
     learn_rows,
     observe_rows,
+    place_rows,
+    weigh_cells,
     weigh_rows,
 )
 from tacit.learning.lanes import Lanes
@@ -40,7 +42,7 @@ class Loops:
     params : named tuple
     one : Batch
         One impression: all arms on offer, no context.
-    action, feedback, epoch, propensity, fresh : array
+    action, feedback, epoch, propensity, fresh, prefixes, places : array
         Room for what is shown for it and comes back.
     asked : array or None
         ``propensity``, if it is wanted of decisions.
@@ -57,6 +59,7 @@ class Loops:
         self.feedback = np.empty((1, policy.feedback_width))
         self.epoch, self.propensity = np.empty(1, np.int64), np.full(1, np.nan)
         self.fresh = np.zeros(1, np.bool_)
+        self.prefixes, self.places = np.empty((2, 1, policy.action_width))
         wanted = reported or learns_from_propensity(self.params)
         self.asked = self.propensity if wanted else None
 
@@ -99,6 +102,16 @@ class Loops:
     def weigh(self) -> Any:
         """The loop over ``weigh_rows``."""
         return self._entry(weigh_rows, np.empty(0))
+
+    @cached_property
+    def weigh_cells(self) -> Any:
+        """The loop over ``weigh_cells``."""
+        return self._entry(weigh_cells, np.empty((0, 0)))
+
+    @cached_property
+    def place(self) -> Any:
+        """The loop over ``place_rows``."""
+        return self._entry(place_rows, self.action, self.prefixes, self.places)
 
     def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
         from tacit.core.compiled import compiled

@@ -67,6 +67,11 @@ class SlatePolicy(Policy):
         return cls(arms, positions=min(arms, 3))  # type: ignore[call-arg]
 
     @property
+    def knows_places(self) -> bool:
+        """Whether the probability of each arm at each position can be computed."""
+        return hasattr(self, "placed") and hasattr(self, "cells")
+
+    @property
     def action_width(self) -> int:
         return int(self.positions)  # type: ignore[attr-defined]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import arrange, clear, kernel, line_up, share
+from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
@@ -50,8 +50,7 @@ class MixPolicy(SlatePolicy):
     least ε/(arms on offer · positions), and the probability of a list, of its beginning and of an
     arm at a position are known exactly.
 
-    A subclass gives the kernels ``arrange``, ``line_up``, ``share`` and ``clear``, and the method
-    :meth:`rank_chances`.
+    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
@@ -106,17 +105,27 @@ class MixPolicy(SlatePolicy):
         raise NotImplementedError
 
     @staticmethod
-    def clear(params: Any, state: Any, lane: int) -> None:
-        """Put the scratch back as it was."""
+    def shares(
+        params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int
+    ) -> float:
+        """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+        found = 0.0
+        for j in range(len(impression.arms)):
+            arm = impression.arms[j]
+            if place_in(begin, count, arm) == count:
+                found += share(params, state, lane, impression, begin, count, arm)
+        return found
+
+    @staticmethod
+    def ranks(
+        params: Any, state: Any, lane: int, impression: Impression, arm: int, chances: Floats
+    ) -> None:
+        """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last."""
         raise NotImplementedError
 
-    def rank_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
-        """Return the probability of each rank that z gives to each arm on offer.
-
-        Returns
-        -------
-        array of float64, shape (arms on offer, min(positions, arms on offer) + 1)
-        """
+    @staticmethod
+    def clear(params: Any, state: Any, lane: int) -> None:
+        """Put the scratch back as it was."""
         raise NotImplementedError
 
     def position_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
@@ -141,22 +150,46 @@ class MixPolicy(SlatePolicy):
         >>> chances.sum(axis=0).round(12).tolist(), bool(chances.min() >= 0.01)
         ([1.0, 1.0], True)
         """
-        ranks = self.rank_chances(state, lane, impression)
-        arms, k = len(ranks), np.arange(ranks.shape[1] - 1.0)
-        positions = len(k)
-        above = np.pad(ranks, ((0, 0), (1, 0)))[:, :positions]
-        here, below = ranks[:, :positions], ranks[:, 1:]
-        # Of the arms × positions that may be drawn, so many bring an arm to a position by putting
-        # it there, by moving one from below it to above it, by leaving it where it was, or by
-        # moving one from above it to below it.
-        moved = (
-            1.0
-            + (k + 1.0) * (positions - 1.0 - k) * below
-            + ((arms - 1.0 - k) * (positions - 1.0 - k) + k * k) * here
-            + (arms - k) * k * above
-        )
-        mixed = (1.0 - self.epsilon) * here + self.epsilon / (arms * positions) * moved
-        return np.asarray(mixed)
+        arms = len(impression.arms)
+        found = np.zeros((arms, min(self.positions, arms)))
+        cells(self.params, state, lane, impression, found)
+        return found
+
+    @staticmethod
+    def cells(params: Any, state: Any, lane: int, impression: Impression, found: Floats) -> None:
+        """Fill in with what probability each arm on offer is shown at each position."""
+        arms, positions = impression.arms, min(params.positions, len(impression.arms))
+        chances = np.empty(positions + 1)
+        arrange(params, state, lane, impression)
+        for i in range(len(arms)):
+            ranks(params, state, lane, impression, arms[i], chances)
+            for k in range(positions):
+                found[i, k] = at_position(chances, k, len(arms), positions, params.epsilon)
+        clear(params, state, lane)
+
+    @staticmethod
+    def placed(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        prefixes: Floats,
+        places: Floats,
+    ) -> None:
+        """Fill in, for each position of a list, with what probability a list begins so down to
+        there, and with what probability this arm is shown there; 1 where nothing is."""
+        arms, positions = impression.arms, min(params.positions, len(impression.arms))
+        chances = np.empty(positions + 1)
+        arrange(params, state, lane, impression)
+        for k in range(len(action)):
+            prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
+            places[k] = 1.0
+            if action[k] >= 0:
+                prefixes[k] = beginning(params, state, lane, impression, action, k + 1)
+                ranks(params, state, lane, impression, action[k], chances)
+                places[k] = at_position(chances, k, len(arms), positions, params.epsilon)
+        clear(params, state, lane)
 
     @staticmethod
     def decide(
@@ -177,27 +210,60 @@ class MixPolicy(SlatePolicy):
     @staticmethod
     def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
         """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
-        arms, count = impression.arms, 0
-        while count < len(action) and action[count] >= 0:
-            count += 1
-        positions = min(params.positions, len(arms))
+        count = place_in(action, len(action), -1)
         arrange(params, state, lane, impression)
-        found = share(params, state, lane, impression, action, count, -1)
-        if params.epsilon > 0.0:
-            moved = 0.0
-            for j in range(len(arms)):
-                # How many of the positions leave such a list when this arm is put there.
-                ways = positions - count
-                for k in range(count):
-                    if action[k] == arms[j]:
-                        ways = 1
-                if ways > 0:
-                    others = share(params, state, lane, impression, action, count, arms[j])
-                    moved += ways * others
-            drawn = params.epsilon / (len(arms) * positions)
-            found = (1.0 - params.epsilon) * found + drawn * moved
+        found = beginning(params, state, lane, impression, action, count)
         clear(params, state, lane)
         return float(found)
+
+
+@kernel
+def place_in(begin: Ints, count: int, arm: int) -> int:
+    """Return the place of an arm among the first ``count``; ``count`` if it is not there."""
+    for k in range(count):
+        if begin[k] == arm:
+            return k
+    return count
+
+
+@kernel
+def beginning(
+    params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int
+) -> float:
+    """Return the probability of a list that begins with the first arms of ``begin``; arranged."""
+    # Put at a later place, any other arm leaves the beginning as it is; one of its own arms does
+    # at the very place that it has there.
+    arms = len(impression.arms)
+    positions = min(params.positions, arms)
+    drawn = params.epsilon / (arms * positions)
+    found = 0.0
+    for k in range(-1, count if drawn > 0.0 else 0):
+        without = begin[k] if k >= 0 else -1
+        weight = drawn if k >= 0 else 1.0 - params.epsilon
+        found += weight * share(params, state, lane, impression, begin, count, without)
+    if drawn > 0.0 and count < positions:
+        others = shares(params, state, lane, impression, begin, count)
+        found += drawn * (positions - count) * others
+    return float(found)
+
+
+@kernel
+def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
+    """Return the probability that an arm is shown at a position, given those of its ranks.
+
+    Of the arms × positions that may be drawn, so many bring it there by putting it there, by
+    moving it from below to above another one, by leaving it where it was, or by moving it from
+    above to below another one.
+    """
+    above = chances[k - 1] if k > 0 else 0.0
+    here, below = chances[k], chances[k + 1]
+    moved = (
+        1.0
+        + (k + 1.0) * (positions - 1.0 - k) * below
+        + ((arms - 1.0 - k) * (positions - 1.0 - k) + k * k) * here
+        + (arms - k) * k * above
+    )
+    return float((1.0 - epsilon) * here + epsilon / (arms * positions) * moved)
 
 
 @dataclass(frozen=True)
@@ -228,8 +294,9 @@ class ListMix(MixPolicy):
     Notes
     -----
     Each arm's mean + z·deviation is a line in z, so the lists belong to intervals of z and their
-    propensities are exact. :meth:`position_chances` gives those of an arm at a position; ``chance``
-    of a shorter list that of a beginning.
+    propensities are exact: of a list (``propensity`` of a decision), of its beginnings
+    (``prefix_propensities``), and of each arm at its position (``position_propensities``);
+    :meth:`~tacit.Learner.probabilities` gives those of all arms at all positions.
 
     Examples
     --------
@@ -336,23 +403,86 @@ class ListMix(MixPolicy):
     ) -> None:
         read_list(state, lane, impression.arms, action, feedback)
 
-    def rank_chances(self, state: Readers, lane: int, impression: Impression) -> Floats:
+    @staticmethod
+    def shares(
+        params: Params, state: Readers, lane: int, impression: Impression, begin: Ints, count: int
+    ) -> float:
+        # Without the arm that limits the interval most, the next one does; all others do not count.
+        if count == 0:
+            return float(len(impression.arms))
+        mean, spread, rank = state.mean[lane], state.spread[lane], state.rank[lane]
+        low, high = EVERYTHING
+        for k in range(1, count):
+            one, next = begin[k - 1], begin[k]
+            gap, slope = mean[one] - mean[next], spread[one] - spread[next]
+            low, high = narrowed(low, high, gap, slope, rank[one] < rank[next])
+        last, others = begin[count - 1], 0
+        lowest, low_arm, highest, high_arm = low, -1, high, -1
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            if place_in(begin, count, arm) == count:
+                others += 1
+                gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
+                least, most = narrowed(0.0, np.inf, gap, slope, rank[last] < rank[arm])
+                if least > lowest:
+                    low, lowest, low_arm = lowest, least, arm
+                elif least > low:
+                    low = least
+                if most < highest:
+                    high, highest, high_arm = highest, most, arm
+                elif most < high:
+                    high = most
+        if low_arm == high_arm:
+            limiting = 1.0 if low_arm >= 0 else 0.0
+            found = limiting * mass(low, high)
+        else:
+            limiting = (1.0 if low_arm >= 0 else 0.0) + (1.0 if high_arm >= 0 else 0.0)
+            found = mass(low, highest) if low_arm >= 0 else 0.0
+            found += mass(lowest, high) if high_arm >= 0 else 0.0
+        return found + (others - limiting) * mass(lowest, highest)
+
+    @staticmethod
+    def ranks(
+        params: Params,
+        state: Readers,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        chances: Floats,
+    ) -> None:
+        # The arm falls by a rank where another line crosses its own upwards, and rises where one
+        # crosses downwards; the former stand in front, the latter behind.
+        mean, spread, order = state.mean[lane], state.spread[lane], state.rank[lane]
         arms = impression.arms
-        self.arrange(self.params, state, lane, impression)
-        mean, spread = state.mean[lane, arms].copy(), state.spread[lane, arms].copy()
-        self.clear(self.params, state, lane)
-        found = np.zeros((len(arms), len(arms)))
+        crossings = np.empty(len(arms))
+        rank, falls, rises = 0, 0, len(arms)
         for i in range(len(arms)):
-            gap, slope = mean - mean[i], spread - spread[i]
-            level = (slope > 0.0) | ((slope == 0.0) & (np.arange(len(arms)) < i))
-            rank = int(np.count_nonzero((gap > 0.0) | ((gap == 0.0) & level)))
-            crossing = np.flatnonzero(gap * slope < 0.0)
-            crossing = crossing[np.argsort(-gap[crossing] / slope[crossing], kind="stable")]
-            low = 0.0
-            for j in crossing:
-                high = -gap[j] / slope[j]
-                found[i, rank] += mass(low, high)
-                rank += 1 if slope[j] > 0.0 else -1
-                low = high
-            found[i, rank] += mass(low, np.inf)
-        return np.pad(found, ((0, 0), (0, 1)))[:, : min(self.positions, len(arms)) + 1]
+            gap, slope = mean[arms[i]] - mean[arm], spread[arms[i]] - spread[arm]
+            level = slope > 0.0 or (slope == 0.0 and order[arms[i]] < order[arm])
+            if gap > 0.0 or (gap == 0.0 and level):
+                rank += 1
+            if gap < 0.0 < slope:
+                crossings[falls] = -gap / slope
+                falls += 1
+            elif slope < 0.0 < gap:
+                rises -= 1
+                crossings[rises] = -gap / slope
+        crossings[:falls].sort()
+        crossings[rises:].sort()
+        for k in range(len(chances)):
+            chances[k] = 0.0
+        low, fall, rise = 0.0, 0, rises
+        while fall < falls or rise < len(arms):
+            falling = rise == len(arms) or (fall < falls and crossings[fall] <= crossings[rise])
+            high = crossings[fall] if falling else crossings[rise]
+            if rank < len(chances):
+                chances[rank] += mass(low, high)
+            low = high
+            if falling:
+                rank += 1
+                fall += 1
+            else:
+                rank -= 1
+                rise += 1
+        if rank < len(chances):
+            chances[rank] += mass(low, np.inf)

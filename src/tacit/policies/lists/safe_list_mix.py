@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
 from tacit.policies.base import About, Impression
-from tacit.policies.lists.list_mix import EVERYTHING, MixPolicy, mass, narrowed
+from tacit.policies.lists.list_mix import EVERYTHING, MixPolicy, mass, narrowed, place_in
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
 
 NOTHING = -1
@@ -260,24 +260,35 @@ class SafeListMix(MixPolicy):
         state.learned[lane] += 1
         clear(params, state, lane)
 
-    def rank_chances(self, state: State, lane: int, impression: Impression) -> Floats:
-        arms = impression.arms
-        self.arrange(self.params, state, lane, impression)
-        order = state.order[lane, : len(arms)].copy()
-        mean, spread = state.readers.mean[lane].copy(), state.readers.spread[lane].copy()
-        self.clear(self.params, state, lane)
-        place = {slot: i for i, slot in enumerate(arms.tolist())}
-        found = np.zeros((len(arms), len(arms) + 1))
-        rows = [place[slot] for slot in order.tolist()]
-        found[rows, np.arange(len(arms))] = 1.0
-        start, stop = pairs(int(state.learned[lane]), self.positions, len(arms))
-        for i in range(start, stop, 2):
-            upper, lower = order[i], order[i + 1]
+    @staticmethod
+    def ranks(
+        params: Params, state: State, lane: int, impression: Impression, arm: int, chances: Floats
+    ) -> None:
+        order, mean, spread = (
+            state.order[lane],
+            state.readers.mean[lane],
+            state.readers.spread[lane],
+        )
+        offered = len(impression.arms)
+        start, stop = pairs(state.learned[lane], params.positions, offered)
+        i = place_in(order, offered, arm)
+        for k in range(len(chances)):
+            chances[k] = 0.0
+        other = i
+        if start <= i and (i - start) % 2 == 1 and i - 1 < stop:
+            other = i - 1
+        elif start <= i < stop:
+            other = i + 1
+        exchanged = 0.0
+        if other != i:
+            upper, lower = order[min(i, other)], order[max(i, other)]
             gap, slope = mean[lower] - mean[upper], spread[lower] - spread[upper]
-            exchanged = mass(*narrowed(*EVERYTHING, gap, slope, False))
-            found[rows[i], i : i + 2] = 1.0 - exchanged, exchanged
-            found[rows[i + 1], i : i + 2] = exchanged, 1.0 - exchanged
-        return found[:, : min(self.positions, len(arms)) + 1]
+            low, high = narrowed(0.0, np.inf, gap, slope, False)
+            exchanged = mass(low, high)
+        if i < len(chances):
+            chances[i] = 1.0 - exchanged
+        if other < len(chances):
+            chances[other] += exchanged
 
 
 @kernel
