@@ -316,6 +316,7 @@ class Ingress(Verbs):
             committed=max(times, default=None),
             commit_seconds=max((one.commit_seconds for one in known), default=0.0),
             buffered=sum(one.buffered for one in known),
+            recovery_seconds=max((one.recovery_seconds for one in known), default=0.0),
         )
 
     def shards(self) -> list[ShardHealth]:

@@ -19,6 +19,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
@@ -114,7 +115,9 @@ class Engine(Verbs):
         self.store = store
         self.clock = clock or LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
+        begun = monotonic()
         self.placements = self._opened(list(config.placements))
+        self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
         # logged. A row before it would have another deadline in the fold than in memory.
@@ -384,6 +387,7 @@ class Engine(Verbs):
             committed=commits.last,
             commit_seconds=commits.seconds,
             buffered=self._pending.buffered,
+            recovery_seconds=self._recovery_seconds,
         )
 
     def shards(self) -> list[ShardHealth]:

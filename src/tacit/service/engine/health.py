@@ -24,6 +24,8 @@ class Health(NamedTuple):
         How long it took.
     buffered : int
         Rows that are in memory only.
+    recovery_seconds : float
+        How long it took at the start to read what was learned from the store.
     """
 
     ready: bool
@@ -33,6 +35,7 @@ class Health(NamedTuple):
     committed: int | None
     commit_seconds: float
     buffered: int
+    recovery_seconds: float
 
 
 class ShardHealth(NamedTuple):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tacit import __version__
 from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.series import uniform_estimate
 
@@ -40,6 +42,7 @@ class Metrics:
     def __init__(self, engine: Service, connections: Connections | None = None) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_OfEngine(engine))
+        ProcessCollector(registry=self._registry)
         if connections is not None:
             self._registry.register(_OfConnections(connections))
         self._requests = Histogram(
@@ -97,8 +100,17 @@ class _OfEngine(Collector):
             ("tacit_store_bytes", "What the store takes.", health.bytes),
             ("tacit_buffered_rows", "Rows that are in memory only.", health.buffered),
             ("tacit_waiting_requests", "Requests that wait for a group.", self._engine.waiting),
+            (
+                "tacit_recovery_seconds",
+                "Time that reading the store took at the start.",
+                health.recovery_seconds,
+            ),
         ):
             yield GaugeMetricFamily(name, help, float(value))
+        yield _family(
+            GAUGE, "tacit_build", "1 for the version that runs.", ("version", "python"),
+            [([__version__, platform.python_version()], 1.0)],
+        )  # fmt: skip
         placements = self._engine.placements
         for kind, name, help, read in OF_PLACEMENT:
             samples: list[Sample] = [([of], read(one)) for of, one in placements.items()]
@@ -109,6 +121,16 @@ class _OfEngine(Collector):
                 ([of, outcome], count)
                 for of, one in placements.items()
                 for outcome, count in one.outcomes.items()
+            ],
+        )  # fmt: skip
+        now = self._engine.clock()
+        yield _family(
+            GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
+            ("placement",),
+            [
+                ([of], (now - one.snapshot_time) / 1e6)
+                for of, one in placements.items()
+                if one.snapshot_time is not None
             ],
         )  # fmt: skip
         yield _family(

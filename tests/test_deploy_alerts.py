@@ -1,0 +1,109 @@
+"""The alerts and the dashboard in deploy/: what they ask for is what the service says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import PATIENCE, Client
+
+from tacit.service.config.file import load_config
+from tacit.service.http.metrics import OF_SHARD
+from tacit.service.running.server import running
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+RULES = DEPLOY / "prometheus-rules.yml"
+ALERTS = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+PANELS = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]
+# What Prometheus says itself, `up`, is left out.
+EXPRESSIONS = [alert["expr"] for alert in ALERTS if alert["alert"] != "TacitDown"] + [
+    target["expr"] for panel in PANELS for target in panel["targets"]
+]
+
+
+def decide(client):
+    _, _, decision = client.ask("POST", "/v1/placements/default/decide", {"key": "k"})
+    told = {"decision_id": decision["decision_id"], "reward": 1}
+    client.ask("POST", "/v1/placements/default/feedback", told)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Return the metrics of a service that has decided and learned, by name, with their labels."""
+    store = tmp_path_factory.mktemp("alerts") / "s.db"
+    # With equal propensities, few decisions tell what uniform exploration would earn.
+    placements = {"default": {"arms": 2, "policy": "uniform-random"}}
+    config = load_config(
+        overrides={"store.path": str(store), "server.port": 0, "placements": placements}
+    )
+    with running(config) as address:
+        decide(Client(address))
+    # What was learned is in a snapshot now, and is read from it.
+    with running(config) as address:
+        client = Client(address)
+        for _ in range(40):
+            decide(client)
+        _, _, content = client.ask("GET", "/metrics")
+    names = {}
+    for line in content.decode().splitlines():
+        if not line.startswith("#"):
+            name, labels = re.match(r"(\w+)(?:\{(.*)\})? ", line).groups()
+            names.setdefault(name, set()).update(re.findall(r'(\w+)="', labels or ""))
+    return names
+
+
+def of_shards():
+    """Return metrics that only a service with shards has."""
+    return {
+        name + ("_total" if kind.__name__.startswith("Counter") else "")
+        for kind, name, *_ in OF_SHARD
+    }
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_metric_that_is_asked_for_exists(told, expression):
+    asked = re.findall(r"\b((?:tacit|process)_\w+)(?:\{([^}]*)\})?", expression)
+    assert asked
+    for name, labels in asked:
+        if name in of_shards():
+            continue
+        assert name in told
+        known = told[name] | {"instance", "job"}
+        assert set(re.findall(r"(\w+)[!=]~?", labels)) <= known
+
+
+def test_metrics_of_the_process_and_of_what_was_read_at_the_start(told):
+    assert {"version", "python"} <= told["tacit_build"]
+    assert {
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "tacit_recovery_seconds",
+        "tacit_snapshot_age_seconds",
+    } <= told.keys()
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do():
+    assert len({alert["alert"] for alert in ALERTS}) == len(ALERTS)
+    for alert in ALERTS:
+        assert alert["labels"]["severity"] in ("page", "ticket")
+        assert alert["annotations"].keys() == {"summary", "remedy"}
+        assert "for" in alert
+
+
+def test_panels_stand_side_by_side():
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS}
+    assert len(places) == len(PANELS)
+    assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_prometheus_understands_the_rules():
+    command = ["promtool", "check", "rules", str(RULES)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
