@@ -24,7 +24,7 @@ class RMED1(DuelPolicy):
     not beat, μ(i, j) ≤ 1/2. After one duel of every pair, the policy goes through the arms i with
     I(i) − min I ≤ ln t + f(K), slot by slot. Each duels the arm of least I if that one beats it or
     nobody does, else the arm that beats it most. A tie counts as half a win for both arms. Where
-    several are best, one is drawn; the propensity is not known.
+    several are best, one is drawn; the propensity is exact.
 
     In the runs of ``tacit reproduce dueling-practice`` :class:`DoubleThompsonSampling` has half to
     three quarters of its regret, and takes four to twenty times as long for a duel.
@@ -86,7 +86,6 @@ class RMED1(DuelPolicy):
         otherwise="DoubleThompsonSampling where no arm beats all others, or where less regret is "
         "worth many times the computing",
     )
-    randomized: ClassVar[bool] = False
 
     f: float | None = None
 
@@ -131,6 +130,29 @@ class RMED1(DuelPolicy):
                 left = arm
                 break
         return left, denier(state, lane, impression, left, best, rng)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+    ) -> float:
+        if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
+            return 1.0 if pair[0] == pair[1] == state.best[lane] else 0.0
+        for arm in impression.arms:
+            if has_unmet(state, lane, impression, arm):
+                return unmet_chance(state, lane, impression, pair)
+        least, turn = math.inf, -1
+        for arm in impression.arms:
+            least = min(least, state.evidence[lane, arm])
+            if turn < 0 and state.waiting[lane, arm] > 0.0:
+                turn = arm
+        chance, ties = 0.0, 0.0
+        for best in impression.arms:
+            if state.evidence[lane, best] == least:
+                ties += 1.0
+                left = turn if turn >= 0 else best
+                if left == pair[0]:
+                    chance += denial_chance(state, lane, impression, left, best, pair[1])
+        return chance / ties
 
     @staticmethod
     def learn(
@@ -184,10 +206,52 @@ def unmet_pair(
             if state.met[lane, left] < total - 1.0:
                 for j in range(count):
                     right = arms[(other_start + j) % count]
-                    met = state.wins[lane, left, right] + state.wins[lane, right, left] > 0.0
-                    if left != right and not met:
+                    if unmet(state, lane, left, right):
                         return left, right
     return -1, -1
+
+
+@kernel
+def unmet(state: RMED1.State, lane: int, left: int, right: int) -> bool:
+    """Return whether two arms have never met."""
+    met = state.wins[lane, left, right] + state.wins[lane, right, left] > 0.0
+    return left != right and not met
+
+
+@kernel
+def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) -> bool:
+    """Return whether an arm has never met one on offer."""
+    if state.met[lane, left] < state.met.shape[1] - 1.0:
+        for right in impression.arms:
+            if unmet(state, lane, left, right):
+                return True
+    return False
+
+
+@kernel
+def unmet_chance(
+    state: RMED1.State, lane: int, impression: Impression, pair: tuple[int, int]
+) -> float:
+    """Return the probability that :func:`unmet_pair` finds these two.
+
+    It goes on from a random arm to the first that will do, so an arm is found as often as the
+    distance is from the one that will do before it.
+    """
+    arms, count = impression.arms, len(impression.arms)
+    left, right = pair
+    if not unmet(state, lane, left, right):
+        return 0.0
+    place, other_place, distance, other_distance = 0, 0, 1, 1
+    for i in range(count):
+        if arms[i] == left:
+            place = i
+        elif arms[i] == right:
+            other_place = i
+    while not has_unmet(state, lane, impression, arms[(place - distance) % count]):
+        distance += 1
+    while not unmet(state, lane, left, arms[(other_place - other_distance) % count]):
+        other_distance += 1
+    return distance * other_distance / count**2
 
 
 @kernel
@@ -226,6 +290,26 @@ def denier(
                 if rng.random() * ties < 1.0:
                     right = arm
     return right
+
+
+@kernel
+def denial_chance(
+    state: RMED1.State, lane: int, impression: Impression, left: int, best: int, right: int
+) -> float:
+    """Return the probability that :func:`denier` returns ``right``."""
+    wins = state.wins[lane]
+    if best != left and wins[left, best] <= wins[best, left]:
+        return 1.0 if right == best else 0.0
+    least, ties, tied = 0.5, 0.0, right == best
+    for arm in impression.arms:
+        won, lost = wins[left, arm], wins[arm, left]
+        if arm != left and won <= lost:
+            share = won / (won + lost)
+            if share < least or ties == 0.0:
+                least, ties, tied = share, 1.0, arm == right
+            elif share == least:
+                ties, tied = ties + 1.0, tied or arm == right
+    return 1.0 / max(ties, 1.0) if tied else 0.0
 
 
 @kernel
