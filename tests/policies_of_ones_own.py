@@ -125,6 +125,7 @@ class Pooled(tacit.Policy):
         surprise: np.ndarray
         shared: Pool
 
+    sums = "shared.plays", "shared.rewards"
     weight: float = 4.0
     epsilon: float = 0.2
 

@@ -50,8 +50,8 @@ def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
 
 
 def test_the_page_on_writing_a_policy_runs(tmp_path):
-    policy, use = blocks("docs/write-a-policy.md", "python")
-    (tmp_path / "mypolicies.py").write_text(policy)
+    policy, use, sharing = blocks("docs/write-a-policy.md", "python")
+    (tmp_path / "mypolicies.py").write_text(policy + sharing)
     own = "mypolicies:ExploreThenCommit(tries=50)"
     arguments = ["simulate", "--policy", own, "--horizon", "2000", "--runs", "2"]
     # As a user in the policy's folder would: with the installed command.
@@ -59,6 +59,10 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
     assert own.partition(":")[2] in run([command, *arguments], tmp_path, path="")
     code = f"import tacit\nfrom mypolicies import *\n{use}\nprint(learner.choose('q').arm)"
     assert run([sys.executable, "-c", code], tmp_path).strip() in "01234"
+    code = "import tacit\nfrom mypolicies import *\nlearner = tacit.Learner(PooledUCB(2), seed=1)\n"
+    code += "for key in 'abcdef': learner.learn(learner.choose(key, arms=[1]), 1.0)\n"
+    code += "print(*(learner.choose(key).arm for key in 'ghij'), learner.state.shared.plays)"
+    assert run([sys.executable, "-c", code], tmp_path) == "1 1 1 1 [[0. 6.]]\n"
 
 
 def test_the_page_on_shifting_intent_runs(tmp_path):

@@ -65,7 +65,7 @@ reproduce
 service/errors service/kind service/log
 service/config
 service/stores
-service/attribution
+service/attribution service/sharing
 service/placements
 service/engine
 service/page service/http

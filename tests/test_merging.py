@@ -8,11 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policies_of_ones_own import Pooled
 
 import tacit
 from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.errors import InvalidValue
-from tacit.learning.merging import Natural, added, delta, gaussian, joined, natural, plus
+from tacit.learning.merging import (
+    Natural,
+    add_shared,
+    added,
+    delta,
+    gaussian,
+    joined,
+    natural,
+    plus,
+    shared_sums,
+)
 from tacit.policies.base import Counts, Impression
 from tacit.policies.features.gaussian import Gaussian, commit, dot, project
 
@@ -186,3 +197,37 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
 def test_what_cannot_be_merged_is_refused(wrong):
     with pytest.raises(InvalidValue):
         wrong()
+
+
+# What all keys share -------------------------------------------------------------------------
+
+
+def test_sums_of_all_keys_that_went_apart_are_those_of_one_fold(tmp_path):
+    rng = np.random.default_rng(2)
+    base, whole = (tacit.Learner(Pooled(3), seed=1) for _ in range(2))
+
+    def learn(learner, name, count):
+        for i in range(count):
+            decision, reward = learner.choose(f"{name} {i % 7}"), rng.integers(5) / 4
+            learner.learn(decision, reward)
+            whole.learn(whole.choose(decision.key, arms=[decision.arm]), reward)
+
+    learn(base, "before", 20)
+    base.save(tmp_path / "base")
+    begun = {name: sums.copy() for name, sums in shared_sums(base.policy, base.state).items()}
+    assert list(begun) == ["shared.plays", "shared.rewards"]
+    for number in range(3):
+        apart = tacit.Learner.load(tmp_path / "base")
+        learn(apart, f"part {number}", 30)
+        sums = shared_sums(apart.policy, apart.state)
+        add_shared(base, {name: array - begun[name] for name, array in sums.items()})
+    for mine, its in zip(base.state.shared, whole.state.shared, strict=True):
+        assert mine.tolist() == its.tolist()
+    assert base.probabilities("new").tolist() == whole.probabilities("new").tolist()
+
+
+@pytest.mark.parametrize("names", [("plays",), ("shared.play",), ("shared", "nothing"), ("lists",)])
+def test_only_arrays_that_all_keys_share_are_named_as_sums(names, monkeypatch):
+    monkeypatch.setattr(Pooled, "sums", names)
+    with pytest.raises(TypeError, match=r"Pooled\.sums: '.*' is no array of float64 with one row"):
+        shared_sums(Pooled(2), Pooled(2).init(1))

@@ -14,6 +14,7 @@ import stores
 from harness import PATIENCE, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policies_of_ones_own import Pooled
 
 import tacit
 from tacit.classifiers import Rectangle
@@ -219,6 +220,110 @@ def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
     store.close()
 
 
+def pool_of(engine):
+    """Return what all keys of a shard share, wherever wrappers have it."""
+    state = engine.placements["home"].learner.state
+    return {
+        name.rpartition(".")[2]: array.tolist()
+        for name, array in leaves(state)
+        if ".shared." in f".{name}"
+    }
+
+
+EVENTS = tacit.Rectangle(1, margin=0.1)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Pooled(ARMS), tacit.ExplorationFloor(tacit.BWC(policy=Pooled(ARMS), classifier=EVENTS))],
+    ids=["alone", "beside a classifier"],
+)
+def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_path):
+    context = [0.9] if policy.context_dim else None
+    events = []
+
+    async def learn(engine, key):
+        number = len(events)
+        key = f"{engine.shard.number} {key}"
+        row = await engine.decide("home", key, None, context, id=f"{number}")
+        reward = number % 4 / 4
+        events.append((row, reward))
+        await engine.feedback("home", row.id, reward)
+
+    async def session():
+        async with two_shards(tmp_path, policy) as (config, (here, there)):
+            for turn in range(3):
+                for i in range(6):
+                    await learn(here, i % 4)
+                early = await here.learned("home")
+                for i in range(5 + turn):
+                    await learn(there, i)
+                    await learn(here, i)
+                late = await here.learned("home")
+                # What was lost comes later, what comes twice counts once.
+                for told in (early, late, late)[turn:]:
+                    await there.take_in("home", told)
+                await exchange(here, there)
+            plays, rewards = np.zeros((2, 1, 3))
+            for row, reward in events:
+                plays[0, ARMS.index(row.arm)] += 1
+                rewards[0, ARMS.index(row.arm)] += reward
+            prior = ((rewards + 1) / (plays + 2)).tolist()
+            whole = {"plays": plays.tolist(), "rewards": rewards.tolist(), "prior": prior}
+            assert pool_of(here) == pool_of(there) == whole
+            rows = here.health().events, there.health().events
+            await exchange(here, there)
+            assert (here.health().events, there.health().events) == rows
+            # A new key begins with what both know.
+            new = [await e.decide("home", "new", None, context, "new") for e in (here, there)]
+            assert len({(row.arm, row.propensity) for row in new}) == 1
+            return config
+
+    agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
+def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
+    async def learn(engine, count):
+        for _ in range(count):
+            row = await engine.decide("home", "key", ["film"])
+            await engine.feedback("home", row.id, 1.0)
+
+    async def session():
+        async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+            await learn(here, 100)
+            assert (await here.learned("home")).parts
+            await learn(here, 2)
+            assert not (await here.learned("home")).parts
+            await learn(here, 1)
+            told = await here.learned("home")
+            assert told.parts
+            # What others told is not this shard's to tell.
+            await there.take_in("home", told)
+            assert not (await there.learned("home")).parts
+            assert not (await there.learned("home", everything=True)).parts
+            # What is rare counts as well.
+            row = await here.decide("home", "key", ["holiday"])
+            await here.feedback("home", row.id, 0.0)
+            assert (await here.learned("home")).parts
+
+    asyncio.run(session())
+
+
+def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
+    async def session():
+        async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+            row = await here.decide("home", "key")
+            await here.feedback("home", row.id, 1.0)
+            told = await here.learned("home")
+            told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
+            before = pool_of(there)
+            await there.take_in("home", told)
+            assert pool_of(there) == before
+            assert "the sums of shard 0 do not fit" in caplog.text
+
+    asyncio.run(session())
+
+
 def test_a_frozen_placement_takes_nothing_in(tmp_path):
     async def session():
         async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
@@ -341,6 +446,7 @@ def configured(schema):
             tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8
         ),
         "hot": PlacementConfig(tacit.UCB1(ARMS), 9, spread=True),
+        "pool": PlacementConfig(Pooled(ARMS), 10),
     }
     return Config(placements, store=StoreConfig(url=stores.cluster().url, schema=schema))
 
@@ -348,7 +454,7 @@ def configured(schema):
 async def traffic(engines, clock, rng, rounds, told_later):
     """Decide and learn, each key in the engine of its shard."""
     for i in range(rounds):
-        for name in ("home", "news", "hot"):
+        for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None
             slot = slot_of(name, own or f"{i}") if name == "hot" else slot_of(name, key)
@@ -371,6 +477,11 @@ def by_key(engines, name):
         for engine in engines
         for key in engine.placements[name].learner.keys
     }
+
+
+def plays_of(engines):
+    """Return the plays of all keys that the shards of a pool have together."""
+    return sum(engine.placements["pool"].learner.state.shared.plays[0] for engine in engines)
 
 
 def all_rows(stores_):
@@ -400,10 +511,11 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             await traffic([engine], clock, rng, 70, later)
             learned = {name: by_key([engine], name) for name in ("home", "news")}
             classifier = engine.placements["news"].learner.state.classifier
-            return learned, classifier.low.copy(), all_rows([store])
+            return learned, classifier.low.copy(), plays_of([engine]), all_rows([store])
 
-    before, low, rows = asyncio.run(alone())
+    before, low, plays, rows = asyncio.run(alone())
     assert np.isfinite(low).all()
+    assert plays.sum() > 50
 
     async def in_shards(number, *, more):
         opened = shard_stores(config)
@@ -419,6 +531,9 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             learned = {name: by_key(engines, name) for name in ("home", "news")}
             for i, store in enumerate(opened):
                 assert verify(config, store) == [], i
+            if not more:
+                # Each shard has the sums of its own keys, until they tell each other.
+                assert plays_of(engines).tolist() == plays.tolist()
             # What was decided before takes its feedback now, in the shard of its key.
             for name, key, id, _ in later if more else ():
                 slot = slot_of(name, id if name == "hot" else key)
@@ -428,6 +543,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             if more:
                 await traffic(engines, clock, rng, 15, [])
                 learned = {name: by_key(engines, name) for name in ("home", "news")}
+            plays[:] = plays_of(engines)
             return learned, all_rows(opened)
 
     assert sum(reshard(config, 3)) > 350

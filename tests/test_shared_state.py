@@ -22,10 +22,12 @@ from tacit.policies.base import registry
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError
+from tacit.service.log.rows import DecisionRow
 from tacit.service.maintenance.verify import verify
 from tacit.simulation import POLICY_STREAM, Run
 
 ARMS = ("film", "holiday", "recipe")
+HOUR = 3_600_000_000
 DAY = 86_400_000_000
 
 
@@ -294,3 +296,29 @@ def test_the_service_goes_on_from_wherever_it_died(tmp_path, policy):
         return shown, learned(again)
 
     assert asyncio.run(piecewise()) == asyncio.run(straight())
+
+
+@pytest.mark.usefixtures("kind")
+def test_rows_that_are_dropped_leave_what_they_taught_all_keys(tmp_path):
+    async def session(name, retention):
+        config = configured(Pooled(ARMS), retention=retention)
+        async with harness.served(tmp_path / name, config) as engine:
+            for i in range(24):
+                engine.clock.now = START + i * 4 * HOUR
+                row = await engine.decide("home", f"key {i}", id=f"{i}")
+                await engine.feedback("home", row.id, float(i % 3 == 0))
+            await quiet(engine)
+            state = learned(engine)
+        store = store_at(tmp_path / name)
+        left = sum(isinstance(event, DecisionRow) for event in store.events(0))
+        assert verify(config, store) == []
+        again = Engine(config, store, Clock())
+        store.close()
+        assert learned(again) == state
+        return state, left
+
+    (kept, some), (whole, every) = (
+        asyncio.run(session(f"{days}.db", days)) for days in (1.0, None)
+    )
+    assert kept == whole
+    assert some < 12 < every == 24

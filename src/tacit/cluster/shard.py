@@ -13,7 +13,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
 from tacit.service.log.slots import Shard
-from tacit.service.placements.sharing import Learned
+from tacit.service.sharing.base import Learned
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config

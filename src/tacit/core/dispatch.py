@@ -191,6 +191,11 @@ def restart(params: Any, state: Any, lane: int) -> None:
     parts[type(params)].restart(params, state, lane)
 
 
+def refit(params: Any, state: Any) -> None:
+    """Compute anew what follows from the sums that all lanes share."""
+    parts[type(params)].refit(params, state)
+
+
 def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
     """Return the mean reward of an arm so far; 0 before its first play."""
     return parts[type(params)].estimate(params, state, lane, arm)
@@ -204,6 +209,7 @@ POLICY_KERNELS = (
     propensity,
     epoch,
     restart,
+    refit,
     estimate,
     decide,
     update,

@@ -18,6 +18,7 @@ from tacit.core.dispatch import (
     observe,
     placed,
     propensity,
+    refit,
     unlearn,
     update,
 )
@@ -79,6 +80,11 @@ def choose_rows(
         epochs[i] = epoch(params, state, lane)
         if propensities is not None:
             propensities[i] = chance(params, state, lane, impression, actions[i])
+
+
+def refit_shared(params: Any, state: Any) -> None:
+    """Compute anew what follows from the sums that all lanes share."""
+    refit(params, state)
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:

@@ -85,15 +85,24 @@ class BatchLearner:
                 raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
         self.policy = tuned
         self._prepare()
+        self.refit()
 
     def add_arm(self, name: str | None) -> Arm:
         """Put a new or a retired arm on offer; return it."""
         added, arms, offer = self.offer.with_arm(name)
-        policy = self.policy.with_arms(arms)
-        if arms != self.policy.arms:
+        if arms == self.policy.arms:
+            self.set_offer(self.policy, offer)
+        else:
+            policy = self.policy.with_arms(arms)
             self.lanes.fit(policy)
-        self.set_offer(policy, offer)
+            self.set_offer(policy, offer)
+            self.refit()
         return added
+
+    def refit(self) -> None:
+        """Compute anew what follows from the sums that all keys share."""
+        if self.policy.sums:
+            self.loops.refit(self.loops.params, self.lanes.state)
 
     # Decide ----------------------------------------------------------------------------------
 

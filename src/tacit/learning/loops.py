@@ -17,6 +17,7 @@ from tacit.learning.batch import (
     learn_rows,
     observe_rows,
     place_rows,
+    refit_shared,
     weigh_cells,
     weigh_rows,
 )
@@ -97,6 +98,13 @@ class Loops:
         from tacit.core.compiled import compiled
 
         return compiled(correct_rows, self.params)
+
+    @cached_property
+    def refit(self) -> Any:
+        """The loop over ``refit_shared``."""
+        from tacit.core.compiled import compiled
+
+        return compiled(refit_shared, self.params)
 
     @cached_property
     def weigh(self) -> Any:

@@ -6,11 +6,15 @@ parameters Λ = Σ⁻¹ and η = Σ⁻¹μ of Gaussian posteriors. Each sends wh
 base, its *delta*, and the merged state is the base and all deltas. Sums are associative and
 commutative; they are not idempotent, so each delta must be added once. What safe classifiers
 have learned is joined instead (:func:`joined`), which may be done again and again.
+
+Learners of other keys have nothing to merge but what all keys share. What a policy says to be a
+sum of it (``sums``) is added (:func:`shared_sums`, :func:`add_shared`), and what follows from that
+is computed anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -18,8 +22,10 @@ import numpy as np
 
 from tacit.classifiers.base import Classifier
 from tacit.core.arrays import Floats
+from tacit.core.state import lane_rows, leaves
 from tacit.errors import InvalidValue
-from tacit.policies.base import Counts
+from tacit.learning.learner import Learner
+from tacit.policies.base import Counts, Policy
 from tacit.policies.features.gaussian import Gaussian
 
 
@@ -155,6 +161,53 @@ def added(base: Any, states: Sequence[Any]) -> Any:
         # The base and its only delta.
         return states[0]
     return plus(base, [delta(state, base) for state in states])
+
+
+def shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
+    """Return the sums that all keys share, by their names in the state; the arrays are its own.
+
+    Parameters
+    ----------
+    policy : Policy
+    state : named tuple
+        Of the policy.
+
+    Raises
+    ------
+    TypeError
+        If the policy names as a sum what is no shared array of float64.
+    """
+    arrays = list(zip(leaves(state), lane_rows(policy.init), strict=True))
+    found: dict[str, Floats] = {}
+    for wanted in policy.sums:
+        own = {name: array for (name, array), _ in arrays if f"{name}.".startswith(f"{wanted}.")}
+        rows = [rows for (name, _), rows in arrays if name in own]
+        if not own or any(rows) or any(array.dtype != np.float64 for array in own.values()):
+            raise TypeError(
+                f"{type(policy).__name__}.sums: {wanted!r} is no array of float64 with one row for "
+                "all lanes, and no tuple of such arrays"
+            )
+        found |= own
+    return found
+
+
+def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
+    """Add to what all keys of a learner share; then compute anew what follows from it.
+
+    Parameters
+    ----------
+    learner : Learner
+    more : dict of str to array of float64
+        As :func:`shared_sums` names them: what another learner's have grown by.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> add_shared(tacit.Learner(tacit.UCB1(arms=2), seed=1), {})  # its keys share nothing
+    """
+    for name, array in shared_sums(learner.policy, learner.state).items():
+        array += more[name]
+    learner.batch.refit()
 
 
 def joined(classifier: Classifier, states: Sequence[Any]) -> Any:

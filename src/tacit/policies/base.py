@@ -111,8 +111,8 @@ class Policy:
     A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
     kernels need, named like the fields they come from) and ``State`` (arrays with a leading
     lane axis; of 1, whatever the number of lanes, where all keys share an array), the method
-    :meth:`init`, and the static methods ``choose`` and ``learn``.
-    ``observe``, ``propensity`` and ``epoch`` have defaults. What it shows is one arm; see
+    :meth:`init`, and the static methods ``choose`` and ``learn``. ``observe``, ``propensity``,
+    ``epoch`` and ``refit`` have defaults. What it shows is one arm; see
     :mod:`tacit.policies.actions` for more.
 
     Further static methods are optional: ``unlearn``, with the arguments of ``learn``, takes a
@@ -139,6 +139,9 @@ class Policy:
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
     learns_from_propensity: ClassVar[bool] = False
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
+    sums: ClassVar[tuple[str, ...]] = ()
+    """Which arrays of the state (or tuples of them) that all keys share are sums over rewards, by
+    their dotted names: learners that went apart add them up, and then :meth:`refit`."""
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Defaults of earlier versions where today's differ: what began with them keeps them."""
 
@@ -257,6 +260,10 @@ class Policy:
     def epoch(params: Any, state: Any, lane: int) -> int:
         """Return how often the lane has restarted; by default never."""
         return 0
+
+    @staticmethod
+    def refit(params: Any, state: Any) -> None:
+        """Compute anew what follows from shared sums: others were added, or arms came."""
 
     @staticmethod
     def decide(

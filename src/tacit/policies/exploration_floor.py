@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import choose, epoch, learn, observe, propensity, unlearn
+from tacit.core.dispatch import choose, epoch, learn, observe, propensity, refit, unlearn
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Policy
 from tacit.policies.stationary.ucb1 import UCB1
@@ -129,6 +129,14 @@ class ExplorationFloor(Policy):
     def diagnostics(self) -> Any:
         """What the policy's record says of its assumptions, where it keeps one."""
         return self.policy.diagnostics  # type: ignore[attr-defined]
+
+    @property
+    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.policy.sums
+
+    @staticmethod
+    def refit(params: Params, state: Any) -> None:
+        refit(params.policy, state)
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
         self.policy.advise(relevance, examination)

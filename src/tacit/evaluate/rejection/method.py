@@ -46,7 +46,8 @@ def replay(
     ----------
     policy : Policy
         Over the log's arms by their names (see :func:`arms_of`), or over n numbered arms
-        where the log's are called 0, 1, …, n − 1. A key learns on its own in each placement.
+        where the log's are called 0, 1, …, n − 1. A key learns on its own in each placement;
+        what all keys share, they share across placements.
     log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
         A click log.
     passes : int, default 10

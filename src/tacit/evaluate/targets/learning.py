@@ -43,7 +43,8 @@ class Learning:
     ----------
     policy : Policy
         Over the log's arms by their names, or over n numbered arms called 0, 1, …, n − 1. It
-        must know its propensities. A key learns on its own in each placement.
+        must know its propensities. A key learns on its own in each placement;
+        what all keys share, they share across placements.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import choose, epoch, kernel, learn, learned_chance, observe
+from tacit.core.dispatch import choose, epoch, kernel, learn, learned_chance, observe, refit
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Policy
@@ -121,6 +121,14 @@ class RankedBandit(SlatePolicy):
             cursor=np.zeros(lanes, np.int64),
             one=np.zeros((lanes, 1), np.int64),
         )
+
+    @property
+    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(f"policy.{name}" for name in self.policy.sums)
+
+    @staticmethod
+    def refit(params: Params, state: State) -> None:
+        refit(params.policy, state.policy)
 
     @staticmethod
     def observe(params: Params, state: State, lane: int, impression: Impression) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import choose, learn, propensity
+from tacit.core.dispatch import choose, learn, propensity, refit
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression, Policy
@@ -31,6 +31,14 @@ class Restarting(Policy):
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
         self.policy.advise(relevance, examination)
+
+    @property
+    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(f"policy.{name}" for name in self.policy.sums)
+
+    @staticmethod
+    def refit(params: Any, state: Any) -> None:
+        refit(params.policy, state.policy)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from tacit.core.state import lane_rows
 from tacit.errors import ConfigError, InvalidValue, MissingExtra
 from tacit.policies import Policy
 
@@ -284,7 +285,8 @@ def _context_dim(policy: Policy) -> int:
 def _check_sums(policy: Policy) -> None:
     """Check that what a policy learns is a sum over impressions, which shards can add up."""
     try:
-        if getattr(policy, "discount", 1.0) != 1.0 or policy.feedback_width > 1:
+        forgets = getattr(policy, "discount", 1.0) != 1.0
+        if forgets or policy.feedback_width > 1 or 0 in lane_rows(policy.init):
             raise InvalidValue("policy", policy, "")
         delta(policy.init(1), policy.init(1))
     except InvalidValue:

@@ -54,7 +54,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
-from tacit.service.placements.sharing import Learned
+from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Store
 
 Result = TypeVar("Result")

@@ -22,7 +22,9 @@ from tacit.service.engine.fold import opened, take_in
 from tacit.service.log.rows import MERGE, MODE, TICK, DecisionRow, Event, FeedbackRow, MarkRow, Rows
 from tacit.service.log.slots import MOST_SHARDS, shard_of, slot_in, slot_of
 from tacit.service.placements.base import Placement
-from tacit.service.placements.sharing import Joined, Learned
+from tacit.service.sharing.base import Learned
+from tacit.service.sharing.joined import Joined
+from tacit.service.sharing.shared import joined_of
 from tacit.service.stores.base import Store, StoredPlacement
 from tacit.service.stores.layout import Layout, LayoutStore, check_kinds, schema_of
 from tacit.service.stores.postgres import PostgresStore
@@ -155,10 +157,12 @@ class Source:
         self.places = np.zeros(store.end().seq + 1, np.int64)
         """Of each decision by its number: its shard and its number there."""
         self._followed: dict[int, Placement] = {}
+        self._joined: dict[int, Joined] = {}
         for id, name in self.names.items():
             placement = opened(name, config.placements[name], store, 0, snapshot=False)
-            if isinstance(placement.shared, Joined):
-                self._followed[id] = placement
+            joined = joined_of(placement.shared)
+            if joined is not None:
+                self._followed[id], self._joined[id] = placement, joined
 
     def events(self) -> Iterator[tuple[Source, Event]]:
         """Yield the log in order, but for what is found out anew."""
@@ -177,9 +181,8 @@ class Source:
         yield from self._learned(event.time)
 
     def _learned(self, time: int) -> Iterator[tuple[str, Learned]]:
-        for placement in self._followed.values():
-            assert placement.shared is not None
-            parts = placement.shared.told(placement.learner, False)
+        for id, placement in self._followed.items():
+            parts = self._joined[id].told(placement.learner, False)
             if parts:
                 yield placement.name, Learned(self.number, time, parts)
 

@@ -15,8 +15,8 @@ from tacit.service.log.rows import (
 )
 from tacit.service.placements.deciding import Deciding
 from tacit.service.placements.learning import Learning
-from tacit.service.placements.sharing import Learned
 from tacit.service.placements.snapshots import Saving
+from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Snapshot, StoredPlacement
 
 

@@ -29,8 +29,8 @@ from tacit.service.log.rows import (
 )
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import Series
-from tacit.service.placements.sharing import shared_of
 from tacit.service.placements.signals import PlacementSignals
+from tacit.service.sharing.shared import shared_of
 from tacit.service.stores.base import StoredPlacement
 
 FeatureRows = Sequence[Sequence[float]]

@@ -1,0 +1,1 @@
+"""What the shards of a placement learn together."""
