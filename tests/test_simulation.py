@@ -35,7 +35,14 @@ def assert_same_state(one, other, lanes=1):
 
 # One algorithm, three drivers ----------------------------------------------------------------
 
-DRIVEN = [tacit.UCB1(3), tacit.KLUCB(3), tacit.Thompson(3), tacit.EXP3(3), tacit.EXP3S(3)]
+DRIVEN = [
+    tacit.UCB1(3),
+    tacit.KLUCB(3),
+    tacit.Thompson(3),
+    tacit.EXP3(3),
+    tacit.EXP3S(3),
+    tacit.ShiftMixture(3),
+]
 DRIVEN += [Pooled(3)]
 
 

@@ -21,6 +21,7 @@ from tacit.core.dispatch import kernel, line
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 from tacit.policies.features.click_model import ClickModel, place_of
+from tacit.policies.one_draw import latest_of, mass
 
 DRAWS = ("parameters", "coupled")
 
@@ -42,12 +43,9 @@ def coupled_choice(
         if score < best or (score == best and (deviation, mean) < (wide, high)):
             continue
         if score == best and deviation == wide and mean == high:
-            # Of n alike the latest is taken with probability 1/n; the rest of the draw is as new.
             ties += 1.0
-            if tie * ties < 1.0:
-                tie, leader = tie * ties, i
-            else:
-                tie = (tie * ties - 1.0) / (ties - 1.0)
+            taken, tie = latest_of(ties, tie)
+            leader = i if taken else leader
         else:
             best, high, wide, ties, leader = score, mean, deviation, 1.0, i
     return int(impression.arms[leader])
@@ -70,9 +68,7 @@ def coupled_propensity(
             return 0.0
         elif mean == own:
             ties += 1.0
-    if high <= low:
-        return 0.0
-    return (math.erfc(low / math.sqrt(2.0)) - math.erfc(high / math.sqrt(2.0))) / ties
+    return mass(low, high) / ties
 
 
 def draw_field() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -14,6 +13,7 @@ from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, s
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
+from tacit.policies.one_draw import mass
 
 EVERYTHING = 0.0, np.inf
 
@@ -31,14 +31,6 @@ def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> 
     if gap > 0.0 or (gap == 0.0 and level):
         return low, high
     return np.inf, 0.0
-
-
-@kernel
-def mass(low: float, high: float) -> float:
-    """Return the probability that |z|, z being standard normal, is in an interval."""
-    if high <= low:
-        return 0.0
-    return math.erfc(low * math.sqrt(0.5)) - math.erfc(high * math.sqrt(0.5))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,143 @@
+"""What all keys of a placement teach about one: priors of arms' click rates, fitted as they learn.
+
+How many keys have more than j clicks, misses and plays of an arm is all that the beta-binomial
+likelihood needs, whatever decided which arm was played. Empirical Bayes: the maximum of that
+likelihood is the prior of the keys to come.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.core.dispatch import kernel
+
+# Plays of an arm and key that count.
+BINS = 256
+SUCCESSES, FAILURES, PLAYS = range(3)
+# Imaginary keys of so many plays stand beside the real ones: of a uniform prior beside all arms,
+# of the common prior beside each.
+IMAGINARY_PLAYS = 32
+BESIDE_ALL, BESIDE_ONE = 2.0, 5.0
+STEPS = 20
+LEAST, MOST = 0.02, 500.0
+# A refit, at first, and the growth to the next.
+FIRST, MORE, GROWTH = 20.0, 10.0, 1.15
+
+
+class Priors(NamedTuple):
+    """Priors and what they were fitted to; every array has a leading axis of 1.
+
+    Attributes
+    ----------
+    tails : array of float64, shape (1, 1 + arms, 256, 3)
+        How many keys had more than j successes, failures and plays of an arm before their first
+        shift, fractions apportioned; the first row adds up all arms.
+    beta : array of float64, shape (1, 1 + arms, 2)
+        Parameters of the Beta prior of an arm whose key is not known; the first row, of any arm.
+    imagined : array of float64, shape (1, 32, 2)
+        The tails of successes and failures of one imaginary key.
+    rounds, due : array of float64, shape (1,)
+        Rewards learned of all keys, and how many they are at the next fit.
+    """
+
+    tails: Floats
+    beta: Floats
+    imagined: Floats
+    rounds: Floats
+    due: Floats
+
+    @classmethod
+    def uniform(cls, arms: int) -> Priors:
+        """Return uniform priors, fitted to nothing."""
+        return cls(
+            tails=np.zeros((1, 1 + arms, BINS, 3)),
+            beta=np.ones((1, 1 + arms, 2)),
+            imagined=np.zeros((1, IMAGINARY_PLAYS, 2)),
+            rounds=np.zeros(1),
+            due=np.full(1, FIRST),
+        )
+
+
+@kernel
+def raise_tail(priors: Priors, arm: int, column: int, before: float, after: float) -> None:
+    """Count, for one arm and for all, that a key's number of something has grown."""
+    low, level = before, int(before)
+    while low < after:
+        high = min(after, level + 1.0)
+        priors.tails[0, 0, level, column] += high - low
+        priors.tails[0, 1 + arm, level, column] += high - low
+        low, level = high, level + 1
+
+
+@kernel
+def note_play(
+    priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float
+) -> None:
+    """Add a play of a key that had some successes and failures of the arm before."""
+    plays = successes + failures
+    # The likelihood is that of a key's first plays: what comes after must not count in part.
+    if plays + hit + miss > BINS:
+        return
+    raise_tail(priors, arm, SUCCESSES, successes, successes + hit)
+    raise_tail(priors, arm, FAILURES, failures, failures + miss)
+    raise_tail(priors, arm, PLAYS, plays, plays + hit + miss)
+
+
+@kernel
+def imagine(priors: Priors, a: float, b: float) -> None:
+    """Set the imaginary key to what Beta(a, b) makes expect of one: beta-binomial tails."""
+    here, below = 1.0, 0.0
+    for i in range(IMAGINARY_PLAYS):
+        here *= (b + i) / (a + b + i)
+    for x in range(IMAGINARY_PLAYS):
+        below += here
+        priors.imagined[0, x, SUCCESSES] = max(1.0 - below, 0.0)
+        priors.imagined[0, IMAGINARY_PLAYS - 1 - x, FAILURES] = min(below, 1.0)
+        here *= (IMAGINARY_PLAYS - x) * (a + x)
+        here /= (x + 1.0) * (b + IMAGINARY_PLAYS - 1.0 - x)
+
+
+@kernel
+def fit(priors: Priors, row: int, keys: float, steps: int) -> None:
+    """Step towards the maximum of the likelihood, so many imaginary keys beside the real ones."""
+    a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
+    for _ in range(steps):
+        hits, misses, plays = 0.0, 0.0, 0.0
+        for j in range(BINS):
+            more = priors.tails[0, row, j, PLAYS]
+            hit, miss = priors.tails[0, row, j, SUCCESSES], priors.tails[0, row, j, FAILURES]
+            if j < IMAGINARY_PLAYS:
+                more += keys
+                hit += keys * priors.imagined[0, j, SUCCESSES]
+                miss += keys * priors.imagined[0, j, FAILURES]
+            elif more == 0.0:
+                break
+            hits += hit / (a + j)
+            misses += miss / (b + j)
+            plays += more / (a + b + j)
+        a, b = max(a * hits / plays, LEAST), max(b * misses / plays, LEAST)
+        shrink = min(1.0, MOST / (a + b))
+        a, b = a * shrink, b * shrink
+    priors.beta[0, row, 0], priors.beta[0, row, 1] = a, b
+
+
+@kernel
+def fit_all(priors: Priors) -> None:
+    """Fit the common prior, then that of each arm."""
+    imagine(priors, 1.0, 1.0)
+    fit(priors, 0, BESIDE_ALL, STEPS)
+    imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
+    for row in range(1, priors.beta.shape[1]):
+        fit(priors, row, BESIDE_ONE, STEPS)
+
+
+@kernel
+def count_round(priors: Priors) -> None:
+    """Count a reward of any key, and fit when it is time."""
+    priors.rounds[0] += 1.0
+    if priors.rounds[0] >= priors.due[0]:
+        fit_all(priors)
+        priors.due[0] = max(priors.rounds[0] + MORE, GROWTH * priors.rounds[0])

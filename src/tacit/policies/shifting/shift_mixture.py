@@ -1,0 +1,341 @@
+"""The default for named arms: a mixture over when a key's intent last shifted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.classifiers.unusual import Usual, is_unusual
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import kernel
+from tacit.policies.base import About, Impression, Policy
+from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
+from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play
+from tacit.policies.shifting.hypotheses import (
+    HYPOTHESES,
+    IDLE,
+    Found,
+    Hypotheses,
+    believe,
+    deciding,
+    drawn,
+    forget_lane,
+    pass_round,
+    posterior,
+    warn,
+    weigh,
+)
+
+# What rewards may vary less than clicks do, at most, and how many clicks' worth of doubt there is.
+STEADIEST, DOUBT = 20.0, 5.0
+# Beyond this z nothing is left of a normal distribution, to 1e-16.
+FAR = 8.3
+
+
+class Spread(NamedTuple):
+    """How much rewards vary; every array has shape (1,).
+
+    Attributes
+    ----------
+    squares, expected : array of float64
+        Squared differences between rewards and what was expected of them; what they would be of
+        clicks of the same means.
+    fractions : array of float64
+        Rewards that were neither 0 nor 1.
+    """
+
+    squares: Floats
+    expected: Floats
+    fractions: Floats
+
+
+class Shared(NamedTuple):
+    """What all keys share.
+
+    Attributes
+    ----------
+    priors : Priors
+    found : Found
+    spread : Spread
+    usual : Usual
+    crossings : array of float64, shape (1, arms)
+        Room for :func:`chance_under`; 0 between its calls.
+    """
+
+    priors: Priors
+    found: Found
+    spread: Spread
+    usual: Usual
+    crossings: Floats
+
+
+@kernel
+def steadiness(spread: Spread, mean: float, reward: float) -> float:
+    """Return how many clicks a reward tells as much as, and note how much it differs."""
+    if 0.0 < reward < 1.0:
+        spread.fractions[0] += 1.0
+    scale = 1.0
+    if spread.fractions[0] > 0.0:
+        scale = (DOUBT + spread.expected[0]) / (DOUBT + spread.squares[0])
+    spread.squares[0] += (reward - mean) ** 2
+    spread.expected[0] += mean * (1.0 - mean)
+    return float(min(max(scale, 1.0), STEADIEST))
+
+
+@kernel
+def deviation_of(a: float, b: float) -> float:
+    """Return the standard deviation of the log-odds of Beta(a, b), as of a normal."""
+    return float(np.sqrt((a + b) / (a * b)))
+
+
+@kernel
+def keeps(own: Hypotheses, priors: Priors, lane: int, h: int, impression: Impression) -> int:
+    """Return the place of the arm that is always kept: of the highest odds, then deviation."""
+    leader, top, least = 0, -1.0, 0.0
+    for i in range(len(impression.arms)):
+        a, b = posterior(own, priors, lane, h, impression.arms[i])
+        if a / b > top or (a / b == top and a < least):
+            leader, top, least = i, a / b, a
+    return leader
+
+
+@kernel
+def chance_under(state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
+    """Return the probability of an arm under a hypothesis.
+
+    The arm must be above the leader, which is never left out, and all others above it must be.
+    """
+    own, priors, crossings = state.own, state.shared.priors, state.shared.crossings[0]
+    leader = impression.arms[keeps(own, priors, lane, h, impression)]
+    a, b = posterior(own, priors, lane, h, leader)
+    lead, first, wide = a / b, a, deviation_of(a, b)
+    a, b = posterior(own, priors, lane, h, arm)
+    odds, deviation = a / b, deviation_of(a, b)
+    leads = odds == lead and a == first
+    if not leads and deviation <= wide:
+        return 0.0
+    mean, low = np.log(odds), 0.0
+    if not leads:
+        low = (np.log(lead) - mean) / (deviation - wide)
+    above, count, alike = 0, 0, 0
+    for i in range(len(impression.arms)):
+        if impression.arms[i] == leader and not leads:
+            continue
+        other_a, other_b = posterior(own, priors, lane, h, impression.arms[i])
+        other = other_a / other_b
+        slope = deviation_of(other_a, other_b) - deviation
+        if other == odds and other_a == a:
+            alike += 1
+        elif slope == 0.0:
+            above += 1 if other > odds or (other == odds and other_a < a) else 0
+        else:
+            crossing = (mean - np.log(other)) / slope
+            if (slope > 0.0) == (crossing <= low):
+                above += 1
+            if low < crossing < FAR:
+                note_crossing(crossings, count, crossing, slope > 0.0)
+                count += 1
+    kept = 1.0 if leads else 1.0 - math.ldexp(1.0, -alike)
+    return mass_alone(crossings, count, low, above) * kept / alike
+
+
+@dataclass(frozen=True)
+class ShiftMixture(Policy):
+    """Play what is best under a drawn hypothesis about when the key's intent last shifted.
+
+    Needs no tuning: many keys or one, few arms or many, intent that shifts or does not, with or
+    without signals that announce it, rewards in [0, 1].
+
+    Each key weighs at most eight hypotheses: that nothing has changed, that all arms' rates have at
+    some round, or that those of one of four earlier epochs are back. New ones are added every 20
+    rounds. What the rates of an arm are like is learned over all keys, so that a key which has
+    seen little begins with what the others know; so is how often intents recur, how well contexts
+    announce shifts, and how much fractional rewards vary.
+
+    For a decision a hypothesis is drawn by its weight. Each arm's log-odds have a mean and a
+    deviation under it; every arm but the one of the highest mean is left out with probability ½,
+    and of the others the one of the highest mean + z·deviation is played, one z = \\|N(0, 1)\\|
+    for all. The propensity is exact, to 1e-12; some arms have none at all.
+
+    Feedback that comes late is learned by the hypotheses of then: one that was added after the
+    decision counts it, too. That costs little as long as the delay is short beside the time
+    between shifts.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    context_dim : int, default 0
+        Signals in a context. Where there are any, a context that is unusual is a warning, and is
+        given as much weight as earlier ones deserved.
+    margin : float, default 0.1
+        How far a signal must be outside of all but the 0.3 % of the highest and of the lowest so
+        far to be a warning; at least 0.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    A key takes 74·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB an arm.
+
+    References
+    ----------
+    Ours. Run lengths: Adams, MacKay (2007), "Bayesian online changepoint detection"; Mellor,
+    Shapiro (2013), "Thompson sampling in switching environments with Bayesian online change
+    detection". Priors over keys: empirical Bayes by the beta-binomial likelihood, steps of
+    Minka (2000), "Estimating a Dirichlet distribution", equation 55.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ShiftingArms(arms=3, events=[1001], gap=0.3)
+    >>> policies = [tacit.ShiftMixture(arms=3), tacit.Thompson(arms=3)]
+    >>> result = tacit.simulate(policies, environment, horizon=3000, runs=20, seed=1)
+    >>> result.compare("ShiftMixture", "Thompson").difference < 0
+    True
+    """
+
+    class Params(NamedTuple):
+        margin: float
+
+    class State(NamedTuple):
+        own: Hypotheses
+        shared: Shared
+
+    about: ClassVar[About] = About(
+        source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys",
+        regret="none proved",
+        assumes="shifts that change the rates of the arm being shown",
+        fails="a shift that lifts an arm which is not shown is found late",
+        otherwise="ExplorationFloor over it, where such shifts matter or logs shall answer for all "
+        "arms",
+    )
+
+    context_dim: int = field(default=0, kw_only=True)
+    margin: float = field(default=0.1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, 10_000))
+        self._set("margin", checks.number("margin", self.margin, 0.0, math.inf))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, context_dim=dim)
+
+    def init(self, lanes: int) -> State:
+        arms = self.arm_count
+        spread = Spread(*(np.zeros(1) for _ in Spread._fields))
+        found = Found(*(np.zeros(1) for _ in Found._fields))
+        usual, room = Usual.nothing(self.context_dim), np.zeros((1, arms))
+        shared = Shared(Priors.uniform(arms), found, spread, usual, room)
+        return self.State(Hypotheses.unchanged(lanes, arms), shared)
+
+    @staticmethod
+    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+        usual = state.shared.usual
+        if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
+            warn(state.own, state.shared.found, lane)
+
+    @staticmethod
+    def choose(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
+        own, priors = state.own, state.shared.priors
+        h = drawn(own, lane, rng.random())
+        z, coins = abs(rng.standard_normal()), rng.random()
+        kept_tie = rng.random()
+        lead_tie = kept_tie
+        lead, first, leads, leader = -1.0, 0.0, 0.0, 0
+        best, wide, high, low, ties, chosen = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            a, b = posterior(own, priors, lane, h, arm)
+            odds = a / b
+            if odds == lead and a == first:
+                leads += 1.0
+                taken, lead_tie = latest_of(leads, lead_tie)
+                leader = arm if taken else leader
+            elif odds > lead or (odds == lead and a < first):
+                lead, first, leads, leader = odds, a, 1.0, arm
+            coins += coins
+            if coins >= 1.0:
+                coins -= 1.0
+                deviation = deviation_of(a, b)
+                score = np.log(odds) + z * deviation
+                if score == best and odds == high and a == low:
+                    ties += 1.0
+                    taken, kept_tie = latest_of(ties, kept_tie)
+                    chosen = arm if taken else chosen
+                elif score > best or (score == best and (deviation, odds, -a) > (wide, high, -low)):
+                    best, wide, high, low, ties, chosen = score, deviation, odds, a, 1.0, arm
+            if i % 52 == 51:
+                # A draw has 53 fair bits.
+                coins = rng.random()
+        a, b = posterior(own, priors, lane, h, leader)
+        deviation = deviation_of(a, b)
+        score = np.log(a / b) + z * deviation
+        if score > best or (score == best and deviation >= wide):
+            return int(leader)
+        return int(chosen)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
+        own, found = state.own, 0.0
+        for h in range(HYPOTHESES):
+            if own.weight[lane, h] >= IDLE:
+                found += own.weight[lane, h] * chance_under(state, lane, h, impression, arm)
+        return float(found / deciding(own, lane))
+
+    @staticmethod
+    def learn(
+        params: Params,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        reward: float,
+        propensity: float,
+    ) -> None:
+        own, shared = state.own, state.shared
+        h = own.leading[lane]
+        a, b = posterior(own, shared.priors, lane, h, arm)
+        scale = steadiness(shared.spread, a / (a + b), reward)
+        if own.found[lane] == 0:
+            successes, failures = own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]
+            note_play(
+                shared.priors,
+                arm,
+                float(successes),
+                float(failures),
+                scale * reward,
+                scale * (1.0 - reward),
+            )
+        weigh(own, shared.priors, lane, arm, reward, scale)
+        believe(own, shared.priors, shared.found, lane)
+        pass_round(own, shared.found, lane)
+        count_round(shared.priors)
+
+    @staticmethod
+    def refit(params: Params, state: State) -> None:
+        """Fit the priors anew, after counts were added."""
+        fit_all(state.shared.priors)
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        forget_lane(state.own, lane)
+
+    @staticmethod
+    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+        counts = state.own.counts[lane, state.own.leading[lane], arm]
+        plays = float(counts[0]) + float(counts[1])
+        return float(counts[0]) / plays if plays > 0.0 else 0.0
