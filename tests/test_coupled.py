@@ -235,10 +235,11 @@ def prior_moments():
     """Return logits and their variances before the first click, with x_C = x_E = 1, by hand.
 
     Where results may go unseen, f = ¼ at θ = 0, and either block moves the logit by
-    ½/(1 − ¼) = ⅔ of its own; the constant's variance is ¼.
+    ½/(1 − ¼) = ⅔ of its own; the constant's variance is ¼, and that of the arm's offset 1.
     """
     logits = np.repeat([math.log(1.0 / 3.0), 0.0], 3)
-    return logits, np.concatenate([4.0 / 9.0 * (2.0 * VARIANCES + 0.25), 3.0 * VARIANCES])
+    unseen = 4.0 / 9.0 * (2.0 * VARIANCES + 0.25 + 1.0)
+    return logits, np.concatenate([unseen, 3.0 * VARIANCES + 1.0])
 
 
 def test_moments_of_the_mixture_by_hand():
@@ -262,40 +263,226 @@ def test_weights_by_hand(reward):
     np.testing.assert_allclose(state.weight[0], weights / weights.sum(), rtol=1e-12)
 
 
-def played(policy, rounds, seed, truth=None):
-    """Return a state after the first arm of random offers was shown, in plain Python."""
+def offers_in(rng, rounds, offered, dims=(2, 3)):
+    """Return impressions with features between −1 and 1."""
+    blocks = [rng.uniform(-1.0, 1.0, (rounds, offered, dim)) for dim in dims]
+    arms, context = np.arange(offered), np.zeros(0)
+    return [tacit.Impression(arms, context, *rows) for rows in zip(*blocks, strict=True)]
+
+
+def played(policy, impressions, seed=5, truth=None):
+    """Return a state after each impression's arms were shown in turn, in plain Python."""
     cls, state, rng = type(policy), policy.init(1), np.random.default_rng(seed)
-    for _ in range(rounds):
-        impression = tacit.Impression(np.arange(4), np.zeros(0), *offer_of(rng, 4).values())
-        chance = 0.25 if truth is None else truth(impression)
-        cls.learn(policy.params, state, 0, impression, 0, float(rng.random() < chance), 1.0)
+    for turn, impression in enumerate(impressions):
+        arm = turn % len(impression.arms)
+        chance = 0.25 if truth is None else truth(impression, arm)
+        cls.learn(policy.params, state, 0, impression, arm, float(rng.random() < chance), 1.0)
     return state
 
 
+# The constant stands after relevance in the mixture, and at the end in LogisticTS.
+ORDER = [0, 1, 5, 2, 3, 4]
+
+
 def test_a_component_learns_what_it_would_learn_alone():
-    mixture = played(tacit.ClickMixture(2, 3), 30, seed=5)
-    alone = played(tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), 30, 5)
+    """Twenty arms at once are many, so there are no offsets."""
+    impressions = offers_in(np.random.default_rng(5), 30, offered=20)
+    mixture = played(tacit.ClickMixture(2, 3), impressions)
+    np.testing.assert_array_equal(mixture.inputs.factor, 1.0)
+    alone = played(
+        tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), impressions
+    )
     np.testing.assert_array_equal(mixture.mean[0, 0], alone.mean[0])
     np.testing.assert_array_equal(mixture.root[0, 0], alone.root[0])
-    # Where nothing hides results, the constant stands after relevance and not at the end.
-    order = [0, 1, 5, 2, 3, 4]
     for k, variance in zip((3, 4, 5), VARIANCES, strict=True):
-        logistic = played(tacit.LogisticTS(2, 3, prior_variance=variance), 30, 5)
+        logistic = played(tacit.LogisticTS(2, 3, prior_variance=variance), impressions)
         # The step to the mode ends where it moves less than 1e-9: sums in another order may show.
-        np.testing.assert_allclose(mixture.mean[0, k], logistic.mean[0][order], atol=1e-8)
-        covariance = (logistic.root[0] @ logistic.root[0].T)[np.ix_(order, order)]
+        np.testing.assert_allclose(mixture.mean[0, k], logistic.mean[0][ORDER], atol=1e-8)
+        covariance = (logistic.root[0] @ logistic.root[0].T)[np.ix_(ORDER, ORDER)]
         ours = mixture.root[0, k] @ mixture.root[0, k].T
         np.testing.assert_allclose(ours, covariance, atol=1e-8)
+
+
+def test_offsets_are_parameters_of_indicators():
+    """The joint posterior over features and an indicator of each arm, whose prior variance is 1."""
+    rng = np.random.default_rng(8)
+    (few,) = offers_in(rng, 1, offered=4)
+    impressions = [few] * 60
+    policy = tacit.ClickMixture(2, 3)
+    state = played(policy, impressions)
+    assert state.inputs.counts[0].tolist() == [60, 240, 4]
+    for k, variance in ((0, 0.25), (3, 0.25), (4, 1.0), (5, 4.0)):
+        marked = np.hstack([few.relevance, np.eye(4) / math.sqrt(variance)])
+        wide = [few._replace(relevance=marked)] * 60
+        if k == 0:
+            dense = tacit.LaplaceEC(6, 3, prior_variance=variance, relevance_intercept=True)
+            features, offsets = [0, 1, 6, 7, 8, 9], [2, 3, 4, 5]
+        else:
+            dense = tacit.LogisticTS(6, 3, prior_variance=variance)
+            features, offsets = [0, 1, 9, 6, 7, 8], [2, 3, 4, 5]
+        exact = played(dense, wide)
+        mean, covariance = exact.mean[0], exact.root[0] @ exact.root[0].T
+        root, slope = state.root[0, k], state.offsets.slope[0, k, :4]
+        own = root @ root.T
+        np.testing.assert_allclose(state.mean[0, k], mean[features], atol=1e-7)
+        np.testing.assert_allclose(own, covariance[np.ix_(features, features)], atol=1e-7)
+        # An offset is the weight of an indicator times that one's value.
+        scale = 1.0 / math.sqrt(variance)
+        told = state.offsets.mean[0, k, :4] - slope @ state.mean[0, k]
+        np.testing.assert_allclose(told, scale * mean[offsets], atol=1e-7)
+        crossed = covariance[np.ix_(offsets, features)]
+        np.testing.assert_allclose(-slope @ own, scale * crossed, atol=1e-7)
+        spread = slope @ own @ slope.T + np.diag(state.offsets.variance[0, k, :4])
+        wanted = scale**2 * covariance[np.ix_(offsets, offsets)]
+        np.testing.assert_allclose(spread, wanted, atol=1e-7)
+
+
+def test_offsets_end_where_arms_are_many():
+    """Sixteen arms are few. With the next one θ's own posterior remains, and lines have no more."""
+    rng, policy = np.random.default_rng(9), tacit.ClickMixture(2, 3)
+    first, second = offers_in(rng, 2, offered=8)
+    state = played(policy, [first, second] * 10)
+    cls, params = tacit.ClickMixture, policy.params
+    before = cls.line(params, state, 0, first, 0)
+    assert state.inputs.counts[0, 2] == 16
+    (other,) = offers_in(rng, 1, offered=1)
+    kept = state.mean.copy()
+    cls.learn(params, state, 0, other, 0, 1.0, 1.0)
+    assert state.inputs.counts[0, 2] == 17
+    assert (state.mean != kept).any()
+    after = cls.line(params, state, 0, first, 0)
+    assert after != pytest.approx(before, abs=0.01)
+    offsets = [array.copy() for array in state.offsets]
+    cls.learn(params, state, 0, first, 0, 1.0, 1.0)
+    for was, now in zip(offsets, state.offsets, strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+def test_few_crossed_arms_are_told_apart():
+    """The best of four arms on a line is beside the worst: no linear score puts it first."""
+    environment = tacit.ExaminationArms.crossed()
+    found = tacit.simulate(tacit.ClickMixture(1, 1), environment, 3000, runs=8, seed=21, workers=1)
+    # One run on a wrong arm costs 0.39 a round.
+    assert found.regret[0, :, -1].max() < 0.39 * 3000 / 4
+
+
+# Features as they come -----------------------------------------------------------------------
+
+
+def test_the_measure_of_features_by_hand():
+    rows = np.array([[10.0, 0.0], [-40.0, 3.0]])
+    impression = tacit.Impression(np.arange(2), np.zeros(0), rows, np.array([[0.02], [0.01]]))
+    policy = tacit.ClickMixture(2, 1)
+    state = played(policy, [impression])
+    # Columns over their largest: (¼, 0) and (−1, 1); the squared lengths' mean is (1/16 + 2)/2.
+    shrink = 0.8 / math.sqrt((1.0 / 16.0 + 2.0) / 2.0)
+    alone = 0.8 / math.sqrt((1.0 + 0.25) / 2.0)
+    wanted = [shrink / 40.0, shrink / 3.0, 1.0, alone / 0.02]
+    np.testing.assert_allclose(state.inputs.factor[0], wanted, rtol=1e-12)
+    # Half as large again is near enough to stay; after a hundred decisions nothing changes it.
+    played_on = played(policy, [impression] * 100)
+    larger = impression._replace(relevance=1.5 * rows)
+    tacit.ClickMixture.learn(policy.params, state, 0, larger, 0, 1.0, 1.0)
+    np.testing.assert_allclose(state.inputs.factor[0], wanted, rtol=1e-12)
+    tacit.ClickMixture.learn(
+        policy.params, state, 0, larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0
+    )
+    assert (state.inputs.factor[0, :2] < 0.5 * np.array(wanted[:2])).all()
+    tacit.ClickMixture.learn(
+        policy.params, played_on, 0, larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0
+    )
+    np.testing.assert_allclose(played_on.inputs.factor[0], wanted, rtol=1e-12)
+
+
+def test_features_of_any_size_teach_the_same():
+    policy, states = tacit.ClickMixture(2, 3), []
+    for size in (2.0**-9, 2.0**7):
+        rng = np.random.default_rng(3)
+        impressions = [
+            each._replace(relevance=size * each.relevance, examination=each.examination / size)
+            for each in offers_in(rng, 40, offered=6)
+        ]
+        states.append(played(policy, impressions))
+    for name in ("mean", "root", "weight"):
+        one, other = (getattr(state, name) for state in states)
+        np.testing.assert_array_equal(one, other, err_msg=name)
+    told = [policy.posterior(state, 0).relevance.mean[:2] for state in states]
+    np.testing.assert_allclose(told[0], 2.0**16 * told[1], rtol=1e-12)
+
+
+def test_a_context_multiplies_the_features_of_arms():
+    rng = np.random.default_rng(12)
+    short, long = [], []
+    for impression in offers_in(rng, 40, offered=20, dims=(2, 1)):
+        context = rng.uniform(-1.0, 1.0, 2)
+        rows = impression.relevance
+        short.append(impression._replace(context=context))
+        wide = np.hstack([rows, context[0] * rows, context[1] * rows])
+        long.append(impression._replace(relevance=wide))
+    one, other = tacit.ClickMixture(2, 1, context_dim=2), tacit.ClickMixture(6, 1)
+    crossed, plain = played(one, short), played(other, long)
+    for name in ("mean", "root", "weight"):
+        np.testing.assert_array_equal(getattr(crossed, name), getattr(plain, name), err_msg=name)
+    line = tacit.ClickMixture.line
+    assert line(one.params, crossed, 0, short[0], 3) == line(other.params, plain, 0, long[0], 3)
+
+
+def test_who_likes_what_is_learned_from_user_and_arm():
+    """Two kinds of users like opposite films: without the product nothing could be learned."""
+    learner, rng = (
+        tacit.Learner(tacit.ClickMixture(2, context_dim=1), seed=5),
+        np.random.default_rng(5),
+    )
+    films, clicks = [[1.0, 0.0], [0.0, 1.0]], []
+    for _ in range(300):
+        user = float(rng.choice([-1.0, 1.0]))
+        decision = learner.choose("home", [user], ["comedy", "drama"], relevance=films)
+        liked = decision.arm == ("comedy" if user > 0 else "drama")
+        clicks.append(rng.random() < (0.8 if liked else 0.2))
+        learner.learn(decision, float(clicks[-1]))
+    # At 0.8 each the deviation is 0.04 over 100 rounds; without the product, 0.5.
+    assert np.mean(clicks[-100:]) > 0.62
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [tacit.ClickMixture(2), tacit.LogisticTS(2), tacit.LogisticTS(2, intercept=False),
+     tacit.LinTS(2, draw="coupled"), tacit.LinUCB(2), tacit.PolyaGammaTS(2, sweeps=2, memory=8)],
+    ids=lambda policy: policy.label,
+)  # fmt: skip
+def test_features_need_no_examination(policy):
+    learner, rng = tacit.Learner(policy, seed=1), np.random.default_rng(1)
+    state, cls = policy.init(1), type(policy)
+    for _ in range(30):
+        rows = rng.uniform(-1.0, 1.0, (3, 2))
+        decision = learner.choose("q", relevance=rows)
+        reward = float(rng.random() < 0.5)
+        learner.learn(decision, reward)
+        empty = tacit.Impression(np.arange(3), np.zeros(0), rows)
+        cls.learn(policy.params, state, 0, empty, decision.slot, reward, 1.0)
+        chance = cls.believed(policy.params, state, 0, empty, 0)
+        assert 0.0 <= chance <= 1.0
+    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
+        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_without_examination_nothing_hides_results():
+    policy = tacit.ClickMixture(2)
+    assert policy.init(1).weight[0].tolist() == [0.0, 0.0, 0.0] + 3 * [1.0 / 3.0]
+    with pytest.raises(InvalidValue, match="at least 1") as caught:
+        tacit.LaplaceEC(2)
+    assert caught.value.field == "examination_dim"
 
 
 def test_components_that_foretell_badly_are_dropped_for_good():
     """Clicks that no examination hides: f = σ(3·(x + y)) rises above any product's."""
 
-    def truth(impression):
-        return expit(3.0 * (impression.relevance[0, 0] + impression.examination[0, 0]))
+    def truth(impression, arm):
+        return expit(6.0 * (impression.relevance[arm, 0] + impression.examination[arm, 0]))
 
     policy = tacit.ClickMixture(2, 3)
-    few, many = (played(policy, rounds, seed=6, truth=truth) for rounds in (500, 600))
+    impressions = offers_in(np.random.default_rng(6), 600, offered=4)
+    few, many = (played(policy, impressions[:rounds], truth=truth) for rounds in (500, 600))
     gone = few.weight[0] == 0.0
     assert gone[:3].all()
     assert few.weight[0].sum() == pytest.approx(1.0, abs=1e-12)
@@ -313,7 +500,8 @@ def test_the_heaviest_component_is_told():
     told = learner.posterior("q")
     heaviest = int(np.argmax(told.weights))
     assert told.weights.sum() == pytest.approx(1.0)
-    np.testing.assert_array_equal(told.joint.mean, learner.state.mean[0, heaviest])
+    factor = learner.state.inputs.factor[0]
+    np.testing.assert_array_equal(told.joint.mean, factor * learner.state.mean[0, heaviest])
     assert told.relevance.mean.shape == told.examination.mean.shape == (3,)
 
 

@@ -7,21 +7,22 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression
-from tacit.policies.features.click_model import place_of
-from tacit.policies.features.coupled import Coupled, coupled_choice
-from tacit.policies.features.examination import blocks_of, gradient, laplace_update
-from tacit.policies.features.gaussian import (
-    Belief,
-    clear,
-    log_sigmoid,
-    project,
-    reset,
-    scored,
-    sigmoid,
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.component import (
+    Component,
+    Offsets,
+    aim_at,
+    forget_offsets,
+    take_in,
 )
+from tacit.policies.features.coupled import Coupled, coupled_choice
+from tacit.policies.features.examination import blocks_of
+from tacit.policies.features.gaussian import Belief, clear, log_sigmoid, project, reset, sigmoid
+from tacit.policies.features.inputs import Inputs, forget_inputs, known_arm, meet, read
 
 COMPONENTS = 6
 """Results may go unseen in the first half of them; in each half the prior is wider and wider."""
@@ -39,6 +40,14 @@ def prior_variance(component: int) -> float:
 def hides(component: int) -> bool:
     """Return whether a click needs examination in a component, too."""
     return component < 3
+
+
+@kernel
+def component_of(state: Any, lane: int, k: int, split: int) -> Component:
+    """Return a component of a lane."""
+    mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
+    own = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
+    return Component(mean, root, own[0], own[1], own[2], split, hides(k))
 
 
 class Weighed(NamedTuple):
@@ -72,13 +81,21 @@ class ClickMixture(Coupled):
     the largest mean + z·deviation is played for one z = |N(0, 1)|
     (:mod:`tacit.policies.features.coupled`): the propensity is exact, and nothing is to be tuned.
 
-    Relevance has a constant, of prior variance ¼ where results may go unseen. Features should be
-    of length 1 or so: between a third and three times that, they need no scaling.
+    Relevance has a constant, of prior variance ¼ where results may go unseen. While no more than
+    16 different rows of relevance were met, each such arm has an offset of its own besides,
+    (:mod:`tacit.policies.features.component`). Features may be of any size: columns are brought
+    to a common one over the first 100 decisions (:mod:`tacit.policies.features.inputs`).
 
     Parameters
     ----------
-    relevance_dim, examination_dim : int
-        Numbers of relevance and of examination features per arm; at least 1.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm; without any, nothing hides results.
+    context_dim : int, default 0
+        Length of the context: features of the user, say. Every feature of relevance is taken
+        alone, and times each number of the context, as features of the user by themselves
+        change no arm's place.
 
     Raises
     ------
@@ -111,6 +128,8 @@ class ClickMixture(Coupled):
         mean: Floats  # (lanes, components, d)
         root: Floats  # (lanes, components, d, d)
         weight: Floats  # (lanes, components), of sum 1
+        offsets: Offsets
+        inputs: Inputs
         room: Floats  # (lanes, 3, d)
 
     about: ClassVar[About] = About(
@@ -118,17 +137,24 @@ class ClickMixture(Coupled):
         regret="no bound is known",
         assumes="that a click is logistic in the features, or needs relevance and examination "
         "that are",
-        fails="can settle on a wrong arm, where the same few are on offer more often than not",
-        otherwise="LaplaceECMixture where arms are few; LaplaceEC(draw='coupled') where time is "
-        "short; CUSUMRestart around it where users change",
+        fails="can settle on a wrong arm, where features speak against the best of many",
+        otherwise="LaplaceEC(draw='coupled') where time is short; CUSUMRestart around it where "
+        "users change",
     )
+    needs_examination: ClassVar[bool] = False
     randomized: ClassVar[bool] = True
     draw: ClassVar[str] = "coupled"
+
+    context_dim: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, MAX_DIM))
 
     @property
     def split(self) -> int:
         """How many parameters relevance has."""
-        return self.relevance_dim + 1
+        return self.relevance_dim * (1 + self.context_dim) + 1
 
     def init(self, lanes: int) -> State:
         width = self.split + self.examination_dim
@@ -137,6 +163,8 @@ class ClickMixture(Coupled):
             np.zeros(shape),
             np.zeros((*shape, width)),
             np.zeros(shape[:2]),
+            Offsets.prior(*shape),
+            Inputs.unmet(lanes, width, self.relevance_dim),
             np.zeros((lanes, 3, width)),
         )
         for lane in range(lanes):
@@ -145,10 +173,10 @@ class ClickMixture(Coupled):
 
     def posterior(self, state: State, lane: int) -> Weighed:
         """Return what the heaviest component believes, and all weights."""
-        weights = state.weight[lane].copy()
+        weights, factor = state.weight[lane].copy(), state.inputs.factor[lane]
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
-        return Weighed(*blocks_of(mean, root, self.split), weights)
+        return Weighed(*blocks_of(factor * mean, factor[:, None] * root, self.split), weights)
 
     @staticmethod
     def choose(
@@ -158,20 +186,21 @@ class ClickMixture(Coupled):
 
     @staticmethod
     def line(params: Params, state: State, lane: int, impression: Impression, place: int) -> Any:
-        room, total, mean, variance = state.room[lane], 0.0, 0.0, 0.0
+        h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
+        total, mean, variance = 0.0, 0.0, 0.0
+        read(state.inputs, lane, impression, place, params.split, x)
+        known = known_arm(state.inputs, lane, impression, place)
         for k in range(COMPONENTS):
             weight = state.weight[lane, k]
             if weight > 0.0:
-                logit = gradient(
-                    impression, place, state.mean[lane, k], params.split, hides(k), room[0]
-                )
-                s = project(state.root[lane, k], room[0], room[1])
+                aim = aim_at(component_of(state, lane, k, params.split), known, x, h)
+                s = project(state.root[lane, k], h, v) + aim.by_offset**2 * aim.variance
                 # One logit after the other (West 1979), as differences of squares would cancel.
                 total += weight
-                off = logit - mean
+                off = aim.logit - mean
                 mean += weight / total * off
-                variance += weight * (s + off * (logit - mean))
-        clear(room)
+                variance += weight * (s + off * (aim.logit - mean))
+        clear(state.room[lane])
         return mean, np.sqrt(variance / total)
 
     @staticmethod
@@ -184,14 +213,15 @@ class ClickMixture(Coupled):
         reward: float,
         propensity: float,
     ) -> None:
-        place, weights, room = place_of(impression.arms, arm), state.weight[lane], state.room[lane]
+        place, weights, x = place_of(impression.arms, arm), state.weight[lane], state.room[lane, 2]
+        meet(state.inputs, lane, impression, params.split, x)
+        read(state.inputs, lane, impression, place, params.split, x)
+        known = known_arm(state.inputs, lane, impression, place)
         largest, total = -np.inf, 0.0
         for k in range(COMPONENTS):
             if weights[k] > 0.0:
-                mean, root = state.mean[lane, k], state.root[lane, k]
-                logit = laplace_update(
-                    impression, place, reward, mean, root, room, params.split, hides(k)
-                )
+                component = component_of(state, lane, k, params.split)
+                logit = take_in(component, known, reward, state.room[lane])
                 foretold = log_sigmoid(logit) - (1.0 - reward) * logit
                 weights[k] = np.log(weights[k]) + foretold
                 largest = max(largest, weights[k])
@@ -203,26 +233,31 @@ class ClickMixture(Coupled):
             total += weights[k]
         for k in range(COMPONENTS):
             weights[k] /= total
+        clear(state.room[lane])
 
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:
+        # Without features of examination nothing hides results.
+        first = 0 if state.mean.shape[2] > params.split else COMPONENTS // 2
         for k in range(COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], prior_variance(k))
             if hides(k):
                 state.root[lane, k, params.split - 1, params.split - 1] = 0.5
-            state.weight[lane, k] = 1.0 / COMPONENTS
+            state.weight[lane, k] = 1.0 / (COMPONENTS - first) if k >= first else 0.0
+        forget_offsets(state.offsets, lane)
+        forget_inputs(state.inputs, lane)
 
     @staticmethod
     def believed(
         params: Params, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
+        h, x = state.room[lane, 0], state.room[lane, 2]
+        read(state.inputs, lane, impression, place, params.split, x)
+        known = known_arm(state.inputs, lane, impression, place)
         for k in range(COMPONENTS):
-            mean = state.mean[lane, k]
-            relevance = scored(impression.relevance[place], mean[: params.split])
-            examination = scored(impression.examination[place], mean[params.split :])
-            if hides(k):
-                chance += state.weight[lane, k] * sigmoid(relevance) * sigmoid(examination)
-            else:
-                chance += state.weight[lane, k] * sigmoid(relevance + examination)
+            if state.weight[lane, k] > 0.0:
+                aim = aim_at(component_of(state, lane, k, params.split), known, x, h)
+                chance += state.weight[lane, k] * sigmoid(aim.logit)
+        clear(state.room[lane])
         return float(chance)

@@ -46,12 +46,15 @@ class ClickModel(FeaturePolicy):
     # A draw of parameters is integrated over nowhere, so no propensity is known.
     randomized: ClassVar[bool] = False
 
+    needs_examination: ClassVar[bool] = True
+
     relevance_dim: int
-    examination_dim: int
+    examination_dim: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("relevance_dim", "examination_dim"):
-            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
+        least = {"relevance_dim": 1, "examination_dim": int(self.needs_examination)}
+        for field, low in least.items():
+            self._set(field, checks.integer(field, getattr(self, field), low, MAX_DIM))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -328,19 +328,11 @@ def click_at(relevance: float, examination: float) -> Click:
 
 
 @kernel
-def gradient(
-    impression: Impression, place: int, mean: Floats, split: int, hides: bool, h: Floats
-) -> float:
-    """Fill ``h`` with the gradient of the click's logit at the mean; return that logit.
-
-    Where nothing hides results, the logit is x_C·θ_C + x_E·θ_E.
-    """
+def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
+    """Fill ``h`` with the gradient of the click's logit at the mean; return that logit."""
     copy_row(impression.relevance[place], h[:split])
     copy_row(impression.examination[place], h[split:])
-    relevance, examination = dot(h[:split], mean[:split]), dot(h[split:], mean[split:])
-    if not hides:
-        return relevance + examination
-    click = click_at(relevance, examination)
+    click = click_at(dot(h[:split], mean[:split]), dot(h[split:], mean[split:]))
     for i in range(split):
         h[i] *= click.by_relevance
     for i in range(split, len(h)):
@@ -357,10 +349,9 @@ def laplace_update(
     root: Floats,
     room: Floats,
     split: int,
-    hides: bool,
 ) -> float:
     """Take in an observation; return the logit of the click probability that was believed in."""
-    logit = gradient(impression, place, mean, split, hides, room[0])
+    logit = gradient(impression, place, mean, split, room[0])
     s = project(root, room[0], room[1])
     c, gain = logistic_step(logit, s, reward)
     commit(mean, root, room[1], s, c, gain)
@@ -459,7 +450,7 @@ class LaplaceEC(Coupled, ExaminationModel):
     @staticmethod
     def line(params: Params, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         room = state.room[lane]
-        logit = gradient(impression, place, state.mean[lane], params.split, True, room[0])
+        logit = gradient(impression, place, state.mean[lane], params.split, room[0])
         s = project(state.root[lane], room[0], room[1])
         clear(room)
         return logit, np.sqrt(s)
@@ -477,7 +468,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
         place = place_of(impression.arms, arm)
-        laplace_update(impression, place, reward, mean, root, room, params.split, True)
+        laplace_update(impression, place, reward, mean, root, room, params.split)
 
     @staticmethod
     def restart(params: Params, state: Gaussian, lane: int) -> None:
@@ -630,7 +621,7 @@ class LaplaceECMixture(ExaminationModel):
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
             fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
-            logit = laplace_update(impression, place, reward, mean, root, room, params.split, True)
+            logit = laplace_update(impression, place, reward, mean, root, room, params.split)
             click = sigmoid(logit)
             chance = reward * click + (1.0 - reward) * (1.0 - click)
             weight = params.discount * state.log_weight[lane, k] + np.log(max(chance, 1e-300))

@@ -39,13 +39,18 @@ def fill_features(impression: Impression, place: int, x: Floats) -> None:
     """Fill ``x`` with relevance and examination features, and a constant if it is longer."""
     split = impression.relevance.shape[1]
     copy_row(impression.relevance[place], x[:split])
-    copy_row(impression.examination[place], x[split:])
+    if impression.examination.shape[1] > 0:
+        copy_row(impression.examination[place], x[split:])
+    elif len(x) > split:
+        x[split] = 1.0
 
 
 @kernel
 def linear_score(impression: Impression, place: int, theta: Floats) -> float:
     """Return the inner product of an arm's features with parameters."""
     split = impression.relevance.shape[1]
+    if impression.examination.shape[1] == 0:
+        return scored(impression.relevance[place], theta)
     relevance = dot(impression.relevance[place], theta)
     return relevance + scored(impression.examination[place], theta[split:])
 
@@ -93,6 +98,8 @@ def least_squares(
 class LinearModel(ClickModel):
     """Base of the policies below: one Gaussian over both blocks and, by default, a constant."""
 
+    needs_examination: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_flags("intercept")
@@ -129,8 +136,10 @@ class LogisticTS(Coupled, LinearModel):
 
     Parameters
     ----------
-    relevance_dim, examination_dim : int
-        Numbers of relevance and of examination features per arm; at least 1.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm.
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     intercept : bool, default True
@@ -243,8 +252,10 @@ class LinTS(Coupled, LeastSquares):
 
     Parameters
     ----------
-    relevance_dim, examination_dim : int
-        Numbers of relevance and of examination features per arm; at least 1.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm.
     prior_variance : float, default 1
         Inverse of the ridge penalty; above 0.
     scale : float, default 0.25
@@ -335,8 +346,10 @@ class LinUCB(LeastSquares):
 
     Parameters
     ----------
-    relevance_dim, examination_dim : int
-        Numbers of relevance and of examination features per arm; at least 1.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm.
     alpha : float, default 0.5
         Factor on the deviation; above 0.
     prior_variance : float, default 1

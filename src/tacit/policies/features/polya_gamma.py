@@ -148,8 +148,10 @@ class PolyaGammaTS(LinearModel):
 
     Parameters
     ----------
-    relevance_dim, examination_dim : int
-        Numbers of relevance and of examination features per arm; at least 1.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm.
     sweeps : int, default 10
         Gibbs sweeps per choice; at least 1.
     memory : int, default 1000

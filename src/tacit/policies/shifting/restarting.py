@@ -25,6 +25,11 @@ class Restarting(Policy):
         return dims
 
     @property
+    def context_dim(self) -> int:
+        dim: int = self.policy.context_dim
+        return dim
+
+    @property
     def knows_propensity(self) -> bool:
         known: bool = self.policy.knows_propensity
         return known
