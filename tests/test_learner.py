@@ -169,7 +169,7 @@ def test_arms_come_and_go_while_running():
         learner.retire_arm("z")
     learner.retire_arm("a")
     learner.retire_arm("b")
-    with pytest.raises(InvalidValue, match="last arm"):
+    with pytest.raises(InvalidValue, match="no arm would be on offer"):
         learner.retire_arm("c")
 
 

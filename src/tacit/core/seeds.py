@@ -7,6 +7,9 @@ import zlib
 import numpy as np
 
 from tacit.core.arrays import Generator
+from tacit.errors import InvalidValue
+
+Seed = int | np.random.SeedSequence | Generator | None
 
 
 def stream(purpose: str, seed: int | None, *place: int) -> Generator:
@@ -34,3 +37,22 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
     # Children that are spawned one after the other are numbered from 0; a hash is far from them.
     key = zlib.crc32(purpose.encode()), *place
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def generator(purpose: str, seed: Seed) -> Generator:
+    """Return the generator of one purpose for a seed; of one that is no number, itself.
+
+    Raises
+    ------
+    InvalidValue
+        If the seed is none, or a generator whose state a snapshot could not hold.
+    """
+    if isinstance(seed, np.random.Generator) and isinstance(seed.bit_generator, np.random.PCG64):
+        return seed
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.Generator(np.random.PCG64(seed))
+    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0):
+        return stream(purpose, seed)
+    raise InvalidValue(
+        "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
+    )

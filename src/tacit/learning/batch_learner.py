@@ -87,16 +87,15 @@ class BatchLearner:
         self._prepare()
         self.refit()
 
-    def add_arm(self, name: str | None) -> Arm:
-        """Put a new or a retired arm on offer; return it."""
-        added, arms, offer = self.offer.with_arm(name)
-        if arms == self.policy.arms:
-            self.set_offer(self.policy, offer)
-        else:
-            policy = self.policy.with_arms(arms)
-            self.lanes.fit(policy)
-            self.set_offer(policy, offer)
-            self.refit()
+    def add_arms(self, arms: int | Sequence[str]) -> list[Arm]:
+        """Put new arms on offer; return them."""
+        before = self.policy.arm_count
+        added, offer = self.offer.with_new(arms)
+        policy = self.policy.with_arms(offer.all)
+        self.lanes.fit(policy)
+        policy.enrol(self.lanes.state, len(self.lanes.of), before)
+        self.set_offer(policy, offer)
+        self.refit()
         return added
 
     def refit(self) -> None:

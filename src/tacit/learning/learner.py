@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats
-from tacit.core.seeds import stream
+from tacit.core.seeds import Seed, generator
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, read, write
 from tacit.policies.base import Policy
-
-Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 class Learner:
@@ -59,7 +57,7 @@ class Learner:
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        self.batch = BatchLearner(policy, generator(seed), propensities)
+        self.batch = BatchLearner(policy, generator("learner", seed), propensities)
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
@@ -151,28 +149,71 @@ class Learner:
             policy = type(self.policy).__name__
             raise UnknownName(f"{name}: {policy} {otherwise}") from None
 
-    def add_arm(self, name: str | None = None) -> Arm:
-        """Put a new arm on offer, or a retired one with what was learned of it; return it.
+    def add_arms(self, arms: int | Sequence[str]) -> list[Arm]:
+        """Put new arms on offer, for all keys; return them.
+
+        They begin as arms do of which nothing is known; where a policy has learned over all keys
+        what arms are like, with that.
 
         Parameters
         ----------
-        name : str, optional
-            The arm's name; none where arms are numbered.
+        arms : int or sequence of str
+            How many, where arms are numbered; or their names, which must be new.
 
         Examples
         --------
         >>> import tacit
         >>> learner = tacit.Learner(tacit.UCB1(arms=["holiday"]), seed=1)
-        >>> learner.add_arm("film")
-        'film'
+        >>> learner.add_arms(["film", "recipe"])
+        ['film', 'recipe']
+        >>> learner.retire_arms(["holiday"])
+        >>> learner.arms, learner.retired
+        (['film', 'recipe'], ['holiday'])
+        >>> learner.restore_arms(["holiday"])
         >>> learner.arms
-        ['holiday', 'film']
+        ['holiday', 'film', 'recipe']
         """
-        return self.batch.add_arm(name)
+        return self.batch.add_arms(arms)
+
+    def retire_arms(self, arms: Sequence[Arm]) -> None:
+        """Take arms off offer; one at least must stay.
+
+        What was learned of them is kept, and decisions that showed them still teach it.
+
+        Parameters
+        ----------
+        arms : sequence of arms
+            Those that are off offer stay so.
+        """
+        self.batch.set_offer(self.policy, self.batch.offer.without(arms))
+
+    def restore_arms(self, arms: Sequence[Arm]) -> None:
+        """Put retired arms on offer again, with all that was learned of them.
+
+        Parameters
+        ----------
+        arms : sequence of arms
+            Those that are on offer stay so.
+        """
+        self.batch.set_offer(self.policy, self.batch.offer.restored(arms))
+
+    def add_arm(self, name: str | None = None) -> Arm:
+        """Put one arm on offer, a new or a retired one; return it.
+
+        Parameters
+        ----------
+        name : str, optional
+            The arm's name; none for a new one where arms are numbered.
+        """
+        if name is not None and name in self.retired:
+            self.restore_arms([name])
+            return name
+        (added,) = self.add_arms(1 if name is None else [name])
+        return added
 
     def retire_arm(self, arm: Arm) -> None:
-        """Take an arm off offer, unless it is the last; what was learned of it is kept."""
-        self.batch.set_offer(self.policy, self.batch.offer.without(arm))
+        """Take one arm off offer, as :meth:`retire_arms`."""
+        self.retire_arms([arm])
 
     def tune(self, **hyperparameters: Any) -> None:
         """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
@@ -392,22 +433,3 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     batch.made = snapshot.decisions
     batch.set_offer(batch.policy, Offer(batch.policy.arms, snapshot.retired))
     return learner
-
-
-def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator for a seed.
-
-    Raises
-    ------
-    InvalidValue
-        If the seed is none, or a generator whose state a snapshot could not hold.
-    """
-    if isinstance(seed, np.random.Generator) and isinstance(seed.bit_generator, np.random.PCG64):
-        return seed
-    if isinstance(seed, np.random.SeedSequence):
-        return np.random.Generator(np.random.PCG64(seed))
-    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0):
-        return stream("learner", seed)
-    raise InvalidValue(
-        "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
-    )

@@ -23,6 +23,8 @@ class Offer:
 
     Attributes
     ----------
+    all : int, tuple of str, or None
+        ``arms``.
     names : tuple
         The arm of each slot.
     slots : array of int64
@@ -32,7 +34,7 @@ class Offer:
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
         self.names: tuple[Arm, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._slot_of = {name: slot for slot, name in enumerate(self.names)}
-        self._all = arms
+        self.all = arms
         out = {self._slot_of[name] for name in retired}
         self.slots = np.array([s for s in range(len(self.names)) if s not in out], np.int64)
 
@@ -68,50 +70,69 @@ class Offer:
             raise InvalidValue("arms", arms, "offer at least one arm, and each only once")
         return np.array(slots, np.int64)
 
-    def with_arm(self, name: str | None) -> tuple[Arm, int | tuple[str, ...], Offer]:
-        """Return the arm that comes on offer, all arms as a policy takes them, and the offer.
+    def with_new(self, arms: int | Sequence[str]) -> tuple[list[Arm], Offer]:
+        """Return the arms that come, and the offer with them.
+
+        Parameters
+        ----------
+        arms : int or sequence of str
+            How many, where arms are numbered; or their names.
 
         Raises
         ------
         InvalidValue
-            If the arm is on offer already, or named where arms are numbered, or the reverse.
+            If there is such an arm already, or arms are numbered and are given names, or the
+            reverse.
         """
-        arms, retired = self._all, self.retired
-        if arms is None:
+        if self.all is None:
             raise InvalidValue(
-                "arm", name, "this policy knows arms by features; say at each decision what is on"
+                "arms", arms, "this policy knows arms by features; say at each decision what is on"
             )
-        if isinstance(arms, int):
-            if name is not None and name not in retired:
-                raise InvalidValue(
-                    "arm", name, "arms are numbered here; call add_arm() without a name"
-                )
-            added: Arm = arms if name is None else name
-        else:
-            added = checks.name("arm", name)
-            if added in self._slot_of and added not in retired:
-                raise InvalidValue("arm", name, "it is on offer already")
-        if added in retired:
-            retired.remove(added)
-        else:
-            arms = arms + 1 if isinstance(arms, int) else (*arms, str(added))
-        return added, arms, Offer(arms, retired)
+        if isinstance(self.all, int):
+            if not isinstance(arms, int):
+                raise InvalidValue("arms", arms, "arms are numbered here; say how many come")
+            count = self.all + checks.integer("arms", arms, 1)
+            return list(range(self.all, count)), Offer(count, self.retired)
+        names = checks.arms(arms)
+        if isinstance(names, int):
+            raise InvalidValue("arms", arms, "arms have names here; give those of the new ones")
+        for name in names:
+            if name in self._slot_of:
+                known = "retired; restore it" if name in self.retired else "on offer already"
+                raise InvalidValue("arms", name, f"it is {known}")
+        return list(names), Offer((*self.all, *names), self.retired)
 
-    def without(self, arm: Arm) -> Offer:
-        """Return the offer without an arm.
+    def without(self, arms: Sequence[Arm]) -> Offer:
+        """Return the offer without some arms.
 
         Raises
         ------
         UnknownName
             If there is no such arm.
         InvalidValue
-            If it is the last one on offer.
+            If none would be left on offer.
         """
-        if arm not in self._slot_of:
-            raise UnknownName(f"arm: there is no arm {arm!r}; the arms are {list(self.names)}")
-        retired = self.retired
-        if arm in retired:
-            return self
-        if len(self.slots) == 1:
-            raise InvalidValue("arm", arm, "it is the last arm on offer; add another one first")
-        return Offer(self._all, [*retired, arm])
+        slots = self._known(arms)
+        if slots and set(self.slots.tolist()) <= slots:
+            raise InvalidValue("arms", arms, "no arm would be on offer; add another one first")
+        return Offer(self.all, [*self.retired, *(self.names[slot] for slot in slots)])
+
+    def restored(self, arms: Sequence[Arm]) -> Offer:
+        """Return the offer with some arms back on it.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such arm.
+        """
+        back = {self.names[slot] for slot in self._known(arms)}
+        return Offer(self.all, [arm for arm in self.retired if arm not in back])
+
+    def _known(self, arms: Sequence[Arm]) -> set[int]:
+        """Return the slots of arms, be they on offer or retired."""
+        slots = set()
+        for arm in checks.names("arms", arms):
+            if arm not in self._slot_of:
+                raise UnknownName(f"arms: there is no arm {arm!r}; the arms are {list(self.names)}")
+            slots.add(self._slot_of[arm])
+        return slots

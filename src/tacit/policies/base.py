@@ -229,6 +229,19 @@ class Policy:
         """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""
         raise NotImplementedError
 
+    def enrol(self, state: Any, lanes: int, known: int) -> None:
+        """Let new arms into lanes that have learned; by default they are as at the start.
+
+        Parameters
+        ----------
+        state : State
+            Of this policy; the new part of each array is as :meth:`init` made it.
+        lanes : int
+            How many of its lanes have learned.
+        known : int
+            How many arms there were; those from this slot on are new.
+        """
+
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
         """Choose an arm's slot; a duel's two."""

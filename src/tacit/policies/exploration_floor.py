@@ -148,6 +148,9 @@ class ExplorationFloor(Policy):
     def init(self, lanes: int) -> Any:
         return self.policy.init(lanes)
 
+    def enrol(self, state: Any, lanes: int, known: int) -> None:
+        self.policy.enrol(state, lanes, known)
+
     @staticmethod
     def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
         observe(params.policy, state, lane, impression)

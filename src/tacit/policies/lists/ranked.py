@@ -126,6 +126,9 @@ class RankedBandit(SlatePolicy):
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
+    def enrol(self, state: State, lanes: int, known: int) -> None:
+        self.policy.enrol(state.policy, lanes * self.positions, known)
+
     @staticmethod
     def refit(params: Params, state: State) -> None:
         refit(params.policy, state.policy)

@@ -41,6 +41,9 @@ class Restarting(Policy):
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
+    def enrol(self, state: Any, lanes: int, known: int) -> None:
+        self.policy.enrol(state.policy, lanes, known)
+
     @staticmethod
     def refit(params: Any, state: Any) -> None:
         refit(params.policy, state.policy)

@@ -101,6 +101,12 @@ class ExponentialWeightsPolicy(Policy):
     def init(self, lanes: int) -> ExponentialWeights:
         return ExponentialWeights.equal(lanes, self.arm_count)
 
+    def enrol(self, state: ExponentialWeights, lanes: int, known: int) -> None:
+        # What an arm would have earned so far nobody knows: as much as the others, on average.
+        mean = state.weights[:lanes, :known].mean(axis=1, keepdims=True)
+        state.weights[:lanes, known:] = mean
+        state.logs[:lanes, known:] = state.base[:lanes, None] + np.log(mean)
+
     @staticmethod
     def choose(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
