@@ -22,7 +22,7 @@ import numpy as np
 import tacit
 from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, Outcome
 from tacit.policies.features.gaussian import Gaussian, belief, commit, dot, project
 
 SOURCE = Path(__file__).with_name("c") / "features.c"
@@ -41,7 +41,7 @@ def loop(
         stop = start + offered
         impression = Impression(arms, context, relevance[start:stop], examination[start:stop])
         arm = choose(params, state, 0, impression, rng)
-        learn(params, state, 0, impression, arm, 1.0 if rng.random() < 0.25 else 0.0, 1.0)
+        learn(params, state, 0, Outcome(impression, arm, 1.0 if rng.random() < 0.25 else 0.0, 1.0))
 
 
 def policies(dim: int) -> list[tacit.ClickModel]:

@@ -201,7 +201,7 @@ class Fixed(tacit.SlatePolicy):
             action[k] = impression.arms[k] if k < params.shown else -1
 
     @staticmethod
-    def update(params, state, lane, impression, action, feedback, propensity):
+    def learn(params, state, lane, outcome):
         pass
 
 

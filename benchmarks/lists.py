@@ -12,6 +12,7 @@ import numpy as np
 
 import tacit
 from tacit.core.dispatch import learn
+from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import clear, draw_gaussian, scored, sigmoid
 
@@ -65,12 +66,14 @@ class TopK(tacit.ClickModel, tacit.SlatePolicy):
         clear(room)
 
     @staticmethod
-    def update(params, state, lane, impression, action, feedback, propensity):
+    def learn(params, state, lane, outcome):
+        impression, action = outcome.impression, outcome.shown
         for k in range(len(action)):
             if action[k] >= 0:
                 place = place_of(impression.arms, action[k])
                 arm = impression.arms[place]
-                learn(params.policy, state.policy, lane, impression, arm, feedback[k], 1.0)
+                one = Outcome(impression, arm, outcome.reward[k], 1.0)
+                learn(params.policy, state.policy, lane, one)
 
 
 def table(scale: float, pool: int, constants: tuple[float, ...]) -> None:

@@ -27,6 +27,7 @@ from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.evaluate.duels import log_evidence
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
 from tacit.plots import COLOURS, figure, save
+from tacit.policies.base import Outcome
 
 GRADES = 5
 USERS = {"perfect": perfect, "navigational": navigational, "informational": informational}
@@ -69,15 +70,7 @@ class RandomPairs(tacit.DuelPolicy):
         return 1.0 / len(impression.arms) ** 2
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Any,
-        pair: Any,
-        outcome: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
         pass
 
 

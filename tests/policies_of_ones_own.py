@@ -39,9 +39,9 @@ class ExploreThenCommit(tacit.Policy):
         return leader
 
     @staticmethod
-    def learn(params, state, lane, impression, arm, reward, propensity):
-        state.plays[lane, arm] += 1
-        state.rewards[lane, arm] += reward
+    def learn(params, state, lane, outcome):
+        state.plays[lane, outcome.shown] += 1
+        state.rewards[lane, outcome.shown] += outcome.reward
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Forgetful(tacit.Policy):
         return impression.arms[int(rng.random() * len(impression.arms))]
 
     @staticmethod
-    def learn(params, state, lane, impression, arm, reward, propensity):
+    def learn(params, state, lane, outcome):
         state.rewards[lane] += 1
         if state.rewards[lane] == params.patience:
             state.rewards[lane] = 0
@@ -147,17 +147,19 @@ class Pooled(tacit.Policy):
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * leads
 
     @staticmethod
-    def learn(params, state, lane, impression, arm, reward, propensity):
+    def learn(params, state, lane, outcome):
+        arm, reward = outcome.shown, outcome.reward
         state.plays[lane, arm] += 1.0
         state.rewards[lane, arm] += reward
         state.surprise[lane] += (reward - state.shared.prior[0, arm]) ** 2
         pool_reward(state.shared, arm, reward, 1.0)
 
     @staticmethod
-    def unlearn(params, state, lane, impression, arm, reward, propensity):
+    def unlearn(params, state, lane, outcome):
+        arm = outcome.shown
         state.plays[lane, arm] -= 1.0
-        state.rewards[lane, arm] -= reward
-        pool_reward(state.shared, arm, reward, -1.0)
+        state.rewards[lane, arm] -= outcome.reward
+        pool_reward(state.shared, arm, outcome.reward, -1.0)
 
     @staticmethod
     def refit(params, state):

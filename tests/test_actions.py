@@ -34,9 +34,9 @@ class RandomDuel(tacit.DuelPolicy):
         return 1.0 / len(impression.arms) ** 2 if pair[0] >= pair[1] else 1.0 / 3.0
 
     @staticmethod
-    def learn(params, state, lane, impression, pair, outcome, propensity):
-        state.wins[lane, pair[0]] += outcome
-        state.wins[lane, pair[1]] += 1.0 - outcome
+    def learn(params, state, lane, outcome):
+        state.wins[lane, outcome.shown[0]] += outcome.reward
+        state.wins[lane, outcome.shown[1]] += 1.0 - outcome.reward
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ class InOrder(tacit.SlatePolicy):
             action[i] = impression.arms[i]
 
     @staticmethod
-    def update(params, state, lane, impression, action, feedback, propensity):
+    def learn(params, state, lane, outcome):
+        action = outcome.shown
         for i in range(len(action)):
             if action[i] >= 0:
-                state.clicks[lane, action[i]] += feedback[i]
+                state.clicks[lane, action[i]] += outcome.reward[i]
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,9 @@ class LargestFeature(tacit.FeaturePolicy):
         return 1.0
 
     @staticmethod
-    def learn(params, state, lane, impression, arm, reward, propensity):
+    def learn(params, state, lane, outcome):
         for d in range(state.seen.shape[1]):
-            state.seen[lane, d] += reward * impression.relevance[arm, d]
+            state.seen[lane, d] += outcome.reward * outcome.impression.relevance[outcome.shown, d]
 
     def posterior(self, state, lane):
         return state.seen[lane].copy()

@@ -16,6 +16,7 @@ from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.evaluate.rejection.rules import Rules
 from tacit.evaluate.rejection.windows import WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
 QUIET, LOUD = [0.2], [0.9]
@@ -118,7 +119,7 @@ def test_late_plays_are_those_of_the_last_half():
     for arm in (1, 1, 1, 0, 0):
         cls.observe(params, state, 0, impression)
         late = state.phases.late[0].copy()
-        cls.learn(params, state, 0, impression, arm, 1.0, np.nan)
+        cls.learn(params, state, 0, Outcome(impression, arm, 1.0, np.nan))
     assert late.tolist() == [1, 0]  # before the last round
     # All means are 1, so both arms are good.
     assert state.phases.good[0].tolist() == [True, True]
@@ -184,7 +185,7 @@ def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
         assert cls.choose(params, state, lane, impression, draws) == decision.slot
         reward = float(rng.random() < 0.5)
         learner.learn(decision, reward)
-        cls.learn(params, state, lane, impression, decision.slot, reward, np.nan)
+        cls.learn(params, state, lane, Outcome(impression, decision.slot, reward, np.nan))
     for name in ("number", "length", "epochs", "late", "good", "full"):
         np.testing.assert_array_equal(
             getattr(learner.state.phases, name)[:2], getattr(state.phases, name)

@@ -16,6 +16,7 @@ from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome, outcome_of
 from tacit.policies.lists.cascade_ec import click_given_above, fill_list
 
 POLICIES = [
@@ -44,7 +45,7 @@ def teach(policy, rounds, seed=1, arms=None):
         assert len(set(action.tolist())) == 3
         assert set(action) <= set(impression.arms)
         feedback = (rng.random(3) < 0.25).astype(float)
-        cls.update(params, state, 1, impression, action, feedback, math.nan)
+        cls.learn(params, state, 1, outcome_of(params, impression, action, feedback, math.nan))
     return state
 
 
@@ -67,7 +68,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         assert tuple(action.tolist()) == decision.slate
         feedback = (users.random(3) < 0.3).astype(float)
         learner.learn(decision, feedback)
-        cls.update(params, state, 0, impression, action, feedback, math.nan)
+        cls.learn(params, state, 0, outcome_of(params, impression, action, feedback, math.nan))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         # The mode along a gradient is solved to 1e-9.
         np.testing.assert_allclose(leaf[:1], plain, rtol=1e-7, atol=1e-8, err_msg=name)
@@ -231,7 +232,12 @@ def test_extreme_logits_stay_finite(size):
             state = policy.init(1)
             state.posterior.mean[:, :2] = 1.0
             action, feedback = np.arange(3), np.array(clicks)
-            policy.update(policy.params, state, 0, impression, action, feedback, math.nan)
+            policy.learn(
+                policy.params,
+                state,
+                0,
+                outcome_of(policy.params, impression, action, feedback, math.nan),
+            )
             assert np.isfinite(state.posterior.mean).all()
             assert np.isfinite(state.posterior.root).all()
             policy.decide(policy.params, state, 0, impression, np.random.default_rng(1), action)
@@ -245,8 +251,13 @@ def test_one_position_is_laplace_ec():
     impression = impression_of(np.random.default_rng(4))
     for arm, reward in ((2, 0.0), (0, 1.0), (2, 0.5), (4, 0.0)):
         action, feedback = np.array([arm]), np.array([reward])
-        list_of_one.update(list_of_one.params, ours, 0, impression, action, feedback, math.nan)
-        plain.learn(plain.params, theirs, 0, impression, arm, reward, 1.0)
+        list_of_one.learn(
+            list_of_one.params,
+            ours,
+            0,
+            outcome_of(list_of_one.params, impression, action, feedback, math.nan),
+        )
+        plain.learn(plain.params, theirs, 0, Outcome(impression, arm, reward, 1.0))
     np.testing.assert_allclose(ours.posterior.mean, theirs.mean, rtol=1e-12)
     np.testing.assert_allclose(ours.posterior.root, theirs.root, rtol=1e-12)
     believed = list_of_one.believed(list_of_one.params, ours, 0, impression, 3)
@@ -260,7 +271,12 @@ def test_only_what_was_read_teaches():
         policy = tacit.CascadeEC(2, 3, one_click=one_click)
         state, action = policy.init(1), np.array([1, 4, 2])
         feedback = np.array([0.0, 1.0, 0.0])
-        policy.update(policy.params, state, 0, impression, action, feedback, math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            0,
+            outcome_of(policy.params, impression, action, feedback, math.nan),
+        )
         constants = state.posterior.mean[0, 5:]
         assert constants[1] > 0.0
         assert constants[2] == 0.0 if one_click else constants[2] < 0.0
@@ -286,7 +302,12 @@ def test_posteriors_against_quadrature(one_click):
             chances = [chain(theta, impression, action, c, one_click)[0] for c in patterns]
             clicks = patterns[rng.choice(len(patterns), p=chances)]
             feedback = np.array(clicks, float)
-            policy.update(policy.params, state, 0, impression, action, feedback, math.nan)
+            policy.learn(
+                policy.params,
+                state,
+                0,
+                outcome_of(policy.params, impression, action, feedback, math.nan),
+            )
             logs += np.log(chain(grid, impression, action, clicks, one_click))
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()

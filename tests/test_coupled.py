@@ -16,6 +16,7 @@ import tacit
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 from tacit.policies.features.coupled import Coupled, coupled_choice, coupled_propensity
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
@@ -256,7 +257,7 @@ def test_weights_by_hand(reward):
     policy = tacit.ClickMixture(1, 1)
     state = policy.init(1)
     assert tacit.ClickMixture.believed(policy.params, state, 0, ONE, 0) == pytest.approx(0.375)
-    tacit.ClickMixture.learn(policy.params, state, 0, ONE, 0, reward, 1.0)
+    tacit.ClickMixture.learn(policy.params, state, 0, Outcome(ONE, 0, reward, 1.0))
     logits, variances = prior_moments()
     clicked = expit(logits / np.sqrt(1.0 + math.pi * variances / 8.0))
     weights = clicked**reward * (1.0 - clicked) ** (1.0 - reward)
@@ -276,7 +277,9 @@ def played(policy, impressions, seed=5, truth=None):
     for turn, impression in enumerate(impressions):
         arm = turn % len(impression.arms)
         chance = 0.25 if truth is None else truth(impression, arm)
-        cls.learn(policy.params, state, 0, impression, arm, float(rng.random() < chance), 1.0)
+        cls.learn(
+            policy.params, state, 0, Outcome(impression, arm, float(rng.random() < chance), 1.0)
+        )
     return state
 
 
@@ -347,13 +350,13 @@ def test_offsets_end_where_arms_are_many():
     assert state.inputs.counts[0, 2] == 16
     (other,) = offers_in(rng, 1, offered=1)
     kept = state.mean.copy()
-    cls.learn(params, state, 0, other, 0, 1.0, 1.0)
+    cls.learn(params, state, 0, Outcome(other, 0, 1.0, 1.0))
     assert state.inputs.counts[0, 2] == 17
     assert (state.mean != kept).any()
     after = cls.line(params, state, 0, first, 0)
     assert after != pytest.approx(before, abs=0.01)
     offsets = [array.copy() for array in state.offsets]
-    cls.learn(params, state, 0, first, 0, 1.0, 1.0)
+    cls.learn(params, state, 0, Outcome(first, 0, 1.0, 1.0))
     for was, now in zip(offsets, state.offsets, strict=True):
         np.testing.assert_array_equal(was, now)
 
@@ -382,14 +385,14 @@ def test_the_measure_of_features_by_hand():
     # Half as large again is near enough to stay; after a hundred decisions nothing changes it.
     played_on = played(policy, [impression] * 100)
     larger = impression._replace(relevance=1.5 * rows)
-    tacit.ClickMixture.learn(policy.params, state, 0, larger, 0, 1.0, 1.0)
+    tacit.ClickMixture.learn(policy.params, state, 0, Outcome(larger, 0, 1.0, 1.0))
     np.testing.assert_allclose(state.inputs.factor[0], wanted, rtol=1e-12)
     tacit.ClickMixture.learn(
-        policy.params, state, 0, larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0
+        policy.params, state, 0, Outcome(larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0)
     )
     assert (state.inputs.factor[0, :2] < 0.5 * np.array(wanted[:2])).all()
     tacit.ClickMixture.learn(
-        policy.params, played_on, 0, larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0
+        policy.params, played_on, 0, Outcome(larger._replace(relevance=9.0 * rows), 0, 1.0, 1.0)
     )
     np.testing.assert_allclose(played_on.inputs.factor[0], wanted, rtol=1e-12)
 
@@ -459,7 +462,7 @@ def test_features_need_no_examination(policy):
         reward = float(rng.random() < 0.5)
         learner.learn(decision, reward)
         empty = tacit.Impression(np.arange(3), np.zeros(0), rows)
-        cls.learn(policy.params, state, 0, empty, decision.slot, reward, 1.0)
+        cls.learn(policy.params, state, 0, Outcome(empty, decision.slot, reward, 1.0))
         chance = cls.believed(policy.params, state, 0, empty, 0)
         assert 0.0 <= chance <= 1.0
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
@@ -519,7 +522,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         propensity = cls.propensity(params, state, 0, impression, arm)
         assert decision.propensity == pytest.approx(propensity, rel=1e-6, abs=1e-12)
         learner.learn(decision, reward)
-        cls.learn(params, state, 0, impression, arm, reward, propensity)
+        cls.learn(params, state, 0, Outcome(impression, arm, reward, propensity))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-6, atol=1e-9, err_msg=name)
 

@@ -15,6 +15,7 @@ import tacit
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 from tacit.policies.shifting.cusum_ucb import CUSUMUCB
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.discounted_ucb import DiscountedUCB
@@ -53,7 +54,7 @@ def taught(policy, history):
     """Return the state of one lane after these (arm, reward) pairs."""
     state = policy.init(1)
     for arm, reward in history:
-        policy.learn(policy.params, state, 0, THREE, arm, reward, math.nan)
+        policy.learn(policy.params, state, 0, Outcome(THREE, arm, reward, math.nan))
     return state
 
 
@@ -87,7 +88,7 @@ def test_compiled_and_plain_kernels_agree(policy):
             told = cls.propensity(params, state, 0, THREE, arm)
             assert decision.propensity == pytest.approx(told, rel=1e-12)
         learner.learn(decision, rewards[arm])
-        cls.learn(params, state, 0, THREE, arm, rewards[arm], math.nan)
+        cls.learn(params, state, 0, Outcome(THREE, arm, rewards[arm], math.nan))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12, err_msg=name)
     assert (learner.epoch("query") > 0) == (policy in DETECTORS)
@@ -139,7 +140,7 @@ def test_propensity_is_the_frequency_of_the_choice(policy):
             # Next to 0 and 1 a binomial is no Gaussian: two draws of 200 are allowed for that.
             assert abs(drawn.count(arm) / 200 - told[arm]) <= 5.5 * sigma + 0.01 * (sigma > 0)
         arm = drawn[-1]
-        policy.learn(policy.params, state, 0, THREE, arm, rewards[arm], math.nan)
+        policy.learn(policy.params, state, 0, Outcome(THREE, arm, rewards[arm], math.nan))
 
 
 @detectors
@@ -216,7 +217,7 @@ def test_cusum_recursion_by_hand():
     state = taught(policy, [(1, 1.0), (1, 1.0), (1, 0.0)])
     walks = []
     for arm, reward in [(0, 1.0), (0, 0.0), (0, 1.0), (0, 1.0), (0, 0.0), *[(0, 1.0)] * 4]:
-        policy.learn(policy.params, state, 0, THREE, arm, reward, math.nan)
+        policy.learn(policy.params, state, 0, Outcome(THREE, arm, reward, math.nan))
         walks.append((state.rise[0, 0], state.fall[0, 0], policy.epoch(policy.params, state, 0)))
     assert walks == [
         (0.0, 0.0, 0),  # a baseline in the making

@@ -16,6 +16,7 @@ from tacit.core.state import leaves
 from tacit.environments import preferences
 from tacit.errors import InvalidValue
 from tacit.policies import sample_size
+from tacit.policies.base import Outcome
 from tacit.policies.duels.sampling.binomial import binomial, log_probability
 from tacit.policies.duels.sampling.sampled_run import charge
 
@@ -26,7 +27,7 @@ def told(policy, results):
     """Return the state of a lane that has learned from (left, right, outcome) triples."""
     state = policy.init(1)
     for left, right, outcome in results:
-        policy.learn(policy.params, state, 0, None, (left, right), outcome, math.nan)
+        policy.learn(policy.params, state, 0, Outcome(None, (left, right), outcome, math.nan))
     return state
 
 
@@ -209,7 +210,7 @@ def duel(params, state, impression, matrix, gaps, horizon, rng, totals):
         left, right = choose(params, state, 0, impression, rng)
         won = 1.0 if rng.random() < matrix[left, right] else 0.0
         charge(totals, gaps[left], gaps[right], 1.0, won)
-        learn(params, state, 0, impression, (left, right), won, np.nan)
+        learn(params, state, 0, Outcome(impression, (left, right), won, np.nan))
 
 
 def stepped(policy, matrix, horizon, rng):

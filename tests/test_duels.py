@@ -16,7 +16,7 @@ from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.base import registry
+from tacit.policies.base import Outcome, registry
 from tacit.policies.duels.duel_bounds import Bounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.stationary.beta_tail import beta_tail, draw_above
@@ -69,7 +69,7 @@ def test_compiled_and_plain_kernels_agree(policy):
             assert decision.propensity is None
         outcome = float(outcomes.choice([1.0, 0.0, 0.5], p=[0.6, 0.3, 0.1]))
         learner.learn(decision, outcome)
-        cls.learn(params, state, 0, impression, pair, outcome, told)
+        cls.learn(params, state, 0, Outcome(impression, pair, outcome, told))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-9, err_msg=name)
 
@@ -205,7 +205,9 @@ def teach(policy, duels):
     impression = tacit.Impression(np.arange(policy.arm_count), np.zeros(0))
     for left, right, outcome in duels:
         kernels = type(policy)
-        kernels.learn(policy.params, state, 0, impression, (left, right), outcome, math.nan)
+        kernels.learn(
+            policy.params, state, 0, Outcome(impression, (left, right), outcome, math.nan)
+        )
     return state, impression
 
 
@@ -242,12 +244,12 @@ def test_rmed1_lets_the_best_duel_itself_until_the_evidence_runs_out():
     assert state.evidence[0, 1] == pytest.approx(9 * math.log(2))
     rng = np.random.default_rng(1)
     assert policy.choose(policy.params, state, 0, impression, rng) == (1, 0)
-    policy.learn(policy.params, state, 0, impression, (1, 0), 0.0, math.nan)
+    policy.learn(policy.params, state, 0, Outcome(impression, (1, 0), 0.0, math.nan))
     # ln 1024 now: arm 1 stays out until round 1024.
     for t in range(11, 1030):
         pair = policy.choose(policy.params, state, 0, impression, rng)
         assert pair == (0, 0), t
-        policy.learn(policy.params, state, 0, impression, pair, 0.5, math.nan)
+        policy.learn(policy.params, state, 0, Outcome(impression, pair, 0.5, math.nan))
         if state.waiting[0, 1]:
             break
     assert t in (1024, 1025)
@@ -255,7 +257,7 @@ def test_rmed1_lets_the_best_duel_itself_until_the_evidence_runs_out():
     for expected in [(0, 0), (1, 0)]:
         pair = policy.choose(policy.params, state, 0, impression, rng)
         assert pair == expected
-        policy.learn(policy.params, state, 0, impression, pair, 0.5, math.nan)
+        policy.learn(policy.params, state, 0, Outcome(impression, pair, 0.5, math.nan))
 
 
 @pytest.mark.parametrize("offered", [[0, 1, 2, 3, 4], [3, 1, 4], [2, 0]])
@@ -306,7 +308,7 @@ def test_rmed1_takes_what_it_skips_exactly():
         outcome = float(outcomes.random() < CHANCES[pairs[0]])
         alone += fast.alone[0] > fast.rounds[0]
         for state, pair in zip((fast, slow), pairs, strict=True):
-            policy.learn(policy.params, state, 0, impression, pair, outcome, math.nan)
+            policy.learn(policy.params, state, 0, Outcome(impression, pair, outcome, math.nan))
     assert alone > 100  # the short cut was taken
 
 
@@ -462,12 +464,12 @@ def test_winner_stays_exploits_between_the_rounds_of_its_tournament():
     state, impression = teach(policy, [(0, 1, 1.0), (0, 2, 1.0)])
     assert (state.exploit[0], state.winner[0], state.passed[0]) == (1, 0, 1)
     assert policy.choose(policy.params, state, 0, impression, rng) == (0, 0)
-    policy.learn(policy.params, state, 0, impression, (0, 0), 1.0, 1.0)
+    policy.learn(policy.params, state, 0, Outcome(impression, (0, 0), 1.0, 1.0))
     assert state.exploit[0] == 0
     assert state.score[0].tolist() == [2, -1, -1]
     # Round 2 ends at a score of 4, and ⌊1.5²⌋ = 2 self-duels follow.
     for left, right in [(0, 1), (0, 2)]:
-        policy.learn(policy.params, state, 0, impression, (left, right), 1.0, 1.0)
+        policy.learn(policy.params, state, 0, Outcome(impression, (left, right), 1.0, 1.0))
     assert (state.exploit[0], state.passed[0]) == (2, 2)
 
 

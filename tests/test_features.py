@@ -15,6 +15,7 @@ import tacit
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome, outcome_of
 from tacit.policies.features.examination import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
@@ -54,7 +55,7 @@ def teach(policy, rounds, seed=1, arms=None):
         impression = impression_of(rng, arms=arms)
         arm = cls.choose(params, state, 1, impression, rng)
         assert arm in impression.arms
-        cls.learn(params, state, 1, impression, arm, float(rng.random() < 0.25), 1.0)
+        cls.learn(params, state, 1, Outcome(impression, arm, float(rng.random() < 0.25), 1.0))
     return state
 
 
@@ -167,7 +168,7 @@ def test_ec_bandit_is_the_papers_update():
     for reward in (0, 1, 0, 0, 1, 0):
         impression = impression_of(rng, 1)
         x = impression.relevance[0], impression.examination[0]
-        tacit.ECBandit.learn(policy.params, state, 0, impression, 0, float(reward), 1.0)
+        tacit.ECBandit.learn(policy.params, state, 0, Outcome(impression, 0, float(reward), 1.0))
         mean, cov = paper_update(mean, cov, x, reward, 5)
     told = policy.posterior(state, 0)
     for block, m, c in zip((told.relevance, told.examination), mean, cov, strict=True):
@@ -220,7 +221,7 @@ def errors_against_quadrature(policy, dims, rounds, points):
             row = np.concatenate([impression.relevance[0], impression.examination[0]])
             chance = expit(row[:split] @ theta[:split]) * expit(row[split:] @ theta[split:])
             reward = float(rng.random() < chance)
-            type(policy).learn(policy.params, state, 0, impression, 0, reward, 1.0)
+            type(policy).learn(policy.params, state, 0, Outcome(impression, 0, reward, 1.0))
             rows.append(row)
             rewards.append(reward)
         mean, cov = exact_posterior(np.array(rows), rewards, split, points)
@@ -262,7 +263,7 @@ def test_polya_gamma_draws_from_the_exact_posterior():
     for _ in range(12):
         impression = impression_of(rng, 1, (1, 1))
         reward = float(rng.random() < 0.3)
-        cls.learn(policy.params, state, 0, impression, 0, reward, 1.0)
+        cls.learn(policy.params, state, 0, Outcome(impression, 0, reward, 1.0))
         rows.append([impression.relevance[0, 0], impression.examination[0, 0]])
         rewards.append(reward)
     line = np.linspace(-6.0, 6.0, 201)
@@ -286,7 +287,9 @@ def test_intercepts_stand_last_in_their_block():
     state, rng = policy.init(1), np.random.default_rng(3)
     nothing = tacit.Impression(np.arange(1), np.zeros(0), np.zeros((1, 1)), np.zeros((1, 1)))
     for _ in range(300):
-        tacit.LaplaceEC.learn(policy.params, state, 0, nothing, 0, float(rng.random() < 0.9), 1.0)
+        tacit.LaplaceEC.learn(
+            policy.params, state, 0, Outcome(nothing, 0, float(rng.random() < 0.9), 1.0)
+        )
     told = policy.posterior(state, 0)
     assert told.relevance.mean[0] == told.examination.mean[0] == 0.0
     assert min(told.relevance.mean[1], told.examination.mean[1]) > 1.0
@@ -448,7 +451,7 @@ def test_the_cusum_restarts_by_hand():
 
     # All features 0: the click has probability 1/4 for ever, a click's residual is sqrt(3).
     def learn(reward):
-        tacit.CUSUMRestart.learn(policy.params, state, 0, nothing, 0, reward, 1.0)
+        tacit.CUSUMRestart.learn(policy.params, state, 0, Outcome(nothing, 0, reward, 1.0))
         return state.walks[0].tolist(), int(state.restarts[0])
 
     assert learn(1.0) == ([0.0, 0.0], 0)
@@ -493,7 +496,7 @@ def test_pbm_bounds_by_hand():
         (2, 0.0),
         (2, 0.0),
     ):
-        cls.learn(params, state, 0, impression, arm, reward, 1.0)
+        cls.learn(params, state, 0, Outcome(impression, arm, reward, 1.0))
     first = 2 / 4 + math.sqrt(5 / 4) * math.sqrt(math.log(9) / 8)
     second = 1 / 4 + math.sqrt(math.log(9) / 8)
     from tacit.policies.lists.position_based import upper_bound
@@ -516,7 +519,9 @@ def test_slates_of_the_position_based_model(policy, effects):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
         clicks = (rng.random(3) < attraction[action] * seen).astype(float)
-        policy.update(made.params, state, 0, impression, action, clicks, 1.0)
+        policy.learn(
+            made.params, state, 0, outcome_of(made.params, impression, action, clicks, 1.0)
+        )
         if round >= 300:
             late[range(3), action] += 1.0
     assert late[1].argmax() == 1
@@ -532,8 +537,11 @@ def test_grids_hold_the_exact_posterior():
     state = policy.init(1)
     impression = tacit.Impression(np.arange(1), np.zeros(0))
     for action, clicks in (([0, -1], [1.0, 0.0]), ([-1, 0], [0.0, 0.0]), ([0, -1], [0.0, 0.0])):
-        tacit.PBMThompson.update(
-            policy.params, state, 0, impression, np.array(action), np.array(clicks), 1.0
+        tacit.PBMThompson.learn(
+            policy.params,
+            state,
+            0,
+            outcome_of(policy.params, impression, np.array(action), np.array(clicks), 1.0),
         )
     x = np.linspace(0.0, 1.0, 100_001)
     exact = x * (1.0 - 0.4 * x) * (1.0 - x)
@@ -566,7 +574,7 @@ def test_hidden_features_are_least_squares_given_each_other():
         own_gram[arm] += np.outer(theta[3:], theta[3:])
         own_linear[arm] += theta[3:] * (reward - given @ theta[:3])
         hidden[arm] = np.linalg.solve(own_gram[arm], own_linear[arm])
-        cls.learn(params, state, 0, impression, arm, reward, 1.0)
+        cls.learn(params, state, 0, Outcome(impression, arm, reward, 1.0))
     np.testing.assert_allclose(state.shared.mean[0], theta, rtol=1e-9)
     np.testing.assert_allclose(state.hidden[0], hidden, rtol=1e-9)
 

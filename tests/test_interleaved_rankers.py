@@ -14,13 +14,7 @@ import tacit
 from tacit.clicks import DependentClick, PositionBased, informational, navigational, perfect
 from tacit.environments.interleaved_rankers import InterleavedRankers, from_rankers
 from tacit.errors import InvalidValue
-from tacit.interleaving import (
-    Balanced,
-    Optimized,
-    Probabilistic,
-    TeamDraft,
-    TeamDraftMultileave,
-)
+from tacit.interleaving import Balanced, Optimized, Probabilistic, TeamDraft, TeamDraftMultileave
 
 METHODS = [
     Balanced(length=3),
@@ -58,8 +52,8 @@ class AnyDuel(tacit.DuelPolicy):
         return 1.0 / len(impression.arms) ** 2
 
     @staticmethod
-    def learn(params, state, lane, impression, pair, outcome, propensity):
-        state.outcomes[lane, pair[0], pair[1], int(2 * outcome)] += 1.0
+    def learn(params, state, lane, outcome):
+        state.outcomes[lane, outcome.shown[0], outcome.shown[1], int(2 * outcome.reward)] += 1.0
 
 
 def law(method, user, rankings, grades):

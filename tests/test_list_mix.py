@@ -13,6 +13,7 @@ from scipy import stats
 import tacit
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue
+from tacit.policies.base import outcome_of
 from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
 
@@ -36,7 +37,12 @@ def taught(policy, impression, rounds, seed=1):
     for _ in range(rounds):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = np.array(clicked(action, rng))
-        policy.update(policy.params, state, 1, impression, action, feedback, math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            1,
+            outcome_of(policy.params, impression, action, feedback, math.nan),
+        )
     return state
 
 
@@ -143,14 +149,29 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
     policy = tacit.SafeListMix(5, positions=3)
     state = policy.init(1)
     action, nothing = np.array([0, 1, 2]), np.zeros(3)
-    policy.update(policy.params, state, 0, offered(0, 1, 2), action, nothing, math.nan)
+    policy.learn(
+        policy.params,
+        state,
+        0,
+        outcome_of(policy.params, offered(0, 1, 2), action, nothing, math.nan),
+    )
     assert state.standing[0].tolist() == [0, 1, 2, -1, -1]
     # A new arm comes in behind the one before it on offer; who is not on offer keeps the place.
-    policy.update(policy.params, state, 0, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0)
+    policy.learn(
+        policy.params,
+        state,
+        0,
+        outcome_of(policy.params, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0),
+    )
     assert state.standing[0].tolist() == [4, 0, 3, 1, 2]
     for _ in range(60):
         feedback = np.array([0.0, 0.0, 1.0])
-        policy.update(policy.params, state, 0, offered(0, 1, 2), action, feedback, math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            0,
+            outcome_of(policy.params, offered(0, 1, 2), action, feedback, math.nan),
+        )
     assert next(slot for slot in state.standing[0] if slot in (0, 1, 2)) == 2
     assert sorted(state.standing[0]) == [0, 1, 2, 3, 4]
     assert state.learned[0] == 62
@@ -229,7 +250,7 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
     for slate in itertools.permutations(arms, length):
         action = np.full(positions, -1)
         action[:length] = slate
-        chance = policy.chance(policy.params, state, 1, impression, action)
+        chance = policy.propensity(policy.params, state, 1, impression, action)
         assert chance == pytest.approx(expected[slate], abs=1e-12)
         for k, arm in enumerate(slate):
             cells[arms.index(arm), k] += expected[slate]
@@ -245,7 +266,7 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
         np.testing.assert_allclose(places[:length], there, rtol=0, atol=1e-12)
         assert (places[length:] == 1.0).all()
     for begin, probability in begins.items():
-        chance = policy.chance(policy.params, state, 1, impression, np.array(begin))
+        chance = policy.propensity(policy.params, state, 1, impression, np.array(begin))
         assert chance == pytest.approx(probability, abs=1e-12)
     chances = policy.position_chances(state, 1, impression)
     np.testing.assert_allclose(chances, cells, rtol=0, atol=1e-12)
@@ -264,7 +285,12 @@ def test_many_arms_have_the_propensities_of_enumeration(kind):
     for _ in range(60):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = (rng.random(4) < attraction[action]).astype(float)
-        policy.update(policy.params, state, 1, impression, action, feedback, math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            1,
+            outcome_of(policy.params, impression, action, feedback, math.nan),
+        )
     expected = lists_by_interval(policy, state, impression)
     cells = policy.position_chances(state, 1, impression)
     np.testing.assert_allclose(cells.sum(axis=0), 1.0, rtol=0, atol=1e-12)

@@ -15,7 +15,7 @@ from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
-from tacit.policies.base import registry
+from tacit.policies.base import outcome_of, registry
 
 # Lists of what is known by features are in test_contextual_cascade.py.
 KINDS = [
@@ -55,7 +55,9 @@ def test_compiled_and_plain_kernels_agree(policy):
         assert tuple(action.tolist()) == decision.slate
         feedback = read(decision.slate, readers)
         learner.learn(decision, feedback)
-        cls.update(params, state, 0, everyone(5), action, np.array(feedback), math.nan)
+        cls.learn(
+            params, state, 0, outcome_of(params, everyone(5), action, np.array(feedback), math.nan)
+        )
     state = tacit.core.state.copied_into(state, policy.init(1))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[: len(plain)], plain, rtol=1e-9, err_msg=name)
@@ -136,7 +138,12 @@ def test_the_cascade_teaches_what_was_read():
 
     def update(action, feedback):
         slots = np.array(action)
-        policy.update(policy.params, state, 0, everyone(4), slots, np.array(feedback), math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            0,
+            outcome_of(policy.params, everyone(4), slots, np.array(feedback), math.nan),
+        )
 
     update([2, 0, 1], [0.0, 1.0, 0.0])
     assert state.counts.plays[0].tolist() == [1, 0, 1, 0]
@@ -181,13 +188,23 @@ def test_a_bandit_whose_choice_is_shown_above_gets_nothing_for_it():
     policy.decide(policy.params, state, 0, everyone(3), rng, action)
     assert action[0] == 0
     assert action[1] in (1, 2)
-    policy.update(policy.params, state, 0, everyone(3), action, np.array([0.0, 1.0]), math.nan)
+    policy.learn(
+        policy.params,
+        state,
+        0,
+        outcome_of(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
+    )
     # The click on the second position was on the arm drawn in its place: both bandits have a
     # play of arm 0 without reward, and nobody has learned of the other arm.
     assert state.policy.plays.tolist() == [[1001, 1000, 1000]] * 2
     assert state.policy.rewards.tolist() == [[900, 0, 0]] * 2
     # The replacement is forgotten: the same list again is taken for the bandits' own choice.
-    policy.update(policy.params, state, 0, everyone(3), action, np.array([0.0, 1.0]), math.nan)
+    policy.learn(
+        policy.params,
+        state,
+        0,
+        outcome_of(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
+    )
     assert state.policy.plays[1, action[1]] == 1001
     assert state.policy.rewards[1, action[1]] == 1
 
@@ -202,7 +219,12 @@ def test_replacements_are_remembered_until_their_feedback_comes():
         actions.append(action)
     clicked = np.array([0.0, 1.0, 1.0])
     for action in reversed(actions):
-        policy.update(policy.params, state, 0, everyone(9), action, clicked, math.nan)
+        policy.learn(
+            policy.params,
+            state,
+            0,
+            outcome_of(policy.params, everyone(9), action, clicked, math.nan),
+        )
     assert state.policy.plays[:, 0].tolist() == [1016] * 3
     assert state.policy.rewards.sum() == 3 * 900
     assert (state.shown == -1).all()
@@ -214,7 +236,9 @@ def test_a_bandit_that_learns_from_propensities_gets_those_of_its_own_choice():
     policy = tacit.RankedBandit(tacit.EXP3(2, gamma=0.5), positions=2)
     state = policy.init(1)
     action, feedback = np.array([1, 0]), np.array([0.0, 1.0])
-    policy.update(policy.params, state, 0, everyone(2), action, feedback, math.nan)
+    policy.learn(
+        policy.params, state, 0, outcome_of(policy.params, everyone(2), action, feedback, math.nan)
+    )
     np.testing.assert_allclose(state.policy.logs, [[0.0, 0.0], [0.5, 0.0]])
 
 

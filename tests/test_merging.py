@@ -24,7 +24,7 @@ from tacit.learning.merging import (
     plus,
     shared_sums,
 )
-from tacit.policies.base import Counts, Impression
+from tacit.policies.base import Counts, Impression, Outcome
 from tacit.policies.features.gaussian import Gaussian, commit, dot, project
 
 seeds = st.integers(0, 2**32)
@@ -138,7 +138,7 @@ def test_policies_learn_apart_what_one_would_learn():
 
     def learned(state, rows):
         for arm, reward in rows:
-            policy.learn(policy.params, state, 0, impression, arm, reward, np.nan)
+            policy.learn(policy.params, state, 0, Outcome(impression, arm, reward, np.nan))
         return state
 
     apart = [learned(policy.init(1), rows[shard::3]) for shard in range(3)]

@@ -15,7 +15,7 @@ from tacit.core.dispatch import shipped
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
-from tacit.policies.base import registry
+from tacit.policies.base import Outcome, outcome_of, registry
 from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_largest
 from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
 
@@ -131,7 +131,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         if policy.randomized:
             assert decision.propensity == pytest.approx(propensity, rel=1e-9)
         learner.learn(decision, reward)
-        cls.learn(params, state, 0, impression, arm, reward, propensity)
+        cls.learn(params, state, 0, Outcome(impression, arm, reward, propensity))
     for leaf, plain in zip(arrays(learner.state), arrays(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12)
 
@@ -432,6 +432,12 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
         kind.observe(params, state, 0, impression)
         kind.decide(params, state, 0, impression, rng, action)
         assert set(action) <= {0, 1, 2}
-        chance = kind.chance(params, state, 0, impression, action)
+        shown = kind.shown_in(params, action)
+        chance = kind.propensity(params, state, 0, impression, shown)
         assert math.isnan(chance) or 0.0 < chance <= 1.0
-        kind.update(params, state, 0, impression, action, np.ones(policy.feedback_width), chance)
+        kind.learn(
+            params,
+            state,
+            0,
+            outcome_of(params, impression, action, np.ones(policy.feedback_width), chance),
+        )

@@ -10,6 +10,7 @@ import pytest
 import tacit
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 from tacit.policies.shifting.probation import COMMIT, WARNED, weigh
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
@@ -31,7 +32,7 @@ def test_three_explanations_are_weighed_by_beta_binomials():
     state.lanes.prior[0] = 0.4
     impression = tacit.Impression(np.arange(2), np.array([0.2]))
     for reward in (0.0, 1.0, 0.0):
-        cls.learn(params, state, 0, impression, 0, reward, np.nan)
+        cls.learn(params, state, 0, Outcome(impression, 0, reward, np.nan))
     expected = (beta(2, 3) - beta(1, 1)) - (beta(8, 5) - beta(7, 3))
     assert state.lanes.factor[0, 0] == pytest.approx(expected)
     assert state.lanes.factor[0, 1] == 0.0
@@ -117,7 +118,7 @@ def test_odds_that_reach_the_threshold_restart_the_arm_and_put_the_others_in_dou
         factor += math.log((1 + n) / (2 + n)) - math.log((11 + n) / (102 + n))
         # What the lane is expected to have had comes off its own rate.
         odds = 5 * 0.1 * (2 / 3 + 1 / 6) * 0.3 / (0.3 + 0.1 * n)
-        cls.learn(params, state, 0, impression, 0, 0.0, np.nan)
+        cls.learn(params, state, 0, Outcome(impression, 0, 0.0, np.nan))
     assert lanes.mode[0] == 2
     assert lanes.old[0, 0].sum() == 0.0
     assert lanes.old[0, 1].tolist() == [90.0, 10.0]

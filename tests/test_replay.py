@@ -80,8 +80,8 @@ class Always(Policy):
         return impression.arms[0]
 
     @staticmethod
-    def learn(params, state, lane, impression, arm, reward, propensity):
-        state.seen[lane, int(state.plays[lane]) % 100] = impression.context
+    def learn(params, state, lane, outcome):
+        state.seen[lane, int(state.plays[lane]) % 100] = outcome.impression.context
         state.plays[lane] += 1
 
 

@@ -64,8 +64,8 @@ class Doubled(CountingPolicy):
         pass
 
     @staticmethod
-    def learn(params, state: Counts, lane, impression, arm, reward, propensity):
-        state.rewards[lane, arm] += 2.0 * reward
+    def learn(params, state: Counts, lane, outcome):
+        state.rewards[lane, outcome.shown] += 2.0 * outcome.reward
 
 
 def test_a_policy_says_whether_it_can_be_corrected():

@@ -17,6 +17,7 @@ from tacit.classifiers.unusual import Usual, is_unusual
 from tacit.core.state import byte_count, leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 from tacit.policies.shifting.common_priors import fit, fit_all, imagine, note_play
 from tacit.policies.shifting.hypotheses import add_hypothesis, believe, posterior, warn
 
@@ -29,7 +30,7 @@ def impression(arms, context=NO_CONTEXT):
 
 def learn(policy, state, lane, arm, reward):
     arms = impression(np.arange(policy.arm_count))
-    type(policy).learn(policy.params, state, lane, arms, arm, reward, math.nan)
+    type(policy).learn(policy.params, state, lane, Outcome(arms, arm, reward, math.nan))
 
 
 def chances(policy, state, lane, arms):
@@ -659,7 +660,7 @@ def test_compiled_and_plain_kernels_agree():
         assert decision.propensity == pytest.approx(told, rel=1e-6)
         reward = [0.0, 1.0, 0.4][t % 3]
         learner.learn(decision, reward)
-        cls.learn(params, state, 0, impression(np.arange(3), context), arm, reward, told)
+        cls.learn(params, state, 0, Outcome(impression(np.arange(3), context), arm, reward, told))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-5, atol=1e-9, err_msg=name)
 

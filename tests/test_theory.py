@@ -14,6 +14,7 @@ from scipy import stats
 import tacit
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
+from tacit.policies.base import Outcome
 from tacit.reproduce.claims import exact_interval
 from tacit.reproduce.eventful import syed2009_theory, theory
 from tacit.reproduce.report import Setup
@@ -26,7 +27,7 @@ def taught(policy, arms, rewards=None):
     """Return the state of one lane that was taught plays in order."""
     state = policy.init(1)
     for arm, reward in zip(arms, rewards or [0.0] * len(arms), strict=True):
-        type(policy).learn(policy.params, state, 0, NOTHING, arm, reward, math.nan)
+        type(policy).learn(policy.params, state, 0, Outcome(NOTHING, arm, reward, math.nan))
     return state
 
 
@@ -43,7 +44,7 @@ def test_the_window_is_exact_in_every_round(horizon, arms, again):
     state = policy.init(2)
     for plays in (arms, again):
         for t, arm in enumerate(plays, 1):
-            policy.learn(policy.params, state, 1, NOTHING, arm, 0.0, math.nan)
+            policy.learn(policy.params, state, 1, Outcome(NOTHING, arm, 0.0, math.nan))
             window = plays[t - min(t, horizon) // 2 : t]
             assert state.late[1].tolist() == np.bincount(window, minlength=3).tolist()
         policy.restart(policy.params, state, 1)

@@ -16,16 +16,17 @@ from tacit.core.dispatch import (
     decide,
     epoch,
     kernel,
-    learned_chance,
+    learn,
+    learned_propensity,
     observe,
     react,
     regret,
-    update,
+    shown_in,
 )
 from tacit.core.spread import spread
 from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue
-from tacit.policies.base import Impression, Policy
+from tacit.policies.base import Impression, Policy, outcome_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -161,10 +162,11 @@ def play(
         lane = arrive(env, world, round, env_rng)
         observe(params, state, lane, impression)
         decide(params, state, lane, impression, rng, action)
-        propensity = learned_chance(params, state, lane, impression, action)
-        react(env, world, lane, action, feedback)
-        record(curve, round, regret(env, world, lane, action), feedback)
-        update(params, state, lane, impression, action, feedback, propensity)
+        shown = shown_in(params, action)
+        propensity = learned_propensity(params, state, lane, impression, shown)
+        react(env, world, lane, shown, feedback)
+        record(curve, round, regret(env, world, lane, shown), feedback)
+        learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
 
 
 @kernel
@@ -181,7 +183,9 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
                 flight.examination[slot, : flight.counts[slot]],
             )
             action, feedback = flight.actions[slot], flight.feedback[slot]
-            update(params, state, lane, impression, action, feedback, flight.propensities[slot])
+            propensity = flight.propensities[slot]
+            outcome = outcome_of(params, impression, action, feedback, propensity)
+            learn(params, state, lane, outcome)
         slot = flight.next[slot]
     flight.first[due] = -1
 
@@ -238,13 +242,14 @@ def play_delayed(
         slot = round % span
         action, feedback = flight.actions[slot], flight.feedback[slot]
         decide(params, state, lane, impression, rng, action)
+        shown = shown_in(params, action)
         flight.lanes[slot] = lane
-        flight.propensities[slot] = learned_chance(params, state, lane, impression, action)
-        react(env, world, lane, action, feedback)
+        flight.propensities[slot] = learned_propensity(params, state, lane, impression, shown)
+        react(env, world, lane, shown, feedback)
         flight.epochs[slot] = epoch(params, state, lane)
         flight.counts[slot] = len(impression.arms)
         keep(flight, slot, impression)
-        record(curve, round, regret(env, world, lane, action), feedback)
+        record(curve, round, regret(env, world, lane, shown), feedback)
         delay = least + int(delay_rng.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
         depart(flight, slot, due % span)

@@ -82,11 +82,11 @@ def _learns_from_propensity(params: Any) -> bool:
     )
 
 
-@overload(dispatch.learned_chance, jit_options=KERNEL_OPTIONS, strict=False)
-def _resolve_learned_chance(params: Any, *rest: Any) -> Any:
+@overload(dispatch.learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
+def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
     if _learns_from_propensity(params):
-        return dispatch.parts[params.instance_class].chance
-    return lambda params, state, lane, impression, action: math.nan
+        return dispatch.parts[params.instance_class].propensity
+    return lambda params, state, lane, impression, shown: math.nan
 
 
 @cache

@@ -120,18 +120,14 @@ def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any
     return parts[type(params)].choose(params, state, lane, impression, rng)
 
 
-def learn(
-    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
-) -> None:
-    """Update ``state`` in place with the reward of a decision."""
-    parts[type(params)].learn(params, state, lane, impression, arm, reward, propensity)
+def learn(params: Any, state: Any, lane: int, outcome: Any) -> None:
+    """Update ``state`` in place with the outcome of a decision."""
+    parts[type(params)].learn(params, state, lane, outcome)
 
 
-def unlearn(
-    params: Any, state: Any, lane: int, impression: Any, arm: Any, reward: float, propensity: float
-) -> None:
-    """Take out of ``state`` what ``learn`` with the same arguments has put in."""
-    parts[type(params)].unlearn(params, state, lane, impression, arm, reward, propensity)
+def unlearn(params: Any, state: Any, lane: int, outcome: Any) -> None:
+    """Take out of ``state`` what ``learn`` with the same outcome has put in."""
+    parts[type(params)].unlearn(params, state, lane, outcome)
 
 
 def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
@@ -139,9 +135,9 @@ def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
     parts[type(params)].observe(params, state, lane, impression)
 
 
-def propensity(params: Any, state: Any, lane: int, impression: Any, arm: Any) -> Any:
-    """Return the probability with which ``choose`` returns ``arm``."""
-    return parts[type(params)].propensity(params, state, lane, impression, arm)
+def propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
+    """Return the probability of showing just that."""
+    return parts[type(params)].propensity(params, state, lane, impression, shown)
 
 
 def epoch(params: Any, state: Any, lane: int) -> Any:
@@ -154,28 +150,20 @@ def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action
     parts[type(params)].decide(params, state, lane, impression, rng, action)
 
 
-def update(
-    params: Any,
-    state: Any,
-    lane: int,
-    impression: Any,
-    action: Any,
-    feedback: Any,
-    propensity: float,
-) -> None:
-    """Update ``state`` in place with a row of feedback for what was shown."""
-    parts[type(params)].update(params, state, lane, impression, action, feedback, propensity)
+def shown_in(params: Any, action: Any) -> Any:
+    """Return what a row of slots shows: an arm, a pair, or the row itself."""
+    return parts[type(params)].shown_in(params, action)
 
 
-def chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
-    """Return the probability with which ``decide`` shows ``action``."""
-    return parts[type(params)].chance(params, state, lane, impression, action)
+def reward_in(params: Any, feedback: Any) -> Any:
+    """Return what a row of feedback says: a reward, or the row itself."""
+    return parts[type(params)].reward_in(params, feedback)
 
 
-def learned_chance(params: Any, state: Any, lane: int, impression: Any, action: Any) -> Any:
+def learned_propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
     """Return the propensity to a policy that learns from it; NaN, at no cost, to any other."""
     wanted = learns_from_propensity(params)
-    return chance(params, state, lane, impression, action) if wanted else math.nan
+    return propensity(params, state, lane, impression, shown) if wanted else math.nan
 
 
 def learns_from_propensity(params: Any) -> bool:
@@ -212,8 +200,8 @@ POLICY_KERNELS = (
     refit,
     estimate,
     decide,
-    update,
-    chance,
+    shown_in,
+    reward_in,
 )
 
 # A click model's kernels ---------------------------------------------------------------------
@@ -324,14 +312,14 @@ def optimum(params: Any, world: Any, lane: int) -> Any:
     return parts[type(params)].optimum(params, world, lane)
 
 
-def react(params: Any, world: Any, lane: int, action: Any, feedback: Any) -> None:
-    """Fill ``feedback`` with what comes back for an action, a row of slots."""
-    parts[type(params)].react(params, world, lane, action, feedback)
+def react(params: Any, world: Any, lane: int, shown: Any, feedback: Any) -> None:
+    """Fill ``feedback`` with what comes back for what is shown."""
+    parts[type(params)].react(params, world, lane, shown, feedback)
 
 
-def regret(params: Any, world: Any, lane: int, action: Any) -> Any:
-    """Return the regret of an action: the expected reward that the best one has above it."""
-    return parts[type(params)].regret(params, world, lane, action)
+def regret(params: Any, world: Any, lane: int, shown: Any) -> Any:
+    """Return the regret of what is shown: the expected reward that the best one has above it."""
+    return parts[type(params)].regret(params, world, lane, shown)
 
 
 ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)

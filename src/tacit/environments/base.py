@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 import numpy as np
 
 from tacit.core import checks, dispatch
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.errors import InvalidValue
 
 
@@ -164,15 +164,15 @@ class Environment:
         raise NotImplementedError
 
     @staticmethod
-    def react(params: Any, world: Any, lane: int, action: Ints, feedback: Floats) -> None:
+    def react(params: Any, world: Any, lane: int, shown: Any, feedback: Floats) -> None:
         """Fill a row of feedback: by default, the reward of one arm."""
-        feedback[0] = dispatch.respond(params, world, lane, action[0])
+        feedback[0] = dispatch.respond(params, world, lane, shown)
 
     @staticmethod
-    def regret(params: Any, world: Any, lane: int, action: Ints) -> float:
-        """Return the regret of an action: by default, what one arm falls short of the best."""
+    def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
+        """Return the regret of what is shown: by default, what one arm falls short of the best."""
         best = dispatch.optimum(params, world, lane)
-        return float(best - dispatch.expected(params, world, lane, action[0]))
+        return float(best - dispatch.expected(params, world, lane, shown))
 
 
 registry: dict[str, type[Environment]] = {}

@@ -96,17 +96,17 @@ class CascadeArms(Environment):
         return 0
 
     @staticmethod
-    def react(params: Params, world: World, lane: int, action: Ints, feedback: Floats) -> None:
+    def react(params: Params, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
         feedback[:] = 0.0
-        for k in range(len(action)):
-            if action[k] >= 0 and world.drawn[action[k]] < world.attraction[action[k]]:
+        for k in range(len(shown)):
+            if shown[k] >= 0 and world.drawn[shown[k]] < world.attraction[shown[k]]:
                 feedback[k] = 1.0
                 break
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, action: Ints) -> float:
+    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
         none = 1.0
-        for arm in action:
+        for arm in shown:
             if arm >= 0:
                 none *= 1.0 - world.attraction[arm]
         return float(world.best[0] - (1.0 - none))

@@ -216,12 +216,12 @@ class ContextualCascade(Environment):
         return 0
 
     @staticmethod
-    def react(params: Params, world: World, lane: int, action: Ints, feedback: Floats) -> None:
+    def react(params: Params, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
         feedback[:] = 0.0
-        for k in range(len(action)):
-            if action[k] < 0:
+        for k in range(len(shown)):
+            if shown[k] < 0:
                 break
-            place = place_of(world.impression.arms, action[k])
+            place = place_of(world.impression.arms, shown[k])
             if world.looking[k] >= world.seen[place, k]:
                 break
             if world.clicking[place] < world.attraction[place]:
@@ -230,11 +230,11 @@ class ContextualCascade(Environment):
                     break
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, action: Ints) -> float:
+    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
         worth = 0.0
-        for k in range(len(action) - 1, -1, -1):
-            if action[k] >= 0:
-                place = place_of(world.impression.arms, action[k])
+        for k in range(len(shown) - 1, -1, -1):
+            if shown[k] >= 0:
+                place = place_of(world.impression.arms, shown[k])
                 seen, attraction = world.seen[place, k], world.attraction[place]
                 worth = worth_of(seen, attraction, worth, params.one_click)
         return float(world.best[0] - worth)

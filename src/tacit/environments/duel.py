@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tacit.core import dispatch
-from tacit.core.arrays import Floats, Ints
 from tacit.environments.base import Environment
 
 
@@ -21,12 +19,3 @@ class DuelEnvironment(Environment):
     @property
     def action_width(self) -> int:
         return 2
-
-    @staticmethod
-    def react(params: Any, world: Any, lane: int, action: Ints, feedback: Floats) -> None:
-        feedback[0] = dispatch.respond(params, world, lane, (action[0], action[1]))
-
-    @staticmethod
-    def regret(params: Any, world: Any, lane: int, action: Ints) -> float:
-        best = dispatch.optimum(params, world, lane)
-        return float(best - dispatch.expected(params, world, lane, (action[0], action[1])))

@@ -218,8 +218,8 @@ class PreferenceMatrix(DuelEnvironment):
         return 1.0 if place < level else 0.0
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, action: Ints) -> float:
-        left, right = world.gaps[action[0]], world.gaps[action[1]]
+    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+        left, right = world.gaps[shown[0]], world.gaps[shown[1]]
         if params.kind == AVERAGE:
             return float(0.5 * (left + right))
         return float(min(left, right) if params.kind == WEAK else max(left, right))

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.core.dispatch import (
     cells,
-    chance,
     decide,
     epoch,
     kernel,
+    learn,
     observe,
     placed,
     propensity,
     refit,
+    shown_in,
     unlearn,
-    update,
 )
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, outcome_of
 
 
 class Batch(NamedTuple):
@@ -79,7 +79,8 @@ def choose_rows(
         decide(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
         if propensities is not None:
-            propensities[i] = chance(params, state, lane, impression, actions[i])
+            shown = shown_in(params, actions[i])
+            propensities[i] = propensity(params, state, lane, impression, shown)
 
 
 def refit_shared(params: Any, state: Any) -> None:
@@ -138,7 +139,9 @@ def learn_rows(
         fresh[i] = epochs[i] == epoch(params, state, lane)
         if fresh[i]:
             impression = impression_of(batch, i)
-            update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
+            known = propensities[i]
+            outcome = outcome_of(params, impression, actions[i], feedback[i], known)
+            learn(params, state, lane, outcome)
             learned += 1
     return learned
 
@@ -159,8 +162,10 @@ def correct_rows(
         lane = batch.lanes[i]
         if epochs[i] == epoch(params, state, lane):
             impression = impression_of(batch, i)
-            arm, propensity = actions[i, 0], propensities[i]
-            unlearn(params, state, lane, impression, arm, before[i, 0], propensity)
-            update(params, state, lane, impression, actions[i], after[i], propensity)
+            action, known = actions[i], propensities[i]
+            wrong = outcome_of(params, impression, action, before[i], known)
+            unlearn(params, state, lane, wrong)
+            right = outcome_of(params, impression, action, after[i], known)
+            learn(params, state, lane, right)
             corrected += 1
     return corrected

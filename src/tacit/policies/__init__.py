@@ -7,6 +7,7 @@ from tacit.policies.actions import SlatePolicy as SlatePolicy
 from tacit.policies.base import About as About
 from tacit.policies.base import Counts as Counts
 from tacit.policies.base import Impression as Impression
+from tacit.policies.base import Outcome as Outcome
 from tacit.policies.base import Policy as Policy
 from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC

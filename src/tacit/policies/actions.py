@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -15,7 +14,7 @@ class DuelPolicy(Policy):
     """Base of the policies that show two arms and learn which of them won.
 
     The kernel ``choose`` returns two slots, left and right, which may be the same; ``learn``
-    and ``propensity`` are given them as a pair. The feedback is 1.0 where the left one won, 0.0
+    and ``propensity`` are given them as a pair. The reward is 1.0 where the left one won, 0.0
     where the right one did, and 0.5 for a tie.
     """
 
@@ -34,29 +33,15 @@ class DuelPolicy(Policy):
         action[1] = right
 
     @staticmethod
-    def update(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        pair = action[0], action[1]
-        dispatch.learn(params, state, lane, impression, pair, feedback[0], propensity)
-
-    @staticmethod
-    def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        pair = action[0], action[1]
-        return float(dispatch.propensity(params, state, lane, impression, pair))
+    def shown_in(params: Any, action: Ints) -> Any:
+        return action[0], action[1]
 
 
 class SlatePolicy(Policy):
     """Base of the policies that show a list of arms, with a field ``positions``.
 
     A subclass has the kernels ``decide``, which fills as many slots, best first, and
-    ``update``, which is given a number in [0, 1] for each. Where fewer arms than positions are
+    ``learn``, which is given a number in [0, 1] for each. Where fewer arms than positions are
     on offer, the rest of the slots is −1.
     """
 
@@ -87,22 +72,12 @@ class SlatePolicy(Policy):
         raise NotImplementedError
 
     @staticmethod
-    def update(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        """Learn from the feedback of each position."""
-        raise NotImplementedError
+    def shown_in(params: Any, action: Ints) -> Any:
+        return action
 
     @staticmethod
-    def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing exactly this list; by default unknown."""
-        return math.nan
+    def reward_in(params: Any, feedback: Floats) -> Any:
+        return feedback
 
 
 @dataclass(frozen=True)

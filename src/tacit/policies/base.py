@@ -37,6 +37,35 @@ class Impression(NamedTuple):
     examination: Floats = NO_FEATURES
 
 
+class Outcome(NamedTuple):
+    """What came of a decision, as kernels see it.
+
+    Attributes
+    ----------
+    impression : Impression
+    shown : int, (int, int) or array of int64, shape (positions,)
+        The slot of an arm, those of a duel, or those of a slate, where −1 is an empty position.
+    reward : float or array of float64, shape (positions,)
+        The reward in [0, 1]; a slate's, one for each position.
+    propensity : float
+        The probability of showing just that; NaN where the policy does not learn from it.
+    """
+
+    impression: Impression
+    shown: Any
+    reward: Any
+    propensity: float
+
+
+@dispatch.kernel
+def outcome_of(
+    params: Any, impression: Impression, action: Ints, feedback: Floats, propensity: float
+) -> Outcome:
+    """Return the outcome of a decision from its row of slots and its row of feedback."""
+    shown = dispatch.shown_in(params, action)
+    return Outcome(impression, shown, dispatch.reward_in(params, feedback), propensity)
+
+
 class Counts(NamedTuple):
     """Plays and rewards per arm, and rounds per lane: the state of many policies.
 
@@ -115,8 +144,8 @@ class Policy:
     ``epoch`` and ``refit`` have defaults. What it shows is one arm; see
     :mod:`tacit.policies.actions` for more.
 
-    Further static methods are optional: ``unlearn``, with the arguments of ``learn``, takes a
-    reward out again, whatever was learned since, for statistics that are sums;
+    Further static methods are optional: ``unlearn(params, state, lane, outcome)`` takes
+    an outcome out again, whatever was learned since, for statistics that are sums;
     ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
     the mean reward of an arm so far, 0 before its first play, for policies that others restart.
 
@@ -248,16 +277,8 @@ class Policy:
         raise NotImplementedError
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        arm: Any,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        """Learn from a reward."""
+    def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
+        """Learn from what came of a decision."""
         raise NotImplementedError
 
     @staticmethod
@@ -265,8 +286,8 @@ class Policy:
         """Take in an impression before the choice; by default nothing."""
 
     @staticmethod
-    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: Any) -> float:
-        """Return the probability of choosing ``arm``; by default unknown."""
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> float:
+        """Return the probability of showing just that; by default unknown."""
         return math.nan
 
     @staticmethod
@@ -286,22 +307,14 @@ class Policy:
         action[0] = dispatch.choose(params, state, lane, impression, rng)
 
     @staticmethod
-    def update(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        """Learn from a row of feedback: by default, one reward for one arm."""
-        dispatch.learn(params, state, lane, impression, action[0], feedback[0], propensity)
+    def shown_in(params: Any, action: Ints) -> Any:
+        """Return what a row of slots shows: by default, one arm."""
+        return action[0]
 
     @staticmethod
-    def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing a row of slots: by default, of its one arm."""
-        return float(dispatch.propensity(params, state, lane, impression, action[0]))
+    def reward_in(params: Any, feedback: Floats) -> Any:
+        """Return what a row of feedback says: by default, one reward."""
+        return feedback[0]
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
         """Warn of what these features leave undetermined; by default of nothing."""

@@ -11,7 +11,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import choose, epoch, learn, observe, propensity, refit, unlearn
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb1 import UCB1
 
 
@@ -170,32 +170,16 @@ class ExplorationFloor(Policy):
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * inner
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        learn(params.policy, state, lane, impression, arm, reward, propensity)
+    def learn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
+        learn(params.policy, state, lane, outcome)
 
     @property
     def correctable(self) -> bool:
         return super().correctable and self.policy.correctable
 
     @staticmethod
-    def unlearn(
-        params: Params,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        unlearn(params.policy, state, lane, impression, arm, reward, propensity)
+    def unlearn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
+        unlearn(params.policy, state, lane, outcome)
 
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:

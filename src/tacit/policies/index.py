@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tacit.core import dispatch
 from tacit.core.arrays import Generator
 from tacit.core.dispatch import confidence, index, kernel
-from tacit.policies.base import Counts, Impression, Policy, count, forget, uncount
+from tacit.policies.base import Counts, Impression, Outcome, Policy, count, forget, uncount
 
 
 @kernel
@@ -32,9 +32,9 @@ def greedy_choice(
 
 @kernel
 def greedy_propensity(
-    params: Any, state: Any, lane: int, impression: Impression, arm: int
+    params: Any, state: Any, lane: int, impression: Impression, shown: int
 ) -> float:
-    """Return the probability of ``greedy_choice`` returning ``arm``: 0, 1, or a share of a tie."""
+    """Return the probability of ``greedy_choice`` returning that: 0, 1, or a share of a tie."""
     shared = confidence(params, state, lane)
     best, ties = -math.inf, 0.0
     for offered in impression.arms:
@@ -43,7 +43,7 @@ def greedy_propensity(
             best, ties = score, 1.0
         elif score == best:
             ties += 1.0
-    return 1.0 / ties if index(params, state, lane, arm, shared) == best else 0.0
+    return 1.0 / ties if index(params, state, lane, shown, shared) == best else 0.0
 
 
 class IndexPolicy(Policy):
@@ -77,28 +77,12 @@ class CountingPolicy(IndexPolicy):
         return Counts.zeros(lanes, self.arm_count)
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: Counts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state, lane, arm, reward)
+    def learn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
+        count(state, lane, outcome.shown, outcome.reward)
 
     @staticmethod
-    def unlearn(
-        params: Any,
-        state: Counts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        uncount(state, lane, arm, reward)
+    def unlearn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
+        uncount(state, lane, outcome.shown, outcome.reward)
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:

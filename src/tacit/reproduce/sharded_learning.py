@@ -17,13 +17,14 @@ import numpy as np
 
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints
-from tacit.core.dispatch import arrive, decide, observe, react, regret, update
+from tacit.core.dispatch import arrive, decide, learn, observe, react, regret, shown_in
 from tacit.core.spread import spread
 from tacit.core.state import leaves
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
 from tacit.learning.merging import added, joined
 from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
+from tacit.policies.base import outcome_of
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import Cell, drawing, markdown_table, only, select
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
@@ -85,9 +86,10 @@ def play_classified(
             box.low[lane, i], box.high[lane, i] = shards.low[shard, i], shards.high[shard, i]
         observe(params, state, lane, impression)
         decide(params, state, lane, impression, rng, action)
-        react(env, world, lane, action, feedback)
-        total[0] += regret(env, world, lane, action)
-        update(params, state, lane, impression, action, feedback, np.nan)
+        shown = shown_in(params, action)
+        react(env, world, lane, shown, feedback)
+        total[0] += regret(env, world, lane, shown)
+        learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
         for i in range(box.low.shape[1]):
             if (
                 box.low[lane, i] != shards.low[shard, i]
@@ -128,9 +130,10 @@ def play_posteriors(
         lane = shards[round]
         observe(params, state, lane, impression)
         decide(params, state, lane, impression, rng, action)
-        react(env, world, 0, action, feedback)
-        total[0] += regret(env, world, 0, action)
-        update(params, state, lane, impression, action, feedback, np.nan)
+        shown = shown_in(params, action)
+        react(env, world, 0, shown, feedback)
+        total[0] += regret(env, world, 0, shown)
+        learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
         learned[lane] = True
     return int(span[1])
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import decide, learned_chance, observe, update
+from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.seeds import stream
 from tacit.core.state import copied_into
 from tacit.evaluate.rejection.rules import Rules
 from tacit.evaluate.rejection.windows import Window
 from tacit.learning.batch import impression_of
+from tacit.policies.base import outcome_of
 
 STRIDE = 65_536
 """Rows between two reports of progress, and between two chances to interrupt."""
@@ -54,8 +55,9 @@ def replay_rows(
         decide(params, state, lane, impression, rng, action)
         if action[0] == window.logged[row]:
             feedback[0] = window.rewards[row]
-            known = learned_chance(params, state, lane, impression, action)
-            update(params, state, lane, impression, action, feedback, known)
+            shown = shown_in(params, action)
+            known = learned_propensity(params, state, lane, impression, shown)
+            learn(params, state, lane, outcome_of(params, impression, action, feedback, known))
             tally[0] += 1.0
             tally[1] += feedback[0]
 

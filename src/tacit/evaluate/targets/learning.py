@@ -16,7 +16,7 @@ from tacit.evaluate.arms import names_of, unknown_arm
 from tacit.evaluate.rows import LoggedRows
 from tacit.evaluate.targets.functions import contexts
 from tacit.learning.batch import Batch, impression_of
-from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.base import NO_FEATURES, Outcome, Policy
 
 
 def check_features(policy: Policy) -> None:
@@ -177,4 +177,4 @@ def progress_rows(
         if len(every) > 0:
             for arm in impression.arms:
                 every[i, arm] = propensity(params, state, lane, impression, arm)
-        learn(params, state, lane, impression, shown[i], rewards[i], propensities[i])
+        learn(params, state, lane, Outcome(impression, shown[i], rewards[i], propensities[i]))

@@ -13,7 +13,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
     Eliminating,
     WorkingSet,
@@ -219,16 +219,8 @@ class Elimination(Eliminating):
         return 1.0 / len(impression.arms) ** 2
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: Any,
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        arm, other = pair
+    def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        arm, other = outcome.shown
         # A result that comes late, about an arm that has left, teaches nothing.
         if (
             state.winner[lane] >= 0
@@ -236,8 +228,8 @@ class Elimination(Eliminating):
             or not has(state.working, lane, other)
         ):
             return
-        note(state, lane, arm, other, outcome)
-        state.wins[lane, arm] += outcome
+        note(state, lane, arm, other, outcome.reward)
+        state.wins[lane, arm] += outcome.reward
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
         share = state.wins[lane, arm] / state.plays[lane, arm]

@@ -12,7 +12,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.duel_bounds import Bounds, record_duel, sure_losses
 from tacit.policies.stationary.beta_tail import beta_tail, draw_above
 
@@ -95,17 +95,9 @@ class DoubleThompsonSampling(DuelPolicy):
         return left, second_candidate(state, lane, impression, left, rng)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: tuple[int, int],
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        left, right = pair
-        record_duel(state.bounds, lane, params.alpha, left, right, outcome)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        left, right = outcome.shown
+        record_duel(state.bounds, lane, params.alpha, left, right, outcome.reward)
         state.favourite[lane] = left
         if left != right:
             won = state.bounds.wins[lane, left, right] + 1.0

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
     Eliminating,
     WorkingSet,
@@ -214,16 +214,8 @@ class Filter(Eliminating):
         return 1.0 / count**2
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: Any,
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        left, arm = pair
+    def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        left, arm = outcome.shown
         if state.winner[lane] >= 0:
             return
         if state.candidate[lane] < 0 and left != arm:
@@ -233,7 +225,7 @@ class Filter(Eliminating):
         # A result that comes late, of another candidate or an arm that has left, teaches nothing.
         if left != state.candidate[lane] or not has(state.working, lane, arm):
             return
-        state.wins[lane, arm] += outcome
+        state.wins[lane, arm] += outcome.reward
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
         if played(state.working, lane, arm):

@@ -12,7 +12,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
 
 
@@ -155,31 +155,23 @@ class RMED1(DuelPolicy):
         return chance / ties
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: tuple[int, int],
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        left, right = pair
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        left, right = outcome.shown
         state.rounds[lane] += 1.0
-        foreseen = left == right == state.best[lane] and everyone(state, lane, impression)
+        foreseen = left == right == state.best[lane] and everyone(state, lane, outcome.impression)
         if foreseen and state.rounds[lane] < state.alone[lane]:
             return
         state.alone[lane] = 0.0
         if left != right:
             first = state.wins[lane, left, right] + state.wins[lane, right, left] == 0.0
-            state.wins[lane, left, right] += outcome
-            state.wins[lane, right, left] += 1.0 - outcome
+            state.wins[lane, left, right] += outcome.reward
+            state.wins[lane, right, left] += 1.0 - outcome.reward
             weigh(state, lane, left, right)
             if first:
                 state.met[lane, left] += 1.0
                 state.met[lane, right] += 1.0
                 return
-        take_turn(state, lane, impression, left, params.slack)
+        take_turn(state, lane, outcome.impression, left, params.slack)
 
 
 @kernel

@@ -12,7 +12,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.duel_bounds import Bounds, log_round, record_duel, sure_losses
 
 
@@ -168,17 +168,11 @@ class RUCB(DuelPolicy):
         return chance / ties if right != left and own == highest else 0.0
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: tuple[int, int],
-        outcome: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         bounds = state.bounds
-        verdicts_stand = record_duel(bounds, lane, params.alpha, pair[0], pair[1], outcome)
+        verdicts_stand = record_duel(
+            bounds, lane, params.alpha, outcome.shown[0], outcome.shown[1], outcome.reward
+        )
         if verdicts_stand and state.still[lane] == bounds.losses.shape[1]:
             return
         if state.best[lane] >= 0 and bounds.losses[lane, state.best[lane]] > 0.0:

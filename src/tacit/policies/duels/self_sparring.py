@@ -11,7 +11,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import probability_largest
 from tacit.policies.stationary.beta_tail import beta_tail, draw_above
 
@@ -118,27 +118,20 @@ class SelfSparring(DuelPolicy):
         return chance * (chance if left == right else probability_largest(wins, losses, right))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: tuple[int, int],
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        left, right = pair
-        state.wins[lane, left] += params.eta * outcome
-        state.losses[lane, left] += params.eta * (1.0 - outcome)
-        state.wins[lane, right] += params.eta * (1.0 - outcome)
-        state.losses[lane, right] += params.eta * outcome
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        reward = outcome.reward
+        left, right = outcome.shown
+        state.wins[lane, left] += params.eta * reward
+        state.losses[lane, left] += params.eta * (1.0 - reward)
+        state.wins[lane, right] += params.eta * (1.0 - reward)
+        state.losses[lane, right] += params.eta * reward
         leader = state.leader[lane]
         ahead = mean(state, lane, leader)
         moved = mean(state, lane, left) > ahead or mean(state, lane, right) > ahead
         if moved or state.wins[lane, leader] + state.losses[lane, leader] >= state.due[lane]:
             set_level(state, lane)
         else:
-            for arm in pair:
+            for arm in outcome.shown:
                 if arm != leader:
                     measure(state, lane, arm)
 

@@ -13,7 +13,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
 from tacit.policies.actions import DuelPolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 
 
 @dataclass(frozen=True)
@@ -128,23 +128,15 @@ class WinnerStays(DuelPolicy):
         )
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        pair: tuple[int, int],
-        outcome: float,
-        propensity: float,
-    ) -> None:
-        left, right = pair
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        left, right = outcome.shown
         if left == right:
             if state.exploit[lane] > 0.0 and left == state.winner[lane]:
                 state.exploit[lane] -= 1.0
             return
         state.pair[lane, 0], state.pair[lane, 1] = left, right
-        state.score[lane, left] += 2.0 * outcome - 1.0
-        state.score[lane, right] += 1.0 - 2.0 * outcome
+        state.score[lane, left] += 2.0 * outcome.reward - 1.0
+        state.score[lane, right] += 1.0 - 2.0 * outcome.reward
         if params.strong:
             ahead = left if state.score[lane, left] >= state.score[lane, right] else right
             others = state.score.shape[1] - 1.0

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.component import (
     Component,
@@ -204,16 +204,10 @@ class ClickMixture(Coupled):
         return mean, np.sqrt(variance / total)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        place, weights, x = place_of(impression.arms, arm), state.weight[lane], state.room[lane, 2]
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        impression = outcome.impression
+        place = place_of(impression.arms, outcome.shown)
+        weights, x = state.weight[lane], state.room[lane, 2]
         meet(state.inputs, lane, impression, params.split, x)
         read(state.inputs, lane, impression, place, params.split, x)
         known = known_arm(state.inputs, lane, impression, place)
@@ -221,8 +215,8 @@ class ClickMixture(Coupled):
         for k in range(COMPONENTS):
             if weights[k] > 0.0:
                 component = component_of(state, lane, k, params.split)
-                logit = take_in(component, known, reward, state.room[lane])
-                foretold = log_sigmoid(logit) - (1.0 - reward) * logit
+                logit = take_in(component, known, outcome.reward, state.room[lane])
+                foretold = log_sigmoid(logit) - (1.0 - outcome.reward) * logit
                 weights[k] = np.log(weights[k]) + foretold
                 largest = max(largest, weights[k])
             else:

@@ -12,7 +12,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import believed, learn, restart
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Outcome
 from tacit.policies.features.click_model import ClickModel
 from tacit.policies.features.examination import LaplaceEC
 from tacit.policies.shifting.restarting import Restarting
@@ -117,19 +117,11 @@ class CUSUMRestart(Restarting):
         return self.policy.posterior(state.policy, lane)  # type: ignore[attr-defined]
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1
         if state.rounds[lane] > params.armed:
-            chance = believed(params.policy, state.policy, lane, impression, arm)
-            residual = (reward - chance) / np.sqrt(max(chance * (1.0 - chance), 1e-6))
+            chance = believed(params.policy, state.policy, lane, outcome.impression, outcome.shown)
+            residual = (outcome.reward - chance) / np.sqrt(max(chance * (1.0 - chance), 1e-6))
             rise = max(0.0, state.walks[lane, 0] + residual - params.drift)
             fall = max(0.0, state.walks[lane, 1] - residual - params.drift)
             state.walks[lane, 0] = rise
@@ -141,7 +133,7 @@ class CUSUMRestart(Restarting):
                 state.rounds[lane] = 0
                 state.restarts[lane] += 1
                 return
-        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
+        learn(params.policy, state.policy, lane, outcome)
 
     @staticmethod
     def epoch(params: Params, state: State, lane: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
 from tacit.policies.features.gaussian import (
@@ -262,16 +262,9 @@ class ECBandit(ExaminationModel):
         return arm
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        place = place_of(impression.arms, arm)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        impression, reward = outcome.impression, outcome.reward
+        place = place_of(impression.arms, outcome.shown)
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
         mean_e, root_e = state.examination.mean[lane], state.examination.root[lane]
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
@@ -456,18 +449,11 @@ class LaplaceEC(Coupled, ExaminationModel):
         return logit, np.sqrt(s)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: Gaussian,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
-        place = place_of(impression.arms, arm)
+        impression, reward = outcome.impression, outcome.reward
+        place = place_of(impression.arms, outcome.shown)
         laplace_update(impression, place, reward, mean, root, room, params.split)
 
     @staticmethod
@@ -607,16 +593,9 @@ class LaplaceECMixture(ExaminationModel):
         return arm
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        place, room = place_of(impression.arms, arm), state.room[lane]
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        impression, reward = outcome.impression, outcome.reward
+        place, room = place_of(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]

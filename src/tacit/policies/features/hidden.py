@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (
     Belief,
@@ -178,22 +178,15 @@ class HLinUCB(Policy):
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
         mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
-        place = place_of(impression.arms, arm)
-        width = fill_hidden(state, lane, impression, place, arm, room[0])
+        place = place_of(outcome.impression.arms, arm)
+        width = fill_hidden(state, lane, outcome.impression, place, arm, room[0])
         s = project(root, room[0], room[1])
-        commit(mean, root, room[1], s, 1.0, (reward - dot(mean, room[0])) / (1.0 + s))
+        commit(mean, root, room[1], s, 1.0, (outcome.reward - dot(mean, room[0])) / (1.0 + s))
         hidden, own = state.hidden[lane, arm], state.root[lane, arm]
-        off = reward - dot(mean[:width], room[0]) - dot(hidden, mean[width:])
+        off = outcome.reward - dot(mean[:width], room[0]) - dot(hidden, mean[width:])
         s = project(own, mean[width:], state.room[lane, 0])
         commit(hidden, own, state.room[lane, 0], s, 1.0, off / (1.0 + s))
         clear(room)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
 from tacit.policies.features.gaussian import (
@@ -205,20 +205,12 @@ class LogisticTS(Coupled, LinearModel):
         return found
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: Gaussian,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
-        fill_features(impression, place_of(impression.arms, arm), room[0])
+        fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), room[0])
         s = project(root, room[0], room[1])
-        c, gain = logistic_step(dot(mean, room[0]), s, reward)
+        c, gain = logistic_step(dot(mean, room[0]), s, outcome.reward)
         commit(mean, root, room[1], s, c, gain)
         clear(room)
 
@@ -233,17 +225,10 @@ class LeastSquares(LinearModel):
     """Base of the ridge regressions."""
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: Gaussian,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         fade(state.root[lane], params.discount, params.prior_variance)
-        least_squares(state, lane, impression, place_of(impression.arms, arm), reward)
+        place = place_of(outcome.impression.arms, outcome.shown)
+        least_squares(state, lane, outcome.impression, place, outcome.reward)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (
     Belief,
@@ -161,20 +161,13 @@ class LinearEpsilonGreedy(FeaturePolicy):
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: Gaussian,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
-        copy_row(impression.relevance[place_of(impression.arms, arm)], room[0])
+        place = place_of(outcome.impression.arms, outcome.shown)
+        copy_row(outcome.impression.relevance[place], room[0])
         s = project(root, room[0], room[1])
-        commit(mean, root, room[1], s, 1.0, (reward - dot(mean, room[0])) / (1.0 + s))
+        commit(mean, root, room[1], s, 1.0, (outcome.reward - dot(mean, room[0])) / (1.0 + s))
         clear(room)
 
     @staticmethod

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import (
     Belief,
@@ -251,15 +251,7 @@ class PolyaGammaTS(LinearModel):
         return int(impression.arms[leader])
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         mean, root, room = (
             state.laplace.mean[lane],
             state.laplace.root[lane],
@@ -267,11 +259,11 @@ class PolyaGammaTS(LinearModel):
         )
         slot = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, slot]
-        fill_features(impression, place_of(impression.arms, arm), row)
-        state.rewards[lane, slot] = reward
+        fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), row)
+        state.rewards[lane, slot] = outcome.reward
         state.seen[lane] += 1
         s = project(root, row, room[1])
-        c, gain = logistic_step(dot(mean, row), s, reward)
+        c, gain = logistic_step(dot(mean, row), s, outcome.reward)
         commit(mean, root, room[1], s, c, gain)
         clear(room)
 

@@ -12,7 +12,7 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import confidence, index
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.stationary.kl_ucb import kl_upper_bound
 
 
@@ -88,23 +88,16 @@ class CascadePolicy(SlatePolicy):
             scores[arm] = 0.0
 
     @staticmethod
-    def update(
-        params: Any,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
+    def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        action = outcome.shown
         read = len(action)
         for k in range(len(action)):
-            if feedback[k] > 0.0:
+            if outcome.reward[k] > 0.0:
                 read = k + 1
         clock = state.counts.rounds[lane] + 1.0
         for k in range(read):
             if action[k] >= 0:
-                count(state.counts, lane, action[k], feedback[k])
+                count(state.counts, lane, action[k], outcome.reward[k])
         state.counts.rounds[lane] = clock
 
 

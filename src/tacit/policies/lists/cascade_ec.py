@@ -11,7 +11,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.examination import Beliefs, blocks_of
 from tacit.policies.features.gaussian import (
@@ -415,15 +415,8 @@ class CascadeEC(ClickModel, SlatePolicy):
         clear(state.room[lane])
 
     @staticmethod
-    def update(
-        params: Params,
-        state: CascadeState,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: CascadeState, lane: int, outcome: Outcome) -> None:
+        action = outcome.shown
         gaussian, split = state.posterior, params.split
         mean, root, room = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
         fade(root, params.discount, params.prior_variance)
@@ -431,9 +424,11 @@ class CascadeEC(ClickModel, SlatePolicy):
         for k in range(len(action)):
             if action[k] < 0 or (params.one_click and read > 0):
                 break
-            logit = click_given_above(impression, action, read, k, mean, split, room[0], room[2])
-            take_in(mean, root, room, logit, feedback[k])
-            if feedback[k] > 0.0:
+            logit = click_given_above(
+                outcome.impression, action, read, k, mean, split, room[0], room[2]
+            )
+            take_in(mean, root, room, logit, outcome.reward[k])
+            if outcome.reward[k] > 0.0:
                 read = k + 1
 
     @staticmethod

@@ -11,7 +11,7 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
 from tacit.policies.one_draw import mass
 
@@ -200,7 +200,9 @@ class MixPolicy(SlatePolicy):
         clear(params, state, lane)
 
     @staticmethod
-    def chance(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
+    def propensity(
+        params: Any, state: Any, lane: int, impression: Impression, action: Ints
+    ) -> float:
         """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
         count = place_in(action, len(action), -1)
         arrange(params, state, lane, impression)
@@ -384,16 +386,8 @@ class ListMix(MixPolicy):
         return mass(low, high)
 
     @staticmethod
-    def update(
-        params: Params,
-        state: Readers,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        read_list(state, lane, impression.arms, action, feedback)
+    def learn(params: Params, state: Readers, lane: int, outcome: Outcome) -> None:
+        read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward)
 
     @staticmethod
     def shares(

@@ -12,7 +12,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 
 MAX_POSITIONS = 1000
 
@@ -244,17 +244,15 @@ class PlacedPBMUCB(PositionBased):
         return 1.0 / ties if placed_bound(params, state, lane, arm) == best else 0.0
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: PositionCounts,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: PositionCounts, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
-        note(state, lane, arm // params.positions, arm % params.positions, reward)
+        note(
+            state,
+            lane,
+            outcome.shown // params.positions,
+            outcome.shown % params.positions,
+            outcome.reward,
+        )
         if not params.known:
             estimate_effects(state, lane)
 
@@ -370,19 +368,12 @@ class PBMUCB(PositionBased, SlatePolicy):
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
 
     @staticmethod
-    def update(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        action = outcome.shown
         state.counts.rounds[lane] += 1.0
         for j in range(len(action)):
             if action[j] >= 0:
-                note(state.counts, lane, action[j], j, feedback[j])
+                note(state.counts, lane, action[j], j, outcome.reward[j])
         if not params.known:
             estimate_effects(state.counts, lane)
 
@@ -502,21 +493,13 @@ class PBMThompson(PositionBased, SlatePolicy):
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
 
     @staticmethod
-    def update(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        for j in range(len(action)):
-            arm = action[j]
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        for j in range(len(outcome.shown)):
+            arm = outcome.shown[j]
             if arm >= 0:
-                note(state.counts, lane, arm, j, feedback[j])
+                note(state.counts, lane, arm, j, outcome.reward[j])
                 effect = state.counts.effects[lane, j]
                 logs, cumulative = state.logs[lane, arm], state.cumulative[lane, arm]
-                weigh_grid(logs, cumulative, effect, feedback[j])
+                weigh_grid(logs, cumulative, effect, outcome.reward[j])
         if not params.known:
             estimate_effects(state.counts, lane)

@@ -9,11 +9,19 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import choose, epoch, kernel, learn, learned_chance, observe, refit
+from tacit.core.arrays import Generator, Ints
+from tacit.core.dispatch import (
+    choose,
+    epoch,
+    kernel,
+    learn,
+    learned_propensity,
+    observe,
+    refit,
+)
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb1 import UCB1
 
 UNDER_WAY = 16 + 1
@@ -177,25 +185,19 @@ class RankedBandit(SlatePolicy):
             forget_list(state, lane, state.cursor[lane])
 
     @staticmethod
-    def update(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        impression, action = outcome.impression, outcome.shown
         positions = len(action)
         place = remembered(state, lane, action)
         one = state.one[lane]
         for k in range(positions):
             if action[k] >= 0:
                 one[0] = action[k] if place < 0 else state.wanted[lane, place, k]
-                reward = feedback[k] if one[0] == action[k] else 0.0
+                reward = outcome.reward[k] if one[0] == action[k] else 0.0
                 inner = lane * positions + k
-                known = learned_chance(params.policy, state.policy, inner, impression, one)
-                learn(params.policy, state.policy, inner, impression, one[0], reward, known)
+                known = learned_propensity(params.policy, state.policy, inner, impression, one[0])
+                single = Outcome(impression, one[0], reward, known)
+                learn(params.policy, state.policy, inner, single)
         one[0] = 0
         if place >= 0:
             forget_list(state, lane, place)

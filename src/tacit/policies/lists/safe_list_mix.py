@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.lists.list_mix import EVERYTHING, MixPolicy, narrowed, place_in
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
 from tacit.policies.one_draw import mass
@@ -234,17 +234,9 @@ class SafeListMix(MixPolicy):
         return mass(low, high)
 
     @staticmethod
-    def update(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        readers, arms = state.readers, impression.arms
-        read_list(readers, lane, arms, action, feedback)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        readers, arms = state.readers, outcome.impression.arms
+        read_list(readers, lane, arms, outcome.shown, outcome.reward)
         believe(readers, lane, arms)
         mean, spread, standing = readers.mean[lane], readers.spread[lane], state.standing[lane]
         upper = -1

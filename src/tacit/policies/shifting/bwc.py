@@ -11,16 +11,9 @@ import numpy as np
 from tacit.classifiers import Classifier, Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.core.dispatch import (
-    estimate,
-    kernel,
-    learn,
-    learn_false,
-    predict,
-    restart,
-)
+from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 
 UNLABELLED, FALSE, TRUE = -1, 0, 1
@@ -468,23 +461,15 @@ class BWC(Restarting):
             note_trigger(state, lane, context)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        learn(params.policy, state.policy, lane, outcome)
         phases = state.phases
         phases.length[lane] += 1
         length, full = phases.length[lane], params.test_rounds
         if length > full:
             return
         if length > full - full // 2:
-            phases.late[lane, arm] += 1
+            phases.late[lane, outcome.shown] += 1
         if length == full:
             changed = shows_change(params, state, lane)
             if phases.number[lane] % 2 == 1:

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.index import greedy_choice, greedy_propensity
 from tacit.policies.shifting.detector import Detector
 
@@ -186,21 +186,14 @@ class CUSUMUCB(Detector):
         return float(params.alpha / len(impression.arms) + (1.0 - params.alpha) * greedy)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: DriftState,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state.counts, lane, arm, reward)
+    def learn(params: Params, state: DriftState, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
         plays = state.counts.plays[lane, arm]
         if plays == params.samples:
             state.baseline[lane, arm] = state.counts.rewards[lane, arm] / plays
         elif plays > params.samples:
-            drift = reward - state.baseline[lane, arm]
+            drift = outcome.reward - state.baseline[lane, arm]
             rise = max(0.0, state.rise[lane, arm] + drift - params.epsilon)
             fall = max(0.0, state.fall[lane, arm] - drift - params.epsilon)
             state.rise[lane, arm] = rise

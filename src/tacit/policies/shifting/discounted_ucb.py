@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Outcome
 from tacit.policies.shifting.forgetting import ForgettingUCB
 
 HEAVIEST = 1e100
@@ -120,18 +120,10 @@ class DiscountedUCB(ForgettingUCB):
         return float(2.0 * np.sqrt(params.xi * log_total * state.weight[lane]))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.weight[lane] /= params.discount
-        state.plays[lane, arm] += state.weight[lane]
-        state.rewards[lane, arm] += state.weight[lane] * reward
+        state.plays[lane, outcome.shown] += state.weight[lane]
+        state.rewards[lane, outcome.shown] += state.weight[lane] * outcome.reward
         state.total[lane] = params.discount * state.total[lane] + 1.0
         if state.weight[lane] > HEAVIEST:
             for other in range(state.plays.shape[1]):

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Outcome
 from tacit.policies.stationary.exp3 import (
     ExponentialWeights,
     ExponentialWeightsPolicy,
@@ -76,19 +76,13 @@ class EXP3S(ExponentialWeightsPolicy):
         return cls(arms, min(1.0, gamma), 1.0 / t)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: ExponentialWeights,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        arms = impression.arms
+    def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+        arms, arm = outcome.impression.arms, outcome.shown
         # The shared weight keeps every weight within e·α/K of the total: no logarithms needed.
-        shared = math.e * params.alpha / len(arms) * total_weight(state, lane, impression)
-        state.weights[lane, arm] *= np.exp(params.gamma * reward / (propensity * len(arms)))
+        shared = math.e * params.alpha / len(arms) * total_weight(state, lane, outcome.impression)
+        state.weights[lane, arm] *= np.exp(
+            params.gamma * outcome.reward / (outcome.propensity * len(arms))
+        )
         for i in range(len(arms)):
             state.weights[lane, arms[i]] += shared
         if state.weights[lane, arm] > 1e200:

@@ -22,7 +22,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Counts, Impression, count
+from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
 from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
 
@@ -283,16 +283,9 @@ class GLRKLUCB(ForcingDetector):
         return kl_upper_bound(state.counts.rewards[lane, arm] / plays, budget)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: RatioState,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state.counts, lane, arm, reward)
+    def learn(params: Params, state: RatioState, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
         plays, total = state.counts.plays[lane, arm], state.counts.rewards[lane, arm]
         extend(state.hull, lane, arm, BELOW, plays, total)
         extend(state.hull, lane, arm, ABOVE, plays, -total)

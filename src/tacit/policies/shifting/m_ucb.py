@@ -13,7 +13,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Counts, Impression, count, forget
+from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.shifting.detector import ForcingDetector
 
 
@@ -197,17 +197,10 @@ class MUCB(ForcingDetector):
         return float(np.sqrt(2.0 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: HalvesState,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state.counts, lane, arm, reward)
-        slide(state, lane, arm, reward)
+    def learn(params: Params, state: HalvesState, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
+        slide(state, lane, arm, outcome.reward)
         full = state.counts.plays[lane, arm] >= state.recent.shape[2]
         if full and abs(state.newer[lane, arm] - state.older[lane, arm]) > params.threshold:
             restart_halves(state, lane)

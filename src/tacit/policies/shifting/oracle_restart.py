@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import chance, decide, restart, update
+from tacit.core.dispatch import decide, restart, reward_in, shown_in
 from tacit.policies.base import About, Impression, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 from tacit.policies.stationary.ucb1 import UCB1
@@ -121,22 +121,12 @@ class OracleRestart(Restarting):
         decide(params.policy, state.policy, lane, impression, rng, action)
 
     @staticmethod
-    def update(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        action: Ints,
-        feedback: Floats,
-        propensity: float,
-    ) -> None:
-        update(params.policy, state.policy, lane, impression, action, feedback, propensity)
+    def shown_in(params: Params, action: Ints) -> Any:
+        return shown_in(params.policy, action)
 
     @staticmethod
-    def chance(
-        params: Params, state: State, lane: int, impression: Impression, action: Ints
-    ) -> float:
-        return float(chance(params.policy, state.policy, lane, impression, action))
+    def reward_in(params: Params, feedback: Floats) -> Any:
+        return reward_in(params.policy, feedback)
 
     @staticmethod
     def epoch(params: Params, state: State, lane: int) -> int:

@@ -13,7 +13,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, learn_false, predict
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.kl_ucb import kl_upper_bound
 
 BASES = ("thompson", "kl-ucb")
@@ -492,15 +492,8 @@ class ProbationBandit(Policy):
         return int(leader)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm, reward = outcome.shown, outcome.reward
         lanes, record = state.lanes, state.record
         new, old = lanes.new[lane, arm], lanes.old[lane, arm]
         plays, before = new[0] + new[1], old[0] + old[1]

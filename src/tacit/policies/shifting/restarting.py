@@ -8,7 +8,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import choose, learn, propensity, refit
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import Impression, Policy
+from tacit.policies.base import Impression, Outcome, Policy
 
 
 class Restarting(Policy):
@@ -57,16 +57,8 @@ class Restarting(Policy):
         return propensity(params.policy, state.policy, lane, impression, arm)
 
     @staticmethod
-    def learn(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
+    def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
+        learn(params.policy, state.policy, lane, outcome)
 
 
 def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:

@@ -12,7 +12,7 @@ from tacit.classifiers.unusual import Usual, is_unusual
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play
 from tacit.policies.shifting.hypotheses import (
@@ -297,15 +297,8 @@ class ShiftMixture(Policy):
         return float(found / deciding(own, lane))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm, reward = outcome.shown, outcome.reward
         own, shared = state.own, state.shared
         h = own.leading[lane]
         a, b = posterior(own, shared.priors, lane, h, arm)

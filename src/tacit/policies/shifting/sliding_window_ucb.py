@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.policies.base import About, Impression
+from tacit.policies.base import About, Outcome
 from tacit.policies.shifting.forgetting import ForgettingUCB
 
 
@@ -124,22 +124,15 @@ class SlidingWindowUCB(ForgettingUCB):
         return float(np.sqrt(params.xi * np.log(remembered)))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
         slot = state.rounds[lane] % params.window
         if state.rounds[lane] >= params.window:
             oldest = state.recent_arms[lane, slot]
             state.plays[lane, oldest] -= 1.0
             state.rewards[lane, oldest] -= state.recent_rewards[lane, slot]
         state.recent_arms[lane, slot] = arm
-        state.recent_rewards[lane, slot] = reward
+        state.recent_rewards[lane, slot] = outcome.reward
         state.plays[lane, arm] += 1.0
         state.rewards[lane, arm] += state.recent_rewards[lane, slot]
         state.rounds[lane] += 1

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 
 
 class ExponentialWeights(NamedTuple):
@@ -170,14 +170,8 @@ class EXP3(ExponentialWeightsPolicy):
         )
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: ExponentialWeights,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        state.logs[lane, arm] += params.gamma * reward / (propensity * len(impression.arms))
-        reweigh(state, lane, arm)
+    def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+        state.logs[lane, outcome.shown] += (
+            params.gamma * outcome.reward / (outcome.propensity * len(outcome.impression.arms))
+        )
+        reweigh(state, lane, outcome.shown)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.policies.base import About, Counts, Impression, count, forget
+from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import IndexPolicy
 
 
@@ -202,16 +202,9 @@ class TestableUCB1(IndexPolicy):
         return float(mean + confidence / np.sqrt(plays + params.prior_plays))
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        count(state.counts, lane, arm, reward)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
         round, size = int(state.counts.rounds[lane]), state.recent.shape[1]
         state.recent[lane, round % size] = arm
         state.late[lane, arm] += 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 
@@ -114,21 +114,13 @@ class Thompson(Policy):
         return probability_largest(successes, failures, chosen)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         if params.discount < 1.0:
             for other in range(state.successes.shape[1]):
                 state.successes[lane, other] *= params.discount
                 state.failures[lane, other] *= params.discount
-        state.successes[lane, arm] += reward
-        state.failures[lane, arm] += 1.0 - reward
+        state.successes[lane, outcome.shown] += outcome.reward
+        state.failures[lane, outcome.shown] += 1.0 - outcome.reward
 
     @property
     def correctable(self) -> bool:
@@ -136,17 +128,9 @@ class Thompson(Policy):
         return super().correctable and self.discount == 1.0
 
     @staticmethod
-    def unlearn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        state.successes[lane, arm] -= reward
-        state.failures[lane, arm] -= 1.0 - reward
+    def unlearn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        state.successes[lane, outcome.shown] -= outcome.reward
+        state.failures[lane, outcome.shown] -= 1.0 - outcome.reward
 
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.policies.base import About, Impression, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy
 
 
 @dataclass(frozen=True)
@@ -67,25 +67,9 @@ class UniformRandom(Policy):
         return 1.0 / len(impression.arms)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
 
     @staticmethod
-    def unlearn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
+    def unlearn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] -= 1.0

@@ -36,6 +36,7 @@ from tacit.policies import (
     SlidingWindowUCB,
     Thompson,
 )
+from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
@@ -156,20 +157,13 @@ class RatioRestart(Restarting):
         return float(np.nan)
 
     @staticmethod
-    def learn(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        reward: float,
-        propensity: float,
-    ) -> None:
-        learn(params.policy, state.policy, lane, impression, arm, reward, propensity)
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        learn(params.policy, state.policy, lane, outcome)
         hull = state.hull
         last = hull.sizes[lane, arm, BELOW] - 1
         plays = hull.times[lane, arm, BELOW, last] + 1.0
-        total = hull.sums[lane, arm, BELOW, last] + reward
+        total = hull.sums[lane, arm, BELOW, last] + outcome.reward
         extend(hull, lane, arm, BELOW, plays, total)
         extend(hull, lane, arm, ABOVE, plays, -total)
         if likelihood_ratio(hull, lane, arm) >= np.log(3.0 * plays * np.sqrt(plays) / params.delta):

@@ -31,6 +31,7 @@ from tacit.policies import (
     Policy,
     UniformRandom,
 )
+from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import sigmoid
 from tacit.reproduce.report import Item, Reproduction, Setup
@@ -191,7 +192,7 @@ def play_discrepancy(
         off = believed(params, state, lane, impression, arm) - expected(env, world, lane, arm)
         squares[round] = off * off
         reward = respond(env, world, lane, arm)
-        learn(params, state, lane, impression, arm, reward, 1.0)
+        learn(params, state, lane, Outcome(impression, arm, reward, 1.0))
 
 
 def discrepancies(policy: ClickModel, environment: Environment, setup: Setup) -> Floats:

@@ -27,6 +27,7 @@ from tacit.policies import (
     Policy,
     UniformRandom,
 )
+from tacit.policies.base import Outcome
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import Cell, Tell, drawing, std, table, told_with_error
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
@@ -213,7 +214,7 @@ def replay_sessions(
         lane = log.video[n]
         arm = choose(params, state, lane, impression, rng)
         if arm == match:
-            learn(params, state, lane, impression, arm, log.reward[n], 1.0)
+            learn(params, state, lane, Outcome(impression, arm, log.reward[n], 1.0))
             room.counts[0] += 1.0
             room.counts[1] += log.reward[n]
 
