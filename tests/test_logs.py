@@ -29,6 +29,7 @@ GOOD = {
     "arm": "film",
     "position": 0,
     "propensity": 0.5,
+    "position_propensity": 0.25,
     "reward": 1.0,
     "context": [0.5, -1.0],
     "policy": "uniform",
@@ -76,6 +77,7 @@ def log_rows(draw):
         "arm": draw(st.sampled_from(arms)),
         "position": draw(st.none() | st.integers(0, 2**31 - 1)),
         "propensity": draw(st.none() | st.floats(0, 1, exclude_min=True)),
+        "position_propensity": draw(st.none() | st.floats(0, 1, exclude_min=True)),
         "reward": draw(st.none() | st.floats(0, 1)),
         "context": draw(
             st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3)
@@ -183,6 +185,7 @@ WRONG = [
     ("propensity-outside-range", {"propensity": 0}),
     ("propensity-outside-range", {"propensity": 1.001}),
     ("propensity-outside-range", {"propensity": math.nan}),
+    ("position-propensity-outside-range", {"position_propensity": 0}),
     ("unparsable-reward", {"reward": "yes"}),
     ("reward-outside-range", {"reward": -0.1}),
     ("reward-outside-range", {"reward": math.inf}),
@@ -479,6 +482,7 @@ def test_an_open_bandit_folder_is_recognised(campaign):
         "arm": "2",
         "position": 3,
         "propensity": 0.25,
+        "position_propensity": None,
         "reward": 0.0,
         "context": None,
         "policy": "random",

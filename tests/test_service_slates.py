@@ -18,6 +18,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.log.impressions import Clicks
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS
+from tacit.service.log.slates import slate_of
 from tacit.service.maintenance.verify import verify
 from tacit.service.running.server import running
 from tacit.service.stores.sqlite import SqliteStore
@@ -50,7 +51,7 @@ async def traffic(engine, rounds):
         for row in await engine.decide_many("home", told):
             clicks = None
             if rng.random() < 0.6:
-                places = [k for k, arm in enumerate(json.loads(row.shown)) if arm is not None]
+                places = [k for k, arm in enumerate(slate_of(row.shown).arms) if arm is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 sent = Feedback(row.id, CLICKS, clicks=Clicks(clicks))
                 assert await engine.record_many("home", [sent]) == [PENDING]

@@ -33,18 +33,17 @@ from tacit.cli.options import (
     "--policy",
     required=True,
     help='Name, call or module:Class of a policy that learns, e.g. "thompson" or '
-    '"ucb1(alpha=0.3)"; or a fixed one: uniform, always:ARM, or table:FILE with probabilities.',
+    '"ucb1(alpha=0.3)", or "list-mix(positions=5)" for a log of lists; or a fixed one: uniform, '
+    "always:ARM, list:ARM,ARM,…, or table:FILE with probabilities.",
 )
 @click.option(
     "--estimator",
-    default="replay",
-    show_default=True,
     help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
-    "with commas between them.",
+    "with commas between them; by default replay, for lists the last three.",
 )
 @click.option("--clip", type=float, help="Cut larger weights to this.")
 @click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
-@click.option("--slots", default=3, show_default=True, help="Most places of a slate.")
+@click.option("--slots", type=int, help="Most places of a list; by default the policy's, or 3.")
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
 @click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
 @click.option(
@@ -79,10 +78,10 @@ def evaluate(
     config: Path | None,
     logs: tuple[str, ...],
     policy: str,
-    estimator: str,
+    estimator: str | None,
     clip: float | None,
     threshold: float,
-    slots: int,
+    slots: int | None,
     cluster: str | None,
     weight_bound: float | None,
     plot: Path | None,
@@ -102,7 +101,8 @@ def evaluate(
 
     LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
     JSON lines, or the Open Bandit Dataset's layout.
-    Replay needs a log of uniform choices; the other estimators weight by logged propensities.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
+    list, the log has a row for each arm.
     """
     from tacit.core.calls import parsed_call
     from tacit.evaluate import fixed_target, named_estimators
@@ -111,18 +111,30 @@ def evaluate(
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import policy_class
 
-    wanted = [name.strip() for name in estimator.split(",") if name.strip()]
-    weighted = [name for name in wanted if name != "replay"]
     with usage():
         target = fixed_target(policy)
+        lists = policy.startswith("list:")
         if target is None:
             shows = policy_class(parsed_call(policy)[0]).shows
-            if shows != "arm":
+            lists = shows == "slate"
+            if shows == "duel":
                 raise click.UsageError(
-                    f"--policy: {policy} shows a {shows}, but a click log tells of single arms; "
+                    f"--policy: {policy} shows a {shows}, but a click log tells of arms and lists; "
                     "try it with tacit simulate"
                 )
-        estimators = named_estimators(weighted, clip=clip, threshold=threshold, slots=slots)
+        if estimator is None:
+            estimator = "independent-ips,cascade-ips,slate-ips" if lists else "replay"
+        wanted = [name.strip() for name in estimator.split(",") if name.strip()]
+        weighted = [name for name in wanted if name != "replay"]
+        if lists and "replay" in wanted:
+            raise click.UsageError(
+                "--estimator: replay counts rows that are the same, and hardly ever is a whole "
+                "list; give independent-ips, cascade-ips or slate-ips"
+            )
+        if slots is None and policy.startswith("list:"):
+            slots = policy.count(",") + 1
+        options: dict[str, Any] = {"clip": clip, "threshold": threshold}
+        estimators = named_estimators(weighted, **options, slots=slots or 3)
         reader = read_log(
             logs,
             format=format,
@@ -151,6 +163,9 @@ def evaluate(
                 arms = evaluation.arms()
             with usage():
                 player = policy_from_spec(policy, arms)
+                if lists and slots is None:
+                    width = player.action_width
+                    estimators = named_estimators(weighted, **options, slots=width)
         if "replay" in wanted:
             replayed = evaluation.replay(
                 player, passes=passes, seed=seed, window=window, assume_uniform=assume_uniform

@@ -24,7 +24,7 @@ from tacit.evaluate.rejection.result import ReplayCounts, ReplayResult
 from tacit.evaluate.rejection.rules import Rules
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.weighting.arm_means import ArmCounts
-from tacit.evaluate.weighting.estimators import IPS, SNIPS, Estimator
+from tacit.evaluate.weighting.estimators import Estimator
 from tacit.evaluate.weighting.log_sums import LogSums
 from tacit.evaluate.weighting.method import warned
 from tacit.evaluate.weighting.result import OffPolicyResult
@@ -39,7 +39,7 @@ from tacit.policies.base import Policy
 def off_policy(
     target: Target | Policy,
     log: Any,
-    estimators: Sequence[Estimator] = (IPS(), SNIPS()),
+    estimators: Sequence[Estimator] | None = None,
     *,
     cluster: str | None = None,
     confidence: float = intervals.CONFIDENCE,

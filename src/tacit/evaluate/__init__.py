@@ -10,6 +10,7 @@ from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets.base import Target, Uniform
 from tacit.evaluate.targets.functions import Model, Probabilities
 from tacit.evaluate.targets.learning import Learning
+from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.targets.tables import Table
 from tacit.evaluate.weighting.arm_means import ArmMeans
 from tacit.evaluate.weighting.conclusion import conclude
@@ -44,6 +45,7 @@ __all__ = [
     "PositionBasedIPS",
     "Probabilities",
     "Proposal",
+    "Ranking",
     "ReplayResult",
     "RewardFunction",
     "RewardModel",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog
+from tacit.logs.lists import whole_lists
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.selection import list_codes, selected
 
@@ -49,6 +50,9 @@ class LoggedRows(NamedTuple):
     offers : list of array of int64
         Lists of codes of arms; it grows, and nothing in it changes.
     propensity, reward : array of float64, shape (rows,)
+        The propensity is that of the arm at its position; NaN where the log has none.
+    given_above : array of float64, shape (rows,)
+        In a list, the propensity of the arm given those above it; NaN where the log has none.
     names : dict
         The other columns of names that were asked for.
     """
@@ -60,6 +64,7 @@ class LoggedRows(NamedTuple):
     offers: list[Ints]
     propensity: Floats
     reward: Floats
+    given_above: Floats
     names: dict[str, Coded]
 
     def where(self, row: int) -> str:
@@ -87,11 +92,19 @@ def positions(rows: LoggedRows) -> Ints:
     UnfitLog
         If a row has none.
     """
-    column = rows.chunk.batch["position"]
+    batch = rows.chunk.batch
+    column = batch["position"] if "position" in batch.schema.names else pa.nulls(len(batch))
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise UnfitLog(f"{rows.where(row)}: position: there is none; log the place of each arm")
     return np.asarray(column.to_numpy(), np.int64)
+
+
+def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
+    """Return a column of numbers; ``otherwise`` where there is nothing."""
+    if name not in batch.schema.names:
+        return np.full(len(batch), otherwise)
+    return np.asarray(batch[name].fill_null(otherwise).to_numpy(), np.float64)
 
 
 def checked_missing_reward(value: float | None) -> float | None:
@@ -122,6 +135,19 @@ def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     return Chunk(chunk.batch.filter(valid), chunk.source, rows), unanswered
 
 
+def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
+    """Return the error that a row has no propensity, and what to do."""
+    names, shown = rows.arm.names, rows.arm.codes[row]
+    others = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown]
+    never = f"{others[0]!r} could" if others else "other arms could"
+    return UnfitLog(
+        f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in place "
+        f"of {names[shown]!r}, the log may never have shown what {never} have earned; log with a "
+        "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
+        "keep its propensities"
+    )
+
+
 class RowReader:
     """A log as :class:`LoggedRows`, in one pass and in bounded memory.
 
@@ -137,6 +163,8 @@ class RowReader:
         How many rows of the log come before, if only a part of it is read.
     names : dict, optional
         From columns to names that are numbered before any row is read.
+    whole : bool, default False
+        Whether batches of rows end between decisions only.
 
     Attributes
     ----------
@@ -152,11 +180,13 @@ class RowReader:
         need_propensity: bool = True,
         first: int = 0,
         names: Mapping[str, Sequence[str]] | None = None,
+        whole: bool = False,
     ) -> None:
-        self._columns = {*columns, "propensity", "reward"}
+        self._columns = {*columns, "propensity", "position_propensity", "reward"}
         self._missing = missing_reward
         self._need_propensity = need_propensity
         self._first = first
+        self._whole = whole
         known = names or {}
         self._vocabularies = {name: _Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
@@ -172,7 +202,8 @@ class RowReader:
 
     def read(self, log: Any) -> Iterator[LoggedRows]:
         """Yield all rows of a log."""
-        for chunk in selected(log, self._columns):
+        chunks = selected(log, self._columns)
+        for chunk in whole_lists(chunks) if self._whole else chunks:
             found, unanswered = answered(chunk, self._missing)
             self.unanswered += unanswered
             if len(found.rows):
@@ -184,14 +215,17 @@ class RowReader:
     def _rows(self, chunk: Chunk) -> LoggedRows:
         batch = chunk.batch
         offer = self._offer(batch)
+        propensity = numbers(batch, "propensity")
+        at_position = numbers(batch, "position_propensity")
         rows = LoggedRows(
             chunk,
             self._first + self.rows,
             self._vocabularies["arm"].coded(batch["arm"]),
             offer,
             self._offers,
-            batch["propensity"].fill_null(np.nan).to_numpy(),
-            batch["reward"].fill_null(self._missing or 0.0).to_numpy(),
+            np.where(np.isnan(at_position), propensity, at_position),
+            numbers(batch, "reward", self._missing or 0.0),
+            propensity,
             {
                 name: self._vocabularies[name].coded(batch[name])
                 for name in NAMES
@@ -199,18 +233,8 @@ class RowReader:
             },
         )
         if self._need_propensity and np.isnan(rows.propensity).any():
-            self._refuse(rows, int(np.argmax(np.isnan(rows.propensity))))
+            raise unanswerable(rows, int(np.argmax(np.isnan(rows.propensity))))
         return rows
-
-    def _refuse(self, rows: LoggedRows, row: int) -> None:
-        shown = rows.arm.names[rows.arm.codes[row]]
-        others = [self.arms[arm] for arm in rows.offers[rows.offer[row]] if self.arms[arm] != shown]
-        never = f"{others[0]!r} could" if others else "other arms could"
-        raise UnfitLog(
-            f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in "
-            f"place of {shown!r}, the log may never have shown what {never} have earned; log with "
-            "a policy that randomizes, such as ExplorationFloor, and keep its propensities"
-        )
 
     def _offer(self, batch: Any) -> Ints:
         arms = batch["arms"]

@@ -1,5 +1,6 @@
 """Click logs: their schema, readers and writers."""
 
+from tacit.logs.decided import click_log
 from tacit.logs.open_bandit import read_open_bandit
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
@@ -12,6 +13,7 @@ __all__ = [
     "SCHEMA",
     "LogReader",
     "LogReport",
+    "click_log",
     "read_log",
     "read_open_bandit",
     "read_ubi",

@@ -13,7 +13,8 @@ reason                           the row
 ``bad-arms``                     offers no arm, a null, or the same arm twice
 ``arm-not-offered``              shows an arm that was not on offer
 ``negative-position``            has a position below 0
-``propensity-outside-range``     has a propensity outside (0, 1]
+``propensity-outside-range``     has a propensity outside (0, 1]; for ``position_propensity``
+                                 ``position-propensity-outside-range``
 ``reward-outside-range``         has a reward outside [0, 1]
 ``context-not-finite``           has a context with a null, an infinity or NaN in it
 ================================ ===============================================================
@@ -300,8 +301,10 @@ def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
     yield from _arm_faults(columns["arms"], columns["arm"])
     negative = pc.less(columns["position"], 0)
     yield _Fault("negative-position", "position", _filled(negative, False))
-    propensity = _filled(columns["propensity"], 1.0)
-    yield _Fault("propensity-outside-range", "propensity", ~((propensity > 0) & (propensity <= 1)))
+    for name in ("propensity", "position_propensity"):
+        values = _filled(columns[name], 1.0)
+        reason = f"{name.replace('_', '-')}-outside-range"
+        yield _Fault(reason, name, ~((values > 0) & (values <= 1)))
     reward = _filled(columns["reward"], 0.0)
     yield _Fault("reward-outside-range", "reward", ~((reward >= 0) & (reward <= 1)))
     yield _Fault("context-not-finite", "context", _not_finite(columns["context"]))

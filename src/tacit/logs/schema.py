@@ -1,25 +1,35 @@
 """The click-log schema: decisions, propensities and feedback, one row each.
 
+Of a list that was shown, each arm has a row; the rows of a list stand together, and have one
+``decision_id``.
+
 Version 1. A column is null only where the table says so.
 
-=========== ================ ======== =========================================================
-column      type             null     meaning
-=========== ================ ======== =========================================================
-timestamp   timestamp, µs    never    when the decision was made, in UTC
-decision_id string           never    names the decision
-placement   string           never    where it was shown; a placement's keys are its own
-key         string           never    what it was for: a query, a slot; at most 512 bytes
-arms        list of string   never    the arms on offer, each once, at least one
-arm         string           never    the arm that was shown, one of ``arms``
-position    int32            allowed  place on the page, from 0; null where there are no places
-propensity  float64          allowed  probability, in (0, 1], with which the policy chose
-                                      ``arm`` among ``arms``; null: a deterministic policy
-reward      float64          allowed  1 for a click, 0 for none, or between; null: no feedback
-                                      came
-context     list of float64  allowed  signals about the key, finite; null: none were given
-policy      string           allowed  the policy that decided
-version     string           allowed  the version of that policy
-=========== ================ ======== =========================================================
+=================== ================ ======== =================================================
+column              type             null     meaning
+=================== ================ ======== =================================================
+timestamp           timestamp, µs    never    when the decision was made, in UTC
+decision_id         string           never    names the decision
+placement           string           never    where it was shown; a placement's keys are its own
+key                 string           never    what it was for: a query, a slot; at most 512
+                                              bytes
+arms                list of string   never    the arms on offer, each once, at least one
+arm                 string           never    the arm that was shown, one of ``arms``
+position            int32            allowed  place on the page, from 0; null where there are
+                                              no places
+propensity          float64          allowed  probability, in (0, 1], with which the policy
+                                              chose ``arm`` among ``arms``; in a list, given
+                                              the arms above it; null: a deterministic policy
+position_propensity float64          allowed  of a list, probability, in (0, 1], with which the
+                                              policy put ``arm`` at ``position``, whatever it
+                                              showed elsewhere; null: not known
+reward              float64          allowed  1 for a click, 0 for none, or between; null: no
+                                              feedback came
+context             list of float64  allowed  signals about the key, finite; null: none were
+                                              given
+policy              string           allowed  the policy that decided
+version             string           allowed  the version of that policy
+=================== ================ ======== =================================================
 
 A Parquet file carries the version as ``tacit_log_version`` in its metadata.
 """
@@ -41,6 +51,7 @@ SCHEMA = pa.schema(
         pa.field("arm", pa.string(), nullable=False),
         pa.field("position", pa.int32()),
         pa.field("propensity", pa.float64()),
+        pa.field("position_propensity", pa.float64()),
         pa.field("reward", pa.float64()),
         pa.field("context", pa.list_(pa.float64())),
         pa.field("policy", pa.string()),
@@ -58,6 +69,7 @@ ALLOWED = {
     "arm": "one of the arms on offer",
     "position": "a whole number of at least 0, or nothing",
     "propensity": "a number in (0, 1], or nothing where the policy was deterministic",
+    "position_propensity": "a number in (0, 1], or nothing where it is not known",
     "reward": "a number in [0, 1], or nothing where no feedback came",
     "context": "a list of finite numbers, or nothing",
     "policy": "text, or nothing",

@@ -174,6 +174,7 @@ def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
         array is None or _within(array, low, strict)
         for array, low, strict in (
             (arrays.get("propensity"), 0.0, True),
+            (arrays.get("position_propensity"), 0.0, True),
             (arrays.get("reward"), 0.0, False),
         )
     ) and _sound_rest(arrays, fixed)

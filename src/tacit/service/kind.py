@@ -22,13 +22,13 @@ class Export(NamedTuple):
         What its file's name begins with.
     schema : function
         Returns the Arrow schema.
-    row : function
-        Returns a row, from a decision and what came back for it.
+    rows : function
+        Returns rows, from a decision, what came back for it, the placement's name and its policy.
     """
 
     name: str
     schema: Callable[[], Any]
-    row: Callable[[Any, Any], dict[str, Any]]
+    rows: Callable[[Any, Any, str, Any], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ class Rules:
             raise InvalidValue(
                 "policy",
                 self.policy,
-                f"it shows a {self.policy.shows}, but a click log tells of single arms; "
-                "judge it with tacit.simulate",
+                f"it shows a {self.policy.shows}, and the log hardly ever shows the same; weigh "
+                "the log by off_policy if it is one of lists, or judge it with tacit.simulate",
             )
         check_features(self.policy)
         for field, value in (

@@ -30,6 +30,67 @@ def check_features(policy: Policy) -> None:
         )
 
 
+class LogLearner:
+    """What a policy has learned from a log so far, each key of a placement on its own.
+
+    Parameters
+    ----------
+    policy : Policy
+        Over the log's arms by their names, or over n numbered arms called 0, 1, …, n − 1.
+
+    Attributes
+    ----------
+    state : named tuple
+    columns : frozenset of str
+        The columns of the log that it looks at.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        needed = {"placement", "key"} | ({"context"} if policy.context_dim else set())
+        self.columns = frozenset(needed)
+        self.state = policy.init(0)
+        self._slots = {name: slot for slot, name in enumerate(names_of(policy))}
+        self._lanes: dict[int, int] = {}
+        self._capacity = 0
+        self._codes: Ints = np.zeros(0, np.int64)
+
+    def slots(self, rows: LoggedRows) -> Ints:
+        """Return the slot of each arm of the log so far."""
+        new = rows.arm.names[len(self._codes) :]
+        for name in new:
+            if name not in self._slots:
+                raise unknown_arm(rows.chunk.source, name, list(self._slots)[:10])
+        slots = np.array([self._slots[name] for name in new], np.int64)
+        self._codes = np.concatenate([self._codes, slots])
+        return self._codes
+
+    def impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
+        """Return some of the rows as impressions; their slots were asked for before."""
+        lists = [self._codes[offer] for offer in rows.offers]
+        stops = np.cumsum([len(offer) for offer in lists])
+        starts = stops - np.array([len(offer) for offer in lists])
+        dim = self.policy.context_dim
+        return Batch(
+            self._lane(rows)[picked],
+            np.concatenate(lists),
+            starts[rows.offer[picked]],
+            stops[rows.offer[picked]],
+            contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0)),
+            NO_FEATURES,
+            NO_FEATURES,
+        )
+
+    def _lane(self, rows: LoggedRows) -> Ints:
+        pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
+        distinct, which = np.unique(pairs, return_inverse=True)
+        lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
+        if len(self._lanes) > self._capacity:
+            self._capacity = max(len(self._lanes), 2 * self._capacity)
+            self.state = copied_into(self.state, self.policy.init(self._capacity))
+        return np.array(lanes, np.int64)[which]
+
+
 class Learning:
     """A policy that learns from each logged row, after saying how likely it was to do the same.
 
@@ -62,21 +123,19 @@ class Learning:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         check_features(policy)
+        if policy.shows != "arm":
+            remedy = f"it shows a {policy.shows}; give one that shows a single arm"
+            raise InvalidValue("policy", policy, remedy)
         if not policy.knows_propensity:
             raise InvalidValue("policy", policy, "give a policy that knows its propensities")
         self.policy = policy
         self.label = f"{policy.label}, learning"
-        needed = {"placement", "key"} | ({"context"} if policy.context_dim else set())
-        self.columns = frozenset(needed)
-        self._slots = {name: slot for slot, name in enumerate(names_of(policy))}
         self._start(False)
 
     def _start(self, every: bool) -> None:
         self._wants_every = every
-        self._lanes: dict[int, int] = {}
-        self._capacity = 0
-        self._state = self.policy.init(0)
-        self._codes: Ints = np.zeros(0, np.int64)
+        self._learner = LogLearner(self.policy)
+        self.columns = self._learner.columns
         self._every: Floats = np.zeros((0, 0))
 
     def begin(self, every: bool = False) -> Self:
@@ -87,14 +146,16 @@ class Learning:
     def shown(self, rows: LoggedRows) -> Floats:
         from tacit.core.compiled import compiled
 
-        codes = self._learn_names(rows)
-        logged = LoggedBatch(self._batch(rows), codes[rows.arm.codes], rows.reward, rows.propensity)
+        learner, everything = self._learner, np.arange(len(rows.reward))
+        codes = learner.slots(rows)
+        batch = learner.impressions(rows, everything)
+        logged = LoggedBatch(batch, codes[rows.arm.codes], rows.reward, rows.propensity)
         found = np.zeros(len(rows.reward))
         size = (len(found), self.policy.arm_count) if self._wants_every else (0, 0)
         slots_every = np.zeros(size)
         params = self.policy.params
         driver = compiled(progress_rows, params)
-        driver(params, self._state, logged, found, slots_every)
+        driver(params, learner.state, logged, found, slots_every)
         if np.isnan(found).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
         if self._wants_every:
@@ -107,40 +168,6 @@ class Learning:
     def reached(self, arms: Sequence[str]) -> list[str]:
         """Return nothing: what it would have shown depends on what it learned."""
         return []
-
-    def _batch(self, rows: LoggedRows) -> Batch:
-        lists = [self._codes[offer] for offer in rows.offers]
-        stops = np.cumsum([len(offer) for offer in lists])
-        starts = stops - np.array([len(offer) for offer in lists])
-        dim = self.policy.context_dim
-        return Batch(
-            self._lane(rows),
-            np.concatenate(lists),
-            starts[rows.offer],
-            stops[rows.offer],
-            contexts(rows.chunk.batch) if dim else np.zeros((len(rows.reward), 0)),
-            NO_FEATURES,
-            NO_FEATURES,
-        )
-
-    def _learn_names(self, rows: LoggedRows) -> Ints:
-        """Return the slot of each arm of the log so far."""
-        new = rows.arm.names[len(self._codes) :]
-        for name in new:
-            if name not in self._slots:
-                raise unknown_arm(rows.chunk.source, name, list(self._slots)[:10])
-        slots = np.array([self._slots[name] for name in new], np.int64)
-        self._codes = np.concatenate([self._codes, slots])
-        return self._codes
-
-    def _lane(self, rows: LoggedRows) -> Ints:
-        pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
-        distinct, which = np.unique(pairs, return_inverse=True)
-        lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
-        if len(self._lanes) > self._capacity:
-            self._capacity = max(len(self._lanes), 2 * self._capacity)
-            self._state = copied_into(self._state, self.policy.init(self._capacity))
-        return np.array(lanes, np.int64)[which]
 
 
 class LoggedBatch(NamedTuple):

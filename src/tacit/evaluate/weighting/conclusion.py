@@ -49,6 +49,7 @@ def conclude(
         As for :func:`off_policy`.
     """
     ratio = estimator.ratio
+    slots = estimator.slots if isinstance(estimator, SlateEstimator) else 1
     found: dict[str, Bounds] = {
         "normal": normal(sums, ratio, confidence, clustered=clustered),
         "bootstrap": bootstrap(sums, ratio, confidence, seed=seed),
@@ -62,8 +63,8 @@ def conclude(
         standard_error=standard_error(sums, ratio, clustered=clustered),
         intervals=found,
         effective_sample_size=sums.effective_sample_size,
-        mean_weight=sums.mean_weight,
-        largest_weights=tuple(sums.largest[sums.largest > 0].tolist()),
+        mean_weight=sums.mean_weight / slots,
+        largest_weights=tuple((sums.largest[sums.largest > 0] / slots).tolist()),
         sums=sums,
         warnings=_doubts(estimator, sums, found),
     )

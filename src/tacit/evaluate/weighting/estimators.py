@@ -27,12 +27,16 @@ class WeightedRows(NamedTuple):
     ----------
     rows : LoggedRows
     weights : array of float64, shape (rows,)
-        π/p: the target's over the logged probability of the arm that was shown.
+        π/p: the target's over the logged probability of the arm that was shown; in a list, at its
+        position, whatever stands elsewhere.
+    given_above : array of float64, shape (rows,)
+        In a list, the same of the arm at its position, given those above it.
     target : Target
     """
 
     rows: LoggedRows
     weights: Floats
+    given_above: Floats
     target: Target
 
 

@@ -10,15 +10,16 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog
-from tacit.evaluate.rows import LoggedRows, clusters
+from tacit.evaluate.lists import lists_of
+from tacit.evaluate.rows import LoggedRows, clusters, unanswerable
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
 from tacit.evaluate.targets.base import Target
+from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.weighting.estimators import (
     DirectMethod,
     Estimator,
     WeightedRows,
 )
-from tacit.evaluate.weighting.slate_reader import SlateReader
 from tacit.evaluate.weighting.slates import SlateEstimator
 
 
@@ -64,11 +65,8 @@ class Summing:
         self._logging = logging.begin(True) if logging else None
         self._estimators = [_begun(given) for given in estimators]
         self._cluster = cluster
-        self._slates: dict[int, SlateReader] = {
-            place: SlateReader(given.slots)
-            for place, given in enumerate(estimators)
-            if isinstance(given, SlateEstimator)
-        }
+        self._given_above = any(getattr(given, "given_above", False) for given in estimators)
+        self._slots = [given.slots for given in estimators if isinstance(given, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [nothing(GROUPS) for _ in estimators]
         self._counts: Ints = np.zeros(0, np.int64)
@@ -76,29 +74,28 @@ class Summing:
     def add(self, rows: LoggedRows) -> None:
         """Add some rows to the sums."""
         shown = self._target.shown(rows)
-        weights = shown / rows.propensity
+        given_above = shown
+        if isinstance(self._target, Ranking):
+            shown = self._target.at_position(rows)
         self._check_support(rows, shown)
         counts = np.bincount(rows.arm.codes, minlength=len(rows.arm.names))
         counts[: len(self._counts)] += self._counts
         self._counts = counts
-        terms = WeightedRows(rows, weights, self._target)
-        if self._slates:
+        weights = shown / rows.propensity, given_above / rows.given_above
+        terms = WeightedRows(rows, *weights, self._target)
+        lists = None
+        if self._slots:
             self._note_slates(rows)
+            lists = lists_of(rows, min(self._slots))
         group = None
-        if self._cluster is not None and len(self._slates) < len(self._estimators):
+        if self._cluster is not None and len(self._slots) < len(self._estimators):
             group = clusters(rows.chunk.batch[self._cluster], GROUPS)
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
-                slates = self._slates[place].add(estimator.row_weights(terms), rows)
-                self._merge(place, *estimator.slate_units(slates), None)
+                assert lists is not None
+                self._merge(place, *estimator.list_units(terms, lists), None)
             else:
                 self._merge(place, *estimator.units(terms), group)
-
-    def end(self) -> None:
-        """Add the slates that the last rows completed."""
-        for place, estimator in enumerate(self._estimators):
-            if isinstance(estimator, SlateEstimator):
-                self._merge(place, *estimator.slate_units(self._slates[place].end()), None)
 
     def _merge(self, place: int, weights: Floats, values: Floats, group: Ints | None) -> None:
         before = self.sums[place]
@@ -106,6 +103,9 @@ class Summing:
         self.sums[place] = before.merge(new)
 
     def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
+        unknown = np.isnan(rows.given_above)
+        if self._given_above and unknown.any():
+            raise unanswerable(rows, int(np.argmax(unknown)))
         certain = (rows.propensity >= 1.0) & (shown < 1.0 - 1e-9)
         if certain.any():
             row = int(np.argmax(certain))

@@ -12,11 +12,7 @@ import pyarrow as pa
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate.intervals import CONFIDENCE
 from tacit.evaluate.targets.base import Target
-from tacit.evaluate.weighting.estimators import (
-    IPS,
-    SNIPS,
-    Estimator,
-)
+from tacit.evaluate.weighting.estimators import Estimator
 from tacit.evaluate.weighting.result import OffPolicyResult
 from tacit.evaluate.weighting.weighing import Weighing
 from tacit.policies.base import Policy
@@ -25,7 +21,7 @@ from tacit.policies.base import Policy
 def off_policy(
     target: Target | Policy,
     log: Any,
-    estimators: Sequence[Estimator] = (IPS(), SNIPS()),
+    estimators: Sequence[Estimator] | None = None,
     *,
     cluster: str | None = None,
     confidence: float = CONFIDENCE,
@@ -45,10 +41,13 @@ def off_policy(
     target : Target or Policy
         :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
         :class:`~tacit.evaluate.Model`, :class:`~tacit.evaluate.Probabilities`, or a policy,
-        which then learns from the log as :class:`~tacit.evaluate.Learning` says.
+        which then learns from the log as :class:`~tacit.evaluate.Learning` says, or, if it shows
+        lists, :class:`~tacit.evaluate.Ranking`.
     log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
         A click log with propensities. An iterable can be read only once.
-    estimators : sequence of Estimator, default (IPS(), SNIPS())
+    estimators : sequence of Estimator, optional
+        By default IPS and SNIPS; for a policy that shows lists, :class:`IndependentIPS`,
+        :class:`CascadeIPS` and :class:`SlateIPS`.
     cluster : {None, "decision_id", "key", "placement", "policy"}
         What makes rows depend on one another; normal and bootstrap intervals then take whole
         clusters for independent. None: every row (or slate) is.

@@ -30,8 +30,8 @@ class Estimate:
     effective_sample_size : float
         (Σw)²/Σw²: how many equally weighted units would tell as much.
     mean_weight : float
-        1 in expectation; far from it (in its own standard errors) the log's propensities are
-        wrong, or the log could not have shown what the target policy shows.
+        Of a list, over its slots; 1 in expectation; far from it (in its own standard errors) the
+        log's propensities are wrong, or the log could not have shown what the target policy shows.
     largest_weights : tuple of float
     sums : Sums
         All that was kept of the rows.
@@ -81,13 +81,15 @@ class OffPolicyResult:
     estimates : tuple of Estimate
         In the order of the estimators.
     logged : float
-        Mean reward of the log itself; NaN if it is empty.
+        Mean reward of the log itself, per list where lists are weighed; NaN if it is empty.
     rows, unanswered : int
         Rows that were used, and rows without feedback.
     never_shown : tuple of str
         Arms that the target policy would show and that were on offer, but that the log never
         shows: by chance, or because it could not.
     confidence : float
+    lists : int or None
+        How many lists there were, if the estimators weigh lists.
     """
 
     target: str
@@ -97,6 +99,7 @@ class OffPolicyResult:
     unanswered: int
     never_shown: tuple[str, ...]
     confidence: float
+    lists: int | None = None
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator."""
@@ -118,8 +121,12 @@ class OffPolicyResult:
             ]
             for estimate in self.estimates
         ]
+        of = f"{self.rows:,} logged rows"
+        what = f"mean reward, from {of}"
+        if self.lists is not None:
+            what = f"mean reward of a list, from {self.lists:,} lists of {of}"
         lines = [
-            f"{self.target}: mean reward, from {self.rows:,} logged rows",
+            f"{self.target}: {what}",
             aligned([head, *body]),
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
             f"{self.unanswered:,}; intervals of {self.confidence:.0%}",

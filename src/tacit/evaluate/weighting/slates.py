@@ -16,10 +16,10 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.lists import Lists
 from tacit.evaluate.rows import LoggedRows
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.weighting.estimators import Estimator, Units, WeightedRows, clipped
-from tacit.evaluate.weighting.slate_reader import SlateTable
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class SlateEstimator(Estimator):
         If a parameter is out of its range.
     """
 
+    given_above: ClassVar[bool] = True
+    """Whether an arm is weighed given those above it, rather than whatever stands elsewhere."""
+
     slots: int
     clip: float = math.inf
 
@@ -52,12 +55,14 @@ class SlateEstimator(Estimator):
 
     def row_weights(self, terms: WeightedRows) -> Floats:
         """Return the weight of each row, before slots are told apart."""
-        return terms.weights
+        return terms.given_above if self.given_above else terms.weights
 
-    def slate_units(self, slates: SlateTable) -> Units:
-        """Return the units of some slates."""
-        weights = clipped(self._slot_weights(slates.weights), self.clip)
-        return Units(weights.sum(axis=1), (weights * slates.rewards).sum(axis=1))
+    def list_units(self, terms: WeightedRows, lists: Lists) -> Units:
+        """Return the units of the lists of some rows."""
+        weights = lists.table(self.row_weights(terms), self.slots, 1.0)
+        rewards = lists.table(terms.rows.reward, self.slots, 0.0)
+        used = clipped(self._slot_weights(weights), self.clip)
+        return Units(used.sum(axis=1), (used * rewards).sum(axis=1))
 
     def _slot_weights(self, weights: Floats) -> Floats:
         raise NotImplementedError
@@ -84,13 +89,16 @@ class SlateIPS(SlateEstimator):
 class IndependentIPS(SlateEstimator):
     """Weights each slot alone: a click depends on its own arm and position only.
 
-    The propensity of each row is that of its arm at its position (the marginal one).
+    The propensity of each row is its ``position_propensity``, that of its arm at its position
+    whatever stands elsewhere; where the log has none, its ``propensity`` is taken for that.
 
     References
     ----------
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay, Wen (2018), "Offline evaluation of ranking
     policies with click models" (the item-position model); McInerney et al. (2020), equation 2.
     """
+
+    given_above: ClassVar[bool] = False
 
     def _slot_weights(self, weights: Floats) -> Floats:
         return weights
@@ -139,6 +147,7 @@ class PositionBasedIPS(SlateEstimator):
     """
 
     weighted: ClassVar[bool] = False
+    given_above: ClassVar[bool] = False
 
     examination: tuple[float, ...] = ()
     logging: Target | None = None

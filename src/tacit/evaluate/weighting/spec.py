@@ -86,9 +86,10 @@ def fixed_target(text: str) -> Target | None:
     Parameters
     ----------
     text : str
-        ``uniform``, ``always:ARM``, or ``table:FILE`` with a JSON file that holds an object from
-        arms to probabilities, or a CSV file with the columns ``arm`` and ``probability``, and
-        perhaps one of ``key``, ``placement``, ``position`` or ``policy``.
+        ``uniform``, ``always:ARM``, ``list:ARM,ARM,…`` for a fixed list, or ``table:FILE`` with a
+        JSON file that holds an object from arms to probabilities, or a CSV file with the columns
+        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position`` or
+        ``policy``.
 
     Raises
     ------
@@ -99,6 +100,8 @@ def fixed_target(text: str) -> Target | None:
     --------
     >>> fixed_target("always:film").tables
     {'': {'film': 1.0}}
+    >>> fixed_target("list:film,holiday").tables
+    {'0': {'film': 1.0}, '1': {'holiday': 1.0}}
     >>> fixed_target("thompson") is None
     True
     """
@@ -107,6 +110,11 @@ def fixed_target(text: str) -> Target | None:
         return Uniform()
     if kind == "always" and colon:
         return Table({rest: 1.0})
+    if kind == "list" and colon:
+        arms = [name.strip() for name in rest.split(",")]
+        if len(set(arms)) < len(arms) or not all(arms):
+            raise InvalidValue("policy", text, "give each arm of the list once, commas between")
+        return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
     if kind == "table" and colon:
         return _table(Path(rest))
     return None

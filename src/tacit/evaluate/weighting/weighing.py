@@ -13,15 +13,24 @@ from tacit.evaluate.rows import RowReader, checked_missing_reward
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.targets.learning import Learning
+from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.weighting.arm_means import ArmCounts, ArmMeans
 from tacit.evaluate.weighting.conclusion import conclude
 from tacit.evaluate.weighting.estimators import (
+    IPS,
+    SNIPS,
     DirectMethod,
     Estimator,
 )
 from tacit.evaluate.weighting.log_sums import LogSums, Summing
 from tacit.evaluate.weighting.result import OffPolicyResult
-from tacit.evaluate.weighting.slates import SlateEstimator
+from tacit.evaluate.weighting.slates import (
+    CascadeIPS,
+    IndependentIPS,
+    SlateEstimator,
+    SlateIPS,
+)
+from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
 CLUSTERS = (None, "decision_id", "key", "placement", "policy")
@@ -43,7 +52,7 @@ class Weighing:
     """
 
     target: Any
-    estimators: Sequence[Estimator]
+    estimators: Any
     cluster: str | None
     confidence: float
     weight_bound: float | None
@@ -52,7 +61,7 @@ class Weighing:
     seed: int
 
     def __post_init__(self) -> None:
-        target = Learning(self.target) if isinstance(self.target, Policy) else self.target
+        target = _as_target(self.target, self.seed)
         if not (hasattr(target, "shown") and hasattr(target, "begin")):
             raise InvalidValue(
                 "target", self.target, "give a policy, or a target such as Uniform()"
@@ -61,9 +70,14 @@ class Weighing:
             raise InvalidValue(
                 "cluster", self.cluster, "give decision_id, key, placement or policy"
             )
-        given = self.estimators
+        given = _defaults(target) if self.estimators is None else self.estimators
         if not given or not all(isinstance(each, Estimator) for each in given):
             raise InvalidValue("estimators", given, "give estimators, such as [IPS(), SNIPS()]")
+        object.__setattr__(self, "estimators", tuple(map(_with_model, given)))
+        if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
+            raise InvalidValue(
+                "estimators", given, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
+            )
         if self.weighs_slates and self.cluster not in (None, "decision_id"):
             raise InvalidValue(
                 "cluster", self.cluster, "slates are units of their own; leave it out"
@@ -71,7 +85,6 @@ class Weighing:
         bound = self.weight_bound
         for field, value in (
             ("target", target),
-            ("estimators", tuple(map(_with_model, given))),
             ("weight_bound", None if bound is None else checks.positive("weight_bound", bound)),
             ("missing_reward", checked_missing_reward(self.missing_reward)),
         ):
@@ -93,12 +106,18 @@ class Weighing:
     def sequential(self) -> bool:
         """Whether what a row counts for depends on the rows of its key before it."""
         logging = [getattr(given, "logging", None) for given in self.estimators]
-        return any(isinstance(aim, Learning) for aim in (self.target, self.logging, *logging))
+        aims = self.target, self.logging, *logging
+        return any(isinstance(aim, (Learning, Ranking)) for aim in aims)
 
     @property
     def weighs_slates(self) -> bool:
         """Whether an estimator takes slates for units."""
         return any(isinstance(given, SlateEstimator) for given in self.estimators)
+
+    @property
+    def weighs_lists(self) -> bool:
+        """Whether all estimators do."""
+        return all(isinstance(given, SlateEstimator) for given in self.estimators)
 
     def fitted(self, counts: Sequence[ArmCounts]) -> Weighing:
         """Return the same question with its means of the log, given what each counted there."""
@@ -117,13 +136,18 @@ class Weighing:
     ) -> LogSums:
         """Return the sums over a log, or over a part of it that ``first`` rows come before."""
         names = {key: known for model in self.means for key, known in model.names.items()}
-        reader = RowReader(self.columns, self.missing_reward, first=first, names=names)
+        reader = RowReader(
+            self.columns,
+            self.missing_reward,
+            first=first,
+            names=names,
+            whole=self.weighs_slates,
+        )
         summing = Summing(self.target, self.estimators, self.cluster, self.logging)
         for rows in reader.read(log):
             summing.add(rows)
             if progress is not None:
                 progress(reader.rows)
-        summing.end()
         return LogSums(
             tuple(summing.sums),
             reader.rows,
@@ -176,6 +200,7 @@ class Weighing:
 
     def concluded(self, found: LogSums) -> OffPolicyResult:
         """Return what follows from the sums over the whole log."""
+        units = found.sums[0].n if self.weighs_lists else found.rows
         return OffPolicyResult(
             target=self.target.label,
             estimates=tuple(
@@ -189,14 +214,28 @@ class Weighing:
                 )
                 for given, sums in zip(self.estimators, found.sums, strict=True)
             ),
-            logged=found.reward / found.rows if found.rows else math.nan,
+            logged=found.reward / units if units else math.nan,
             rows=found.rows,
+            lists=units if self.weighs_lists else None,
             unanswered=found.unanswered,
             never_shown=tuple(
                 arm for arm, count in found.shown.items() if not count and arm in found.reached
             ),
             confidence=self.confidence,
         )
+
+
+def _as_target(target: Any, seed: int) -> Any:
+    if isinstance(target, SlatePolicy):
+        return Ranking(target, seed)
+    return Learning(target) if isinstance(target, Policy) else target
+
+
+def _defaults(target: Any) -> tuple[Estimator, ...]:
+    if not isinstance(target, Ranking):
+        return IPS(), SNIPS()
+    slots = target.policy.action_width
+    return IndependentIPS(slots), CascadeIPS(slots), SlateIPS(slots)
 
 
 def _with_model(estimator: Estimator) -> Estimator:

@@ -220,9 +220,11 @@ class UbiReader(LogReader):
         """Return the rows of a query."""
         hits = (query.hits or ())[: self.length]
         ours = query.ours
-        each = ours.get("propensities")
+        each, there = (ours.get(name) for name in ("propensities", "position_propensities"))
         if not isinstance(each, list):
             each = [ours.get("propensity")] if len(hits) == 1 else []
+        if not isinstance(there, list):
+            there = []
         return [
             {
                 "timestamp": query.time,
@@ -233,6 +235,7 @@ class UbiReader(LogReader):
                 "arm": hit,
                 "position": at,
                 "propensity": each[at] if at < len(each) else None,
+                "position_propensity": there[at] if at < len(there) else None,
                 "reward": told.get(at, 0.0),
                 "context": ours.get("context"),
                 "policy": ours.get("policy"),

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tacit.interleaving import METHODS
+from tacit.policies import Policy
 from tacit.service.api import wire_lists
 from tacit.service.api.form import Form, Wires
 from tacit.service.config.rule import ClickAggregation
@@ -118,6 +119,13 @@ def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_l
     return answer
 
 
+def duel_rows(
+    row: DecisionRow, came: float | list[int], name: str, policy: Policy
+) -> list[dict[str, Any]]:
+    """Return a decision as the row of a log of duels."""
+    return [duel_of(row, came)]
+
+
 FORM = Form(
     "duel",
     "Interleave two of the rankers' lists",
@@ -135,5 +143,5 @@ KIND = Kind(
     "duels", FORM.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
     form=FORM,
     takes_clicks=True,
-    export=Export("duels", _schema, duel_of),
+    export=Export("duels", _schema, duel_rows),
 )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -16,10 +18,11 @@ from tacit.service.api.form import Form, Wires
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
-from tacit.service.kind import Kind
+from tacit.service.kind import Export, Kind
 from tacit.service.kinds.arms import example
 from tacit.service.log.impressions import Impression
 from tacit.service.log.rows import DecisionRow
+from tacit.service.log.slates import slate_of
 from tacit.service.page.slates import SlateView
 from tacit.service.placements.slates import SlatePlacement
 
@@ -73,12 +76,47 @@ def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impress
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
     """Return the answer that tells a row of the log."""
-    slate = json.loads(row.shown or "")
+    slate = slate_of(row.shown).arms
     answer = wire_lists.SlateAnswer(row.id, slate, row.propensity, row.epoch, durability)
     if row.would is not None:
         would = json.loads(str(row.would))
         answer.would = wire_lists.WouldSlate(would, row.would_propensity)
     return answer
+
+
+def _schema() -> Any:
+    from tacit.logs.schema import SCHEMA
+
+    return SCHEMA
+
+
+def list_rows(
+    row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
+) -> list[dict[str, Any]]:
+    """Return a decision as rows of a click log, one for each arm that it listed."""
+    from tacit.logs.decided import given_above
+
+    slate = slate_of(row.shown)
+    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    offered = arms if row.offered is None else json.loads(row.offered)
+    return [
+        {
+            "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
+            "decision_id": row.id,
+            "placement": name,
+            "key": row.key,
+            "arms": list(map(str, offered)),
+            "arm": str(arm),
+            "position": k,
+            "propensity": given_above(slate.prefixes, k),
+            "position_propensity": slate.places[k] if slate.places else None,
+            "reward": float(k in clicks),
+            "context": None if row.context is None else json.loads(row.context),
+            "policy": policy.label,
+        }
+        for k, arm in enumerate(slate.arms)
+        if arm is not None
+    ]
 
 
 FORM = Form(
@@ -98,4 +136,5 @@ KIND = Kind(
     "slates", FORM.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
     form=FORM,
     takes_clicks=True,
+    export=Export("lists", _schema, list_rows),
 )  # fmt: skip

@@ -41,7 +41,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
     the rule attributes to each decision (null while its window is open). ``duels-NAME.parquet``
     holds the duels of a placement whose windows have closed, for
-    :func:`tacit.evaluate.duels.read_duels`.
+    :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click log of such lists.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     for name, each in config.placements.items():
         export = kind_of(each.kind).export
         if export is not None and name in placements:
-            table = _of_kind(export, store, placements[name]["id"], earned)
+            table = _of_kind(export, store, name, earned)
             pq.write_table(table, folder / f"{export.name}-{name}.parquet")
             counts[f"{export.name}-{name}"] = table.num_rows
     return counts
@@ -92,11 +92,14 @@ def _export_records(store: Store, path: Path) -> int:
     return count
 
 
-def _of_kind(export: Export, store: Store, placement: int, earned: dict[int, Any]) -> pa.Table:
+def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> pa.Table:
+    placement = store.placements()[name]
+    policy = policy_from_spec(json.loads(placement.spec))
     rows = [
-        export.row(row, earned[row.seq])
+        told
         for row in store.events(0)
-        if isinstance(row, DecisionRow) and row.placement == placement and row.seq in earned
+        if isinstance(row, DecisionRow) and row.placement == placement.id and row.seq in earned
+        for told in export.rows(row, earned[row.seq], name, policy)
     ]
     return pa.Table.from_pylist(rows, schema=export.schema())
 

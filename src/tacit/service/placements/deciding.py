@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import filterfalse, groupby
 from typing import Any
 
+import numpy as np
+
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
@@ -152,7 +154,14 @@ class Deciding(Opening):
             # A baseline that is always shown has the propensity 1.
             baseline = self._baseline(told, decision)
             slots = self._slots_shown(baseline, told.arms)
-            shown = decision._replace(shown=baseline, slots=slots, propensity=1.0)
+            sure = np.ones(len(decision.prefix_propensities))
+            shown = decision._replace(
+                shown=baseline,
+                slots=slots,
+                propensity=1.0,
+                prefix_propensities=sure,
+                position_propensities=sure,
+            )
             counterfactual = decision
         elif self.mode == SHADOW and self.shadow is not None:
             counterfactual = self._drawn(self.shadow, self._shadow_draws, told, id)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from tacit.core.arrays import Ints
@@ -17,6 +16,7 @@ from tacit.service.attribution.clicks import ClickAttribution
 from tacit.service.log.blocks import Block
 from tacit.service.log.impressions import Clicks, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow
+from tacit.service.log.slates import slate_of, slate_text
 from tacit.service.placements.base import Placement
 
 # Rows of a tally over the positions: lists with something there, with a click there, with their
@@ -44,7 +44,14 @@ class SlatePlacement(Placement):
     def _all_shown(
         self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
     ) -> list[str | None]:
-        return [msgspec.json.encode(self._listed(decision)).decode() for decision in decisions]
+        return [
+            slate_text(
+                self._listed(decision),
+                decision.prefix_propensities,
+                decision.position_propensities,
+            )
+            for decision in decisions
+        ]
 
     def _listed(self, decision: Decision) -> list[Arm | None]:
         """Return the arm at each position down to the last one; None where it stays empty."""
@@ -62,7 +69,7 @@ class SlatePlacement(Placement):
 
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a decision listed, best first; None at an empty position."""
-        return tuple(json.loads(row.shown or ""))
+        return tuple(slate_of(row.shown).arms)  # type: ignore[arg-type]
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         slots = np.full(self._positions, -1, np.int64)

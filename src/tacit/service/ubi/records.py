@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.logs.decided import given_above
 from tacit.logs.ubi.records import (
     CLICK,
     IMPRESSION,
@@ -25,6 +26,7 @@ from tacit.policies import policy_from_spec
 from tacit.service.log.impressions import Clicks, checked_id
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.log.slates import slate_of
 from tacit.service.placements.features import matrix
 from tacit.service.stores.base import StoredPlacement
 
@@ -45,6 +47,8 @@ def listed(row: DecisionRow) -> list[str | None] | None:
     shown = json.loads(row.shown)
     if isinstance(shown, list):
         items = shown
+    elif "slate" in shown:
+        items = shown["slate"]
     elif "interleaved" in shown:
         items = shown["interleaved"]["items"]
     elif "pair" in shown:
@@ -57,7 +61,7 @@ def listed(row: DecisionRow) -> list[str | None] | None:
 def shows_one(row: DecisionRow) -> bool:
     """Say whether a decision showed one arm, so that its feedback is a reward."""
     shown = None if row.shown is None else json.loads(row.shown)
-    return not isinstance(shown, list) and not (isinstance(shown, dict) and "pair" in shown)
+    return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
 
 
 # Records as feedback -------------------------------------------------------------------------
@@ -173,6 +177,11 @@ class Names:
         items, teams = listed(row), _teams(row)
         if items and None in items:
             attributes["slate"] = items
+        if teams is None and (slate := slate_of(row.shown)).places:
+            shown = [k for k, arm in enumerate(slate.arms) if arm is not None]
+            attributes["arms"] = self._offered(row)
+            attributes["propensities"] = [given_above(slate.prefixes, k) for k in shown]
+            attributes["position_propensities"] = [slate.places[k] for k in shown]
         return attributes | ({} if teams is None else teams)
 
     def _offered(self, row: DecisionRow) -> list[str]:

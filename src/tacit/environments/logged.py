@@ -1,0 +1,77 @@
+"""Click logs of simulated users, whose truth is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.seeds import stream
+from tacit.environments.base import Environment
+from tacit.errors import InvalidValue
+from tacit.learning.learner import Learner
+from tacit.policies.base import Policy
+
+
+def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: int = 0) -> Any:
+    """Return the click log of a policy that learns from simulated users.
+
+    Parameters
+    ----------
+    policy : Policy
+        Over fixed arms; one that shows lists gives a log of lists.
+    environment : Environment
+    rounds : int
+        How many decisions.
+    seed : int, default 0
+        Of the policy and of the users.
+
+    Returns
+    -------
+    pyarrow.Table
+        Keys are the environment's lanes; a decision is made every second.
+
+    Raises
+    ------
+    InvalidValue
+        If the environment takes something else than what the policy shows, or the policy reads
+        features of arms.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.ListMix(arms=4, positions=2, epsilon=0.1)
+    >>> readers = tacit.CascadeArms([0.4, 0.3, 0.2, 0.1], positions=2)
+    >>> log = tacit.environments.simulated_log(policy, readers, rounds=100)
+    >>> log.num_rows, log["position"].to_pylist()[:4]
+    (200, [0, 1, 0, 1])
+    """
+    from tacit.logs.decided import click_log
+
+    if environment.takes != policy.shows or policy.feature_dims != (0, 0):
+        remedy = f"give one over fixed arms that shows what the users take: a {environment.takes}"
+        raise InvalidValue("policy", policy, remedy)
+    rounds = checks.integer("rounds", rounds, 1)
+    learner, users = Learner(policy, stream("simulated log", seed)), stream("users", seed)
+    world: Any = environment.world(users, rounds)
+    names = learner.arms
+    decisions, rewards = [], []
+    for round in range(rounds):
+        lane = environment.arrive(environment.params, world, round, users)  # type: ignore[attr-defined]
+        impression = world.impression
+        decision = learner.choose(
+            str(lane),
+            impression.context.copy() if policy.context_dim else None,
+            [names[slot] for slot in impression.arms.tolist()],
+        )
+        feedback = np.zeros(policy.feedback_width)
+        environment.react(environment.params, world, lane, decision.slots, feedback)
+        reward = feedback.tolist() if policy.feedback_width > 1 else float(feedback[0])
+        learner.learn(decision, reward)
+        decisions.append(decision)
+        rewards.append(feedback.tolist() if policy.shows == "slate" else reward)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [start + timedelta(seconds=round) for round in range(rounds)]
+    return click_log(policy, decisions, rewards, placement="simulated", times=times)

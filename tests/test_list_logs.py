@@ -1,0 +1,343 @@
+"""Logs of lists, by learners, simulations and the service, weighed for other policies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from harness import SECOND, START, Clock
+
+import tacit
+from tacit.cli import main
+from tacit.environments import simulated_log
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate import (
+    IPS,
+    CascadeIPS,
+    IndependentIPS,
+    Ranking,
+    SlateIPS,
+    Table,
+    off_policy,
+    replay,
+)
+from tacit.logs import SCHEMA, click_log, read_log, write_log
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import Clicks
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS
+from tacit.service.log.slates import slate_of
+from tacit.service.maintenance.export import export
+from tacit.service.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+
+ARMS = "a", "b", "c", "d", "e"
+ATTRACTION = np.array([0.2, 0.6, 0.3, 0.5, 0.1])
+EFFECTS = np.array([1.0, 0.6, 0.4])
+WANTED = ("d", "b", "c")
+
+
+def list_mix(**more):
+    return tacit.ListMix(ARMS, positions=3, **({"epsilon": 0.3} | more))
+
+
+def clicks_on(slate, rng):
+    """Return the clicks of readers who look at positions."""
+    looked = EFFECTS[: len(slate)] * ATTRACTION[[ARMS.index(arm) for arm in slate]]
+    return (rng.random(len(slate)) < looked).astype(float).tolist()
+
+
+def logged(policy, rounds, seed, keys=1, offers=(None,)):
+    """Return the log of a learner, its decisions and the clicks."""
+    learner, rng = tacit.Learner(policy, seed=seed), np.random.default_rng(seed)
+    decisions, clicks = [], []
+    for i in range(rounds):
+        decision = learner.choose(f"key {i % keys}", arms=offers[i % len(offers)])
+        told = (clicks_on(decision.slate, rng) + [0.0] * 3)[:3]
+        learner.learn(decision, told)
+        decisions.append(decision)
+        clicks.append(told)
+    return click_log(policy, decisions, clicks, placement="home"), decisions, clicks
+
+
+def command(*arguments):
+    """Run the command; return its exit status, its output and its errors."""
+    output, error = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(error),
+        pytest.raises(SystemExit) as left,
+    ):
+        main(list(arguments))
+    return left.value.code or 0, output.getvalue(), error.getvalue()
+
+
+def always(*arms):
+    return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
+
+
+# What is written --------------------------------------------------------------------------------
+
+
+def test_a_log_has_a_row_for_each_arm_with_what_multiplies_to_the_list(tmp_path):
+    log, decisions, clicks = logged(list_mix(), 20, 1, offers=(None, ["c", "a"]))
+    rows = log.to_pylist()
+    assert log.schema.equals(SCHEMA)
+    start = 0
+    for decision, told in zip(decisions, clicks, strict=True):
+        mine = rows[start : start + len(decision.slate)]
+        start += len(mine)
+        assert tuple(row["arm"] for row in mine) == decision.slate
+        assert [row["position"] for row in mine] == list(range(len(mine)))
+        assert {row["decision_id"] for row in mine} == {str(decision.id)}
+        assert [row["reward"] for row in mine] == told[: len(mine)]
+        assert mine[0]["arms"] == [ARMS[slot] for slot in decision.offered]
+        product = math.prod(row["propensity"] for row in mine)
+        assert product == pytest.approx(decision.propensity, abs=1e-12)
+        places = [row["position_propensity"] for row in mine]
+        assert places == decision.position_propensities[: len(mine)].tolist()
+    assert start == len(rows)
+    for name in ("log.parquet", "log.csv", "log.jsonl"):
+        write_log(log, tmp_path / name)
+        again = pa.Table.from_batches(list(read_log(tmp_path / name)), SCHEMA)
+        assert again.equals(log)
+
+
+def test_logs_of_single_arms_are_written_too():
+    policy = tacit.Thompson(["a", "b"])
+    learner = tacit.Learner(policy, seed=1)
+    decisions = [learner.choose("query") for _ in range(3)]
+    rows = click_log(policy, decisions, [0.0, None, 1.0]).to_pylist()
+    assert [row["reward"] for row in rows] == [0.0, None, 1.0]
+    assert [row["propensity"] for row in rows] == [each.propensity for each in decisions]
+    assert all(row["position"] is row["position_propensity"] is None for row in rows)
+    with pytest.raises(InvalidValue, match="rewards"):
+        click_log(policy, decisions, [0.0])
+    with pytest.raises(InvalidValue, match="duels"):
+        click_log(tacit.RUCB(2), [], [])
+
+
+# What is weighed --------------------------------------------------------------------------------
+
+
+def by_hand(policy, decisions, clicks):
+    """Return the estimates of a ranking policy that learns from a log, list by list."""
+    learner = tacit.Learner(policy, seed=0)
+    units = []
+    for decision, told in zip(decisions, clicks, strict=True):
+        offered = [ARMS[slot] for slot in decision.offered]
+        cells = learner.probabilities(decision.key, arms=offered)
+        learner.learn(decision, told)
+        impression = tacit.Impression(decision.offered, np.zeros(0))
+        length = len(decision.slate)
+        independent = cascade = 0.0
+        for k in range(length):
+            place = offered.index(decision.slate[k])
+            independent += cells[place, k] / decision.position_propensities[k] * told[k]
+        units.append((independent, cascade, impression))
+    return np.array([unit[0] for unit in units])
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7, 10_000])
+def test_a_ranking_policy_is_weighed_list_by_list_wherever_batches_end(rows):
+    log, decisions, clicks = logged(list_mix(), 60, 2, keys=2, offers=(None, ["c", "a"], None))
+    target = tacit.SafeListMix(ARMS, positions=3, epsilon=0.1)
+    result = off_policy(target, log.to_batches(max_chunksize=rows))
+    independent, cascade, slate = result.estimates
+    expected = by_hand(target, decisions, clicks)
+    assert independent.value == pytest.approx(expected.mean(), abs=1e-12)
+    assert result.lists == independent.sums.n == 60
+    assert result.rows == len(log)
+    assert result.logged == pytest.approx(np.sum(log["reward"].to_numpy()) / 60)
+    assert cascade.value == pytest.approx(
+        off_policy(target, log, [CascadeIPS(3)]).estimates[0].value, abs=1e-12
+    )
+    assert slate.estimator == "SlateIPS(slots=3)"
+
+
+def test_a_policy_that_is_the_log_s_own_has_weights_of_one():
+    log, _, clicks = logged(list_mix(), 80, 3, keys=3)
+    for estimate in off_policy(list_mix(), log).estimates:
+        assert estimate.value == pytest.approx(np.sum(clicks) / 80, abs=1e-9)
+        assert estimate.mean_weight == pytest.approx(1.0, abs=1e-9)
+        assert estimate.effective_sample_size == pytest.approx(80, abs=1e-6)
+
+
+def truth_of(decisions, clicks, policy):
+    """Return the mean value of what a ranking policy was, learning from a log."""
+    learner, total = tacit.Learner(policy, seed=0), 0.0
+    for decision, told in zip(decisions, clicks, strict=True):
+        total += float(ATTRACTION @ learner.probabilities(decision.key) @ EFFECTS)
+        learner.learn(decision, told)
+    return total / len(decisions)
+
+
+def test_estimates_of_ranking_policies_are_unbiased():
+    """50 logs of 60 lists: the mean error within 4 standard errors, of each estimator and target.
+
+    Wrong by chance with probability 6e-5 for each of nine comparisons.
+    """
+    safe = tacit.SafeListMix(ARMS, positions=3, epsilon=0.2)
+    fixed = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
+    errors = {}
+    for seed in range(50):
+        log, decisions, clicks = logged(list_mix(), 60, seed)
+        estimators = [IndependentIPS(3), CascadeIPS(3), SlateIPS(3)]
+        for target, truth in (
+            (always(*WANTED), fixed),
+            (safe, truth_of(decisions, clicks, safe)),
+            (list_mix(epsilon=0.6), truth_of(decisions, clicks, list_mix(epsilon=0.6))),
+        ):
+            label = getattr(target, "label", "fixed")
+            for found in off_policy(target, log, estimators).estimates:
+                errors.setdefault((label, found.estimator), []).append(found.value - truth)
+    assert len(errors) == 9
+    for case, values in errors.items():
+        error = np.std(values, ddof=1) / math.sqrt(len(values))
+        assert abs(np.mean(values)) < 4 * error, case
+
+
+def test_lists_are_drawn_from_policies_that_do_not_know_their_propensities():
+    """Each key is heard of once, so that a list is drawn uniformly: within 4 standard errors."""
+    log, _, _ = logged(list_mix(), 3000, 4)
+    unheard = log.set_column(
+        log.schema.get_field_index("key"), "key", pa.array(map(str, np.arange(9000) // 3))
+    )
+    drawn = tacit.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
+    result = off_policy(Ranking(drawn, seed=3), unheard, [IndependentIPS(3)])
+    estimate = result.estimates[0]
+    assert abs(estimate.value - ATTRACTION.mean() * EFFECTS.sum()) < 4 * estimate.standard_error
+    again = off_policy(drawn, unheard, [IndependentIPS(3)], seed=3)
+    assert again.estimates[0].value == estimate.value
+
+
+def test_a_simulated_log_answers_for_another_list():
+    """Cascade readers: what stands above matters, so beginnings are weighed. 4 standard errors."""
+    readers = tacit.CascadeArms(ATTRACTION.tolist(), positions=3)
+    policy = tacit.ListMix(5, positions=3, epsilon=0.3)
+    log = simulated_log(policy, readers, 1500, seed=5)
+    assert log.equals(simulated_log(policy, readers, 1500, seed=5))
+    result = off_policy(always("3", "1", "2"), log, [CascadeIPS(3), SlateIPS(3)])
+    for estimate in result.estimates:
+        assert abs(estimate.value - (1 - 0.5 * 0.4 * 0.7)) < 4 * estimate.standard_error
+        low, high = estimate.intervals["anytime"]
+        assert low < 1 - 0.5 * 0.4 * 0.7 < high
+
+
+def test_rows_of_lists_are_weighed_by_their_positions():
+    log, decisions, clicks = logged(list_mix(), 40, 6)
+    total = 0.0
+    for decision, told in zip(decisions, clicks, strict=True):
+        for k, arm in enumerate(decision.slate):
+            total += (arm == WANTED[k]) / decision.position_propensities[k] * told[k]
+    result = off_policy(always(*WANTED), log, [IPS()])
+    assert result.estimates[0].value == pytest.approx(total / 120, abs=1e-12)
+
+
+# From the service -------------------------------------------------------------------------------
+
+
+def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
+    """600 lists of readers by position, weighed for one list: within 4 standard errors."""
+    placement = {"kind": "slates", "arms": list(ARMS), "policy": "list-mix(epsilon=0.3)"}
+    config = load_config(overrides={"placements": {"home": placement | {"seed": 7}}})
+    rng = np.random.default_rng(7)
+
+    async def session():
+        store = SqliteStore(tmp_path / "s.db")
+        engine = Engine(config, store, Clock())
+        await engine.start()
+        check = engine.placements["home"].checked
+        for i in range(60):
+            engine.clock.now = START + i * 20 * SECOND
+            rows = await engine.decide_many("home", [check(f"key {i % 3}")] * 10)
+            sent = []
+            for row in rows:
+                told = clicks_on(slate_of(row.shown).arms, rng)
+                places = np.flatnonzero(told).tolist()
+                sent.append(Feedback(row.id, CLICKS, clicks=Clicks(places)))
+            await engine.record_many("home", sent)
+        engine.clock.now += 60 * SECOND
+        await engine.decide_many("home", [check("another key")])
+        counts = export(config, store, tmp_path / "out")
+        await engine.stop()
+        return counts
+
+    assert asyncio.run(session())["lists-home"] == 1800
+    log = read_log(tmp_path / "out" / "lists-home.parquet")
+    rows = [row for batch in log for row in batch.to_pylist()]
+    assert log.report.kept == 1800
+    assert {row["placement"] for row in rows} == {"home"}
+    (estimate, *_) = off_policy(always(*WANTED), log, [IndependentIPS(3)]).estimates
+    truth = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
+    assert abs(estimate.value - truth) < 4 * estimate.standard_error
+    # What the service decided in groups, it learned in groups: its own propensities.
+    assert abs(off_policy(always(*WANTED), log, [CascadeIPS(3)]).estimates[0].mean_weight - 1) < 0.5
+    arguments = ["evaluate", str(tmp_path / "out" / "lists-home.parquet"), "--json"]
+    status, output, error = command(*arguments, "--policy", "safe-list-mix(epsilon=0.1)")
+    assert status == 0, error
+    told = json.loads(output)
+    assert [each["estimator"] for each in told["estimates"]] == [
+        f"{name}(slots=3)" for name in ("IndependentIPS", "CascadeIPS", "SlateIPS")
+    ]
+    output = command(*arguments, "--policy", "list:d,b,c")[1]
+    assert json.loads(output)["estimates"][0]["value"] == pytest.approx(estimate.value)
+
+
+# What does not fit ------------------------------------------------------------------------------
+
+
+def test_a_log_without_propensities_says_what_to_do():
+    policy = tacit.CascadeKLUCB(ARMS, positions=3)
+    log, _, _ = logged(policy, 5, 8)
+    with pytest.raises(UnfitLog, match=r"row 1: propensity: .* ListMix\(epsilon=0.1\) for lists"):
+        off_policy(list_mix(), log)
+    with_places, _, _ = logged(list_mix(), 5, 8)
+    places = with_places.set_column(
+        with_places.schema.get_field_index("propensity"), "propensity", pa.nulls(15, pa.float64())
+    )
+    assert off_policy(list_mix(), places, [IndependentIPS(3)]).lists == 5
+    with pytest.raises(UnfitLog, match="propensity"):
+        off_policy(list_mix(), places, [CascadeIPS(3)])
+
+
+def test_lists_that_do_not_fit_are_refused():
+    log, _, _ = logged(list_mix(), 5, 9)
+    with pytest.raises(UnfitLog, match="has 3 places, the policy fills 2"):
+        off_policy(tacit.ListMix(ARMS, positions=2), log)
+    with pytest.raises(UnfitLog, match="slots=2"):
+        off_policy(always(*WANTED), log, [IndependentIPS(2)])
+    twice = log.set_column(
+        log.schema.get_field_index("position"), "position", pa.array([0, 1, 1] * 5, pa.int32())
+    )
+    with pytest.raises(UnfitLog, match="row 3: position: another row"):
+        off_policy(always(*WANTED), twice, [IndependentIPS(3)])
+    with pytest.raises(InvalidValue, match="estimators"):
+        off_policy(list_mix(), log, [IPS()])
+    with pytest.raises(InvalidValue, match="policy"):
+        off_policy(tacit.CascadeEC(1, 1), log)
+    with pytest.raises(InvalidValue, match="off_policy"):
+        replay(list_mix(), log)
+    with pytest.raises(InvalidValue, match="policy"):
+        simulated_log(tacit.Thompson(5), tacit.CascadeArms([0.1] * 5), 10)
+
+
+def test_the_command_refuses_what_does_not_fit(tmp_path):
+    write_log(logged(list_mix(), 5, 10)[0], tmp_path / "log.parquet")
+    for policy, estimator, message in (
+        ("list-mix", "replay", "hardly ever"),
+        ("rucb", "ips", "shows a duel"),
+        ("list:a,a", "independent-ips", "once"),
+    ):
+        arguments = ["evaluate", str(tmp_path / "log.parquet"), "--policy", policy]
+        status, _, error = command(*arguments, "--estimator", estimator)
+        assert status == 2
+        assert message in " ".join(error.split())
