@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core import checks
+from tacit.core.dispatch import shown_in
 from tacit.core.seeds import stream
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
@@ -67,7 +68,8 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
             [names[slot] for slot in impression.arms.tolist()],
         )
         feedback = np.zeros(policy.feedback_width)
-        environment.react(environment.params, world, lane, decision.slots, feedback)
+        shown = shown_in(policy.params, decision.slots)
+        environment.react(environment.params, world, lane, shown, feedback)
         reward = feedback.tolist() if policy.feedback_width > 1 else float(feedback[0])
         learner.learn(decision, reward)
         decisions.append(decision)

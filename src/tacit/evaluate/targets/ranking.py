@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import decide, observe, placed, update
+from tacit.core.dispatch import decide, learn, observe, placed
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.lists import Lists, lists_of
@@ -17,6 +17,7 @@ from tacit.evaluate.rows import LoggedRows
 from tacit.evaluate.targets.learning import LogLearner, check_features
 from tacit.learning.batch import Batch, impression_of
 from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import outcome_of
 
 
 class Ranking:
@@ -166,7 +167,8 @@ def progress_lists(
         impression = impression_of(batch, i)
         observe(params, state, lane, impression)
         placed(params, state, lane, impression, actions[i], prefixes[i], places[i])
-        update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
+        known = propensities[i]
+        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
 
 
 def progress_drawn(
@@ -190,4 +192,5 @@ def progress_drawn(
             places[i, k] = 1.0 if drawn[k] == actions[i, k] else 0.0
             same *= places[i, k]
             prefixes[i, k] = same
-        update(params, state, lane, impression, actions[i], feedback[i], propensities[i])
+        known = propensities[i]
+        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
