@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_the_workers(
 ) -> None:
     monkeypatch.setattr(study, "policies", lambda arms: [KLUCB(arms), UCB1(arms)])
     alone, together = (
-        study.play(WatchedInterest(interest), 2000, Setup(2, seed=1, workers=workers))
+        study.played(WatchedInterest(interest), 2000, Setup(2, seed=1, workers=workers))
         for workers in (1, 3)
     )
     for first, second in zip(alone, together, strict=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 
 def beyond(value: float, limit: float, error: float) -> bool | None:
@@ -47,6 +49,31 @@ def verdict(claim: str, holds: bool | None, evidence: str) -> str:
     """Return one claim of the paper with what was found; None is neither."""
     found = "Not decided" if holds is None else "Holds" if holds else "Does not hold"
     return f"- **{found}**: {claim} {evidence}"
+
+
+def log_slope(
+    x: Sequence[float], means: Sequence[float], errors: Sequence[float]
+) -> tuple[float, float]:
+    """Return the least-squares slope of ln mean over ln x, and its standard error.
+
+    The error is that of the means, propagated to first order; it does not cover curvature.
+
+    Parameters
+    ----------
+    x, means : sequence of float
+        Above 0.
+    errors : sequence of float
+        Standard errors of the means, relative to them.
+
+    Examples
+    --------
+    >>> slope, error = log_slope([10, 100, 1000], [3.0, 30.0, 300.0], [0.0, 0.0, 0.0])
+    >>> round(slope, 12), error
+    (1.0, 0.0)
+    """
+    logs = np.log(x)
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    return float(weights @ np.log(means)), float(np.sqrt(((weights * errors) ** 2).sum()))
 
 
 def exact_interval(count: int, trials: int, level: float = 0.95) -> tuple[float, float]:

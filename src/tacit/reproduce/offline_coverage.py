@@ -17,7 +17,17 @@ from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums, summed
 from tacit.plots import COLOURS
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, select, table
+from tacit.reproduce.study import (
+    Cell,
+    Tell,
+    drawing,
+    inscribe,
+    legend_below,
+    listed,
+    report,
+    select,
+    table,
+)
 
 TITLE = "Coverage of the intervals of offline estimators"
 CONFIDENCE = 0.95
@@ -190,41 +200,27 @@ COLUMNS: dict[str, Tell] = {
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    short = [
-        cell
+    short = listed(
+        f"{cell['setting']}, {cell['rows']:,} rows: {cell['estimator']}, {cell['interval']}: "
+        f"{cell['coverage']:.1%}"
         for cell in cells
         if cell["coverage"] + 2 * cell["coverage_se"] < CONFIDENCE
         and cell["estimator"] in ("IPS", "SNIPS", "DoublyRobust")
-    ]
-    told = "\n".join(
-        f"- {cell['setting']}, {cell['rows']:,} rows: {cell['estimator']}, {cell['interval']}: "
-        f"{cell['coverage']:.1%}"
-        for cell in short
     )
-    settings = "\n".join(
-        f"- {name}: the target earns {world.value:.4f}; weights up to {world.weight_bound:.1f}"
+    settings = listed(
+        f"{name}: the target earns {world.value:.4f}; weights up to {world.weight_bound:.1f}"
         for name, world in worlds().items()
     )
-    return f"""# {TITLE}
-
-{setup.runs} logs for each setting and size, seed {setup.seed}; intervals of {CONFIDENCE:.0%}.
-There are {CONTEXTS} contexts and six arms; clicks, contexts and arms are drawn anew for each log,
-so the truth is known exactly.
-
-{settings}
-
-The anytime interval holds at all sizes at once, so it may cover more than is asked of it at one
-size; "bounded" is told how large weights can be. Clipping, Switch-DR and the direct method are
-biased: their normal and bootstrap intervals say how the estimate varies, not how far it is off,
-and their coverage shows what that costs. The anytime interval of clipped IPS stays valid. The
-bootstrap here has 400 replicates.
-
-Where the unbiased estimators cover less than asked, by more than two standard errors:
-
-{told or "- nowhere"}
-
-{table(cells, COLUMNS)}
-"""
+    return report(
+        "offline_coverage",
+        setup,
+        title=TITLE,
+        confidence=CONFIDENCE,
+        contexts=CONTEXTS,
+        settings=settings,
+        short=short or "- nowhere",
+        table=table(cells, COLUMNS),
+    )
 
 
 def _draw(cells: list[Cell], path: Path) -> None:
@@ -239,12 +235,8 @@ def _draw(cells: list[Cell], path: Path) -> None:
                     label, style = f"{estimator}, {kind}", kinds[kind]
                     ax.plot(x, y, style, marker="o", ms=3, color=colour, label=label)
             ax.axhline(CONFIDENCE, color="black", lw=0.8)
-            ax.set_xscale("log")
-            ax.set_ylabel("coverage")
-            ax.set_title(name, size=9)
-        handles, labels = axes[0].get_legend_handles_labels()
-        places = {"loc": "outside lower center", "fontsize": 7, "ncols": 5, "frameon": False}
-        axes[0].figure.legend(handles, labels, **places)
+            inscribe(ax, name, 9, xscale="log", ylabel="coverage")
+        legend_below(axes, ncols=5, fontsize=7)
         axes[-1].set_xlabel(f"rows of the log ({CONFIDENCE:.0%} intervals)")
 
 

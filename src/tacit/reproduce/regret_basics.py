@@ -12,7 +12,18 @@ from tacit.plots import band
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, moments, play, table, told_with_error
+from tacit.reproduce.study import (
+    Cell,
+    Tell,
+    drawing,
+    inscribe,
+    listed,
+    moments,
+    play,
+    report,
+    table,
+    told_with_error,
+)
 from tacit.simulation import SimulationResult
 
 TITLE = "Classical policies on Bernoulli arms, against the bound of Lai and Robbins"
@@ -56,10 +67,9 @@ def reproduce(setup: Setup) -> Reproduction:
         for name, means in SETTINGS.items()
     }
     cells = [cell for name, result in results.items() for cell in _cells(name, result)]
-    report = _report(cells, setup)
-    return Reproduction(
-        cells, report, lambda path: _draw(results, path), setup.told(horizon=HORIZON)
-    )
+    told = _report(cells, setup)
+    settings = setup.told(horizon=HORIZON)
+    return Reproduction(cells, told, lambda path: _draw(results, path), settings)
 
 
 def _cells(setting: str, result: SimulationResult) -> list[Cell]:
@@ -88,23 +98,9 @@ COLUMNS: dict[str, Tell] = {
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    settings = "\n".join(
-        f"- {name}: {', '.join(map(str, means))}" for name, means in SETTINGS.items()
-    )
-    runs, seed = setup.runs, setup.seed
-    return f"""# {TITLE}
-
-Cumulative regret after {HORIZON:,} rounds, {runs} runs, seed {seed}. In each run all policies see
-the same clicks.
-
-{settings}
-
-C·ln T is the least regret, in the limit of large T, of any policy that is good on all such
-problems. It is no bound at finite T: a policy may lie below it, as the last column (regret
-over C·ln T) shows.
-
-{table(cells, COLUMNS)}
-"""
+    settings = listed(f"{name}: {', '.join(map(str, means))}" for name, means in SETTINGS.items())
+    given = {"title": TITLE, "horizon": HORIZON, "settings": settings}
+    return report("regret_basics", setup, table=table(cells, COLUMNS), **given)
 
 
 def _draw(results: dict[str, SimulationResult], path: Path) -> None:
@@ -114,10 +110,8 @@ def _draw(results: dict[str, SimulationResult], path: Path) -> None:
                 band(ax, result.rounds, samples, policy)
             bound = lai_robbins(SETTINGS[name]) * np.log(result.rounds)
             ax.plot(result.rounds, bound, color="black", ls="--", lw=1, label="Lai–Robbins C·ln t")
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xlim(result.rounds[0], result.rounds[-1])
-            ax.set_title(f"{name}: {', '.join(map(str, SETTINGS[name]))}", size=9)
+            title = f"{name}: {', '.join(map(str, SETTINGS[name]))}"
+            inscribe(ax, title, 9, xscale="log", yscale="log", xlim=result.rounds[[0, -1]])
             ax.set_ylabel("cumulative regret")
         axes[-1].set_xlabel("round (bands: ±2 standard errors)")
         axes[0].legend(frameon=False, fontsize=8)

@@ -26,7 +26,7 @@ from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
 from tacit.policies.base import outcome_of
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, markdown_table, only, select
+from tacit.reproduce.study import MARKED, Cell, drawing, inscribe, pivot, report, select
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 SHARDS = (2, 4, 16, 64)
@@ -312,46 +312,18 @@ def _tables(cells: list[Cell]) -> str:
     texts = []
     for name, benchmark in BENCHMARKS.items():
         mine = select(cells, benchmark=name)
-        rows = [["shards", *map(_told, INTERVALS)]]
-        for shards in SHARDS:
-            row = [str(shards)]
-            for interval in INTERVALS:
-                cell = only(mine, shards=shards, interval=interval)
-                row.append(f"{cell['more_than_one_shard']:+,.1f} ± {cell['more_se']:,.1f}")
-            rows.append(row)
+        shown = [cell | {"told": _told(cell["interval"])} for cell in mine[1:]]
+        told = pivot(shown, "shards", "told", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
         one = mine[0]
         texts.append(
             f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {one['regret']:,.1f} "
-            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{markdown_table(rows)}"
+            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{told}"
         )
     return "\n\n".join(texts)
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    return f"""# What sharing between shards costs
-
-Regret of several shards together, against one shard that sees everything; {setup.runs} runs, seed
-{setup.seed}. In each run all settings meet the same impressions and the same chance behind each
-click. An interval counts the rounds of all shards together: with 64 shards and 10,000 rounds, a
-shard has seen some 156 impressions between two merges. Merging is synchronous and loses nothing.
-
-*Intent shift*: 100 queries of Zipf(1) traffic, a tenth of which shift; each query lives in one
-shard, and BWC's box of normal contexts (10 signals) is joined. *Examination*: one posterior for
-all impressions, which go to shards at random; shards add their natural-parameter deltas.
-
-{_tables(cells)}
-
-Means ± standard errors. Merged after every round, shards are one shard to the last bit, because
-what is merged is the one state that has changed. A posterior that was merged from several is kept
-by another square root than one that was not, so the same normal numbers lead to other draws of the
-same law: part of what the rows of 100 rounds show is chance. Boxes change only with a label, a few
-dozen times in a run, so a delay of 100 rounds of all keys seldom meets a context that it matters
-for; 0.0 there is what was counted, and no promise.
-
-What a shard does not know costs most at the start. In 30,000 rounds, an interval of 10,000 means
-that every shard learns alone for a third of the time; what counts is how it compares with the
-rounds that one learner needs, not with the length of the run.
-"""
+    return report("sharded_learning", setup, tables=_tables(cells))
 
 
 def _draw(cells: list[Cell], setup: Setup, path: Path) -> None:
@@ -363,13 +335,11 @@ def _draw(cells: list[Cell], setup: Setup, path: Path) -> None:
                 x = [cell["shards"] for cell in mine]
                 y = [cell["regret"] for cell in mine]
                 bars = [0.0 if math.isnan(c["more_se"]) else 2 * c["more_se"] for c in mine]
-                style = {"color": colour, "marker": "o", "ms": 4, "capsize": 3}
-                ax.errorbar(x, y, bars, label=_told(interval), **style)
+                ax.errorbar(x, y, bars, color=colour, label=_told(interval), **MARKED)
             ax.set_xscale("log", base=2)
             ax.set_xticks([1, *SHARDS], map(str, [1, *SHARDS]))
-            ax.set_ylim(bottom=0)
-            ax.set_ylabel("regret")
-            ax.set_title(f"{name}: {BENCHMARKS[name].horizon:,} rounds", size=10)
+            title = f"{name}: {BENCHMARKS[name].horizon:,} rounds"
+            inscribe(ax, title, ylim=(0, None), ylabel="regret")
         axes[0].legend(frameon=False, fontsize=8)
         axes[-1].set_xlabel(f"shards ({setup.runs} runs; bars ±2 s.e. of the difference from one)")
 

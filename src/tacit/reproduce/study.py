@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.core.arrays import Floats
+from tacit.core.progress import progress
 from tacit.environments import Environment
 from tacit.plots import figure, save
 from tacit.policies import Policy
@@ -42,11 +43,25 @@ def play(
     )
 
 
-def each_run(one: Callable[[int], Found], runs: int, setup: Setup) -> list[Found]:
-    """Return what a function gives for the number of each run; the first one compiles alone."""
-    first = one(0)
-    with ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
-        return [first, *pool.map(one, range(1, runs))]
+def each_run(
+    one: Callable[[int], Found], runs: int, setup: Setup, label: str | None = None
+) -> list[Found]:
+    """Return what a function gives for the number of each run; the first one compiles alone.
+
+    A label shows how far it is.
+    """
+    shown = progress(runs, label) if label else nullcontext(lambda done: None)
+    with shown as advance, ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
+        found = [one(0)]
+        advance(1)
+        try:
+            for result in pool.map(one, range(1, runs)):
+                found.append(result)
+                advance(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return found
 
 
 # Numbers --------------------------------------------------------------------------------------
@@ -79,7 +94,29 @@ def only(cells: Sequence[Cell], **where: Any) -> Cell:
     return cell
 
 
-# Tables and figures ---------------------------------------------------------------------------
+def regret_cells(names: Iterable[str], regret: Floats, **settings: Any) -> list[Cell]:
+    """Return a cell for each policy: its name, the settings, its regret, and how many runs.
+
+    Parameters
+    ----------
+    names : iterable of str
+    regret : array of float64, shape (policies, runs)
+    """
+    return [
+        {"policy": name, **settings, **moments(own), "runs": len(own)}
+        for name, own in zip(names, regret, strict=True)
+    ]
+
+
+# Tables and reports ---------------------------------------------------------------------------
+
+REPORTS = Path(__file__).parent / "reports"
+
+
+def report(name: str, setup: Setup, **fields: Any) -> str:
+    """Return the report ``reports/name.md`` with its fields filled in; ``setup`` is one."""
+    text = (REPORTS / f"{name}.md").read_text(encoding="utf-8")
+    return text.format(setup=setup, **fields)
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
@@ -101,6 +138,42 @@ def table(cells: Sequence[Cell], columns: Mapping[str, Tell]) -> str:
     return markdown_table([list(columns), *([told(c, t) for t in columns.values()] for c in cells)])
 
 
+def pivot(
+    cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Tell, head: str = "{}"
+) -> str:
+    """Return cells as a Markdown table: a row for each value of some names, columns of another.
+
+    Parameters
+    ----------
+    cells : sequence of dict
+    row : str or sequence of str
+        Names of the values that head a row.
+    column : str
+        Name of the values that head the columns.
+    tell : str or callable
+        How a cell is shown.
+    head : str
+        The format of a column's head.
+
+    Examples
+    --------
+    >>> cells = [{"arms": n, "policy": name, "regret": 9.0} for n in (2, 5) for name in "AB"]
+    >>> print(pivot(cells, "policy", "arms", "{regret:.1f}", "{} arms"))
+    | policy | 2 arms | 5 arms |
+    |---|---|---|
+    | A | 9.0 | 9.0 |
+    | B | 9.0 | 9.0 |
+    """
+    names = [row] if isinstance(row, str) else list(row)
+    columns = list(dict.fromkeys(cell[column] for cell in cells))
+    rows: dict[tuple[str, ...], dict[Any, str]] = {}
+    for cell in cells:
+        key = tuple(str(cell[name]) for name in names)
+        rows.setdefault(key, {})[cell[column]] = told(cell, tell)
+    body = [[*key, *(texts[value] for value in columns)] for key, texts in rows.items()]
+    return markdown_table([[*names, *map(head.format, columns)], *body])
+
+
 def told(cell: Cell, tell: Tell) -> str:
     """Return a cell as text."""
     return tell.format_map(cell) if isinstance(tell, str) else tell(cell)
@@ -117,6 +190,17 @@ def told_with_error(name: str, digits: int = 1) -> Callable[[Cell], str]:
     return tell
 
 
+def listed(lines: Iterable[str]) -> str:
+    """Return lines as a Markdown list."""
+    return "\n".join(f"- {line}" for line in lines)
+
+
+# Figures --------------------------------------------------------------------------------------
+
+MARKED: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3}
+"""How points with error bars look."""
+
+
 @contextmanager
 def drawing(
     path: Path, width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any
@@ -125,3 +209,21 @@ def drawing(
     made, axes = figure(width, height, rows, **options)
     yield axes
     save(made, path)
+
+
+def inscribe(
+    ax: Any, title: str = "", size: float = 10, legend: float | str | None = None, **labels: Any
+) -> None:
+    """Set what an axis says: labels, scales and limits, its title, and the size of its legend."""
+    ax.set(**labels)
+    if title:
+        ax.set_title(title, size=size)
+    if legend is not None:
+        ax.legend(frameon=False, fontsize=legend)
+
+
+def legend_below(axes: Any, fontsize: float, ncols: int) -> None:
+    """Put one legend for all panels below the last one."""
+    place: dict[str, Any] = {"loc": "outside lower center", "frameon": False}
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(handles, labels, **place, fontsize=fontsize, ncols=ncols)

@@ -23,22 +23,24 @@ from tacit.policies import (
     WinnerStays,
 )
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, markdown_table, moments, play, select
+from tacit.reproduce.study import (
+    Cell,
+    drawing,
+    inscribe,
+    listed,
+    markdown_table,
+    moments,
+    play,
+    report,
+    select,
+    told,
+)
 from tacit.simulation import Run
 
 TITLE = "Dueling policies in practice: regret, its spread, and time"
 HORIZONS = (10**5, 10**6, 10**7)
 TIMED = 10**6
 """Duels of the run by which a policy's time is taken."""
-
-HOW_TO_READ = """\
-Double Thompson and RMED1 explore for as long as there is doubt, so their worst runs stay near
-their medians. RMED1 costs a fraction of the time per duel; Double Thompson needs no Condorcet
-winner. Winner stays and self-sparring keep one number or two per arm and commit fast: their
-medians are low, but where the best two arms are close a run may stay with the wrong one, for ever
-as far as a horizon can tell. Winner stays asks that the best arm wins with probability 0.524 (for
-its default β = 1.1); in the close call it does with 0.51. Their means say little: look at the
-worst runs before you rely on them."""
 
 
 class Setting(NamedTuple):
@@ -190,38 +192,27 @@ def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[C
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    parts = [
-        f"""# {TITLE}
+    tables = "\n\n".join(
+        f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n"
+        + _table(select(cells, setting=name))
+        for name, setting in settings().items()
+    )
+    given = {"title": TITLE, "timed": TIMED, "tables": tables}
+    return report("dueling_practice", setup, advice=_advice(cells), **given)
 
-Average regret (equation 1 of Yue and Joachims 2011) of {setup.runs} runs, seed {setup.seed}:
-median, its 95 % interval (order statistics), 90 % quantile, and the worst run. Two policies
-whose intervals overlap are not ranked by these runs. Time is the processor's per duel in one
-thread, over a run of {TIMED:,} duels, drawing the outcome included.
 
-Beat-the-Mean and Interleaved Filter are told the horizon and so are run for each one; all others
-play on. Radius (4) is the one whose guarantee holds for the matrix's γ, radius (9) the narrow one;
-where none is given, Interleaved Filter has the wide radius, twice (9)."""
-    ]
-    for name, setting in settings().items():
-        rows = [["policy"]]
-        for horizon in HORIZONS:
-            rows[0] += [f"T = 10^{round(math.log10(horizon))}: median", "q90", "worst"]
-        rows[0].append("ns/duel")
-        mine = select(cells, setting=name)
-        for policy in dict.fromkeys(cell["policy"] for cell in mine):
-            row = [policy]
-            for cell in select(mine, policy=policy):
-                interval = f"{cell['median_low']:,.0f}–{cell['median_high']:,.0f}"
-                row += [
-                    f"{cell['regret_median']:,.0f} ({interval})",
-                    f"{cell['regret_q90']:,.0f}",
-                    f"{cell['regret_max']:,.0f}",
-                ]
-            rows.append([*row, f"{cell['ns_per_duel']:,.0f}"])
-        parts.append(
-            f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n{markdown_table(rows)}"
-        )
-    return "\n\n".join([*parts, _advice(cells)])
+def _table(cells: list[Cell]) -> str:
+    head = ["policy"]
+    for horizon in HORIZONS:
+        head += [f"T = 10^{round(math.log10(horizon))}: median", "q90", "worst"]
+    rows = [[*head, "ns/duel"]]
+    for policy in dict.fromkeys(cell["policy"] for cell in cells):
+        row = [policy]
+        for cell in (mine := select(cells, policy=policy)):
+            median = "{regret_median:,.0f} ({median_low:,.0f}–{median_high:,.0f})"
+            row += [told(cell, tell) for tell in (median, "{regret_q90:,.0f}", "{regret_max:,.0f}")]
+        rows.append([*row, f"{mine[-1]['ns_per_duel']:,.0f}"])
+    return markdown_table(rows)
 
 
 def _advice(cells: list[Cell]) -> str:
@@ -245,10 +236,10 @@ def _advice(cells: list[Cell]) -> str:
         ]
         tails = f" The worst run exceeds the median by: {', '.join(heavy)}." if heavy else ""
         lines.append(
-            f"- {name}, T = 10^7: lowest median {lowest['policy']}{tied}; "
+            f"{name}, T = 10^7: lowest median {lowest['policy']}{tied}; "
             f"lowest 90 % quantile {safest['policy']}.{tails}"
         )
-    return "\n".join(["## What follows", "", *lines, "", HOW_TO_READ])
+    return listed(lines)
 
 
 def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
@@ -261,10 +252,8 @@ def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
                 (line,) = ax.plot(HORIZONS, np.median(found, axis=0), label=policy, **style)
                 high = np.quantile(found, 0.9, axis=0)
                 ax.plot(HORIZONS, high, color=line.get_color(), marker="^", ls=":", lw=0.7, ms=3)
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_title(name, size=9)
-            ax.set_ylabel("regret: median (●), q90 (▲)")
+            labels = {"ylabel": "regret: median (●), q90 (▲)"}
+            inscribe(ax, name, 9, xscale="log", yscale="log", **labels)
         axes[-1].set_xlabel("duels")
         axes[0].legend(frameon=False, fontsize=7, ncols=2)
 

@@ -9,7 +9,8 @@ sqrt(4·ln(1/δ)/n). Beat-the-Mean is played with the safe radius (4) and the ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,20 @@ from tacit.policies import (
     InterleavedFilter1,
     InterleavedFilter2,
 )
-from tacit.reproduce.claims import beyond, both, exact_interval, rate, verdict
+from tacit.reproduce.claims import beyond, both, exact_interval, log_slope, rate, verdict
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
+    MARKED,
     Cell,
     Tell,
     drawing,
     each_run,
+    inscribe,
     markdown_table,
     moments,
     only,
+    pivot,
+    report,
     select,
     table,
 )
@@ -49,6 +54,8 @@ WIDE, NARROW = "InterleavedFilter2 wide", "InterleavedFilter2 (9)"
 WIDE1, NARROW1 = "InterleavedFilter1 wide", "InterleavedFilter1 (9)"
 
 Matrix = Callable[[Generator], Floats]
+Panel = tuple[dict[str, Any], tuple[str, ...], str]
+"""Which cells, of which policies, under which title."""
 
 
 def contenders(arms: int, gamma: float) -> dict[str, DuelPolicy]:
@@ -81,6 +88,11 @@ class Setting(NamedTuple):
     gamma: float
     matrix: Matrix
     redrawn: bool = False
+
+
+def fixed(matrix: Floats) -> Matrix:
+    """Return what gives the same preferences whatever the generator."""
+    return lambda rng: matrix
 
 
 # Trials -------------------------------------------------------------------------------------------
@@ -148,38 +160,36 @@ def measured(
 # What holds ---------------------------------------------------------------------------------------
 
 
-def chosen(cells: list[Cell], policy: str, **where: Any) -> list[Cell]:
-    """Return the cells of a policy in the order of the axis."""
-    return select(cells, policy=policy, **where)
-
-
-def exponent(cells: list[Cell], value: str = "regret_mean") -> float:
-    """Return how regret grows with K: 1 is linear; least squares in logarithms, K ≥ 50."""
-    points = [(math.log(c["K"]), math.log(c[value])) for c in cells if c["K"] >= 50]
-    x, y = np.array(points).T
-    return float(np.polyfit(x, y, 1)[0])
-
-
-def spread(found: dict[str, Any]) -> float:
+def spread(found: Cell) -> float:
     """Return the standard deviation over the mean."""
     return float(found["regret_std"] / found["regret_mean"])
 
 
+def error_of(found: Cell) -> float:
+    """Return the standard error of the mean, relative to it."""
+    return spread(found) / math.sqrt(found["trials"])
+
+
+def ratios(cells: Sequence[Cell], others: Sequence[Cell]) -> list[float]:
+    """Return the mean regrets of some cells over those of others."""
+    return [a["regret_mean"] / b["regret_mean"] for a, b in zip(cells, others, strict=True)]
+
+
+def wrong_arms(cells: Sequence[Cell]) -> tuple[str, int]:
+    """Return in how many trials the arm found was not the best: as text, and the number."""
+    wrong, trials = (sum(c[count] for c in cells) for count in ("mistakes", "trials"))
+    return f"{wrong} of {trials} trials", wrong
+
+
 def regrets(cells: list[Cell], axis: str) -> str:
     """Return the regret of every policy as a Markdown table."""
-    values = sorted({c[axis] for c in cells})
-    rows = [[axis, *dict.fromkeys(c["policy"] for c in cells)]]
-    for value in values:
-        row = [f"{value:g}"]
-        for policy in rows[0][1:]:
-            c = only(cells, policy=policy, **{axis: value})
-            wrong = f", {c['mistakes']} wrong" if c["mistakes"] else ""
-            row.append(
-                f"{short(c['regret_mean'])} ± {short(c['regret_std'])} "
-                f"(median {short(c['regret_median'])}{wrong})"
-            )
-        rows.append(row)
-    return markdown_table(rows)
+
+    def tell(c: Cell) -> str:
+        wrong = f", {c['mistakes']} wrong" if c["mistakes"] else ""
+        mean, deviation, median = (short(c[f"regret_{name}"]) for name in ("mean", "std", "median"))
+        return f"{mean} ± {deviation} (median {median}{wrong})"
+
+    return pivot([c | {axis: f"{c[axis]:g}"} for c in cells], axis, "policy", tell)
 
 
 def short(value: float) -> str:
@@ -190,32 +200,38 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def growths(cells: list[Cell]) -> tuple[float, float, float]:
-    """Return how mean and median regret grow with K, and the latter's standard error.
+class Growth(NamedTuple):
+    """How regret grows with K ≥ 50: the exponent of its mean and its median, and their error.
 
     That of a median is taken to be 1.25 times that of the mean, as in a normal distribution; where
     tails are heavy it is less.
     """
+
+    mean: float
+    median: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"K^{self.median:.2f} ± {self.error:.2f}"
+
+
+def growth(cells: list[Cell]) -> Growth:
+    """Return how regret grows with K: 1 is linear; least squares in logarithms."""
     large = [c for c in cells if c["K"] >= 50]
-    x = np.log([c["K"] for c in large])
-    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    relative = [1.25 * spread(c) / math.sqrt(c["trials"]) for c in large]
-    error = float(np.sqrt(((weights * relative) ** 2).sum()))
-    return exponent(cells), exponent(cells, "regret_median"), error
+    arms, errors = [c["K"] for c in large], [1.25 * error_of(c) for c in large]
+    mean, median = (
+        log_slope(arms, [c[f"regret_{name}"] for c in large], errors) for name in ("mean", "median")
+    )
+    return Growth(mean[0], *median)
 
 
-def preamble(setup: Setup) -> str:
-    """Return what all reports of figures begin with."""
-    return f"""Regret (1) after T = 10¹⁰ comparisons: mean ± standard deviation over {setup.runs}
-trials (seed {setup.seed}); k is a thousand, M a million. "(4)", "(9)" and "wide" name the
-confidence radius: 3γ²·sqrt(ln(1/δ)/n), sqrt(ln(1/δ)/n), and sqrt(4·ln(1/δ)/n). "Wrong" counts
-trials in which the arm played in the end is not the best. The paper plots, but does not print,
-its numbers, and does not say which Interleaved Filter it plays. Its footnote 7 calls the radius
-of Interleaved Filter equivalent to (9); implementations use the wide one. Simulated by leaps,
-which have exactly the law of single comparisons.
-
-A claim holds, or does not, where the number is two standard errors (± below) or more from the
-limit that is named; nearer, it is not decided by this number of trials."""
+def simulated(
+    name: str, title: str, cells: list[Cell], draw: Callable[[Path], Any], setup: Setup, **more: Any
+) -> Reproduction:
+    """Return what came of a figure or table that policies were played for."""
+    preamble = report("yue2011_preamble", setup).strip()
+    text = report(f"yue2011_{name}", setup, title=title, preamble=preamble, **more)
+    return Reproduction(cells, text, draw, settings_of(setup))
 
 
 # Figure 1 -----------------------------------------------------------------------------------------
@@ -223,115 +239,78 @@ limit that is named; nearer, it is not decided by this number of trials."""
 
 def figure_1_top(setup: Setup) -> Reproduction:
     """Uniform gaps of 0.1: γ = 1, K from 10 to 500."""
-    settings = [
-        Setting(arms, 1.0, lambda rng, arms=arms: preferences.uniform_gap(arms, 0.1))  # type: ignore[misc]
-        for arms in ARMS
-    ]
+    settings = [Setting(arms, 1.0, fixed(preferences.uniform_gap(arms, 0.1))) for arms in ARMS]
     cells = measured(settings, "figure 1, top", setup)
     title = "Yue and Joachims (2011), figure 1 (top): ε(i, j) = 0.1"
-    report = f"""# {title}
-
-{preamble(setup)}
-
-{regrets(cells, "K")}
-
-The paper says, and what was found:
-
-{strong_transitivity(cells)}
-"""
-    return Reproduction(cells, report, by_arms(cells, TIGHT, title), settings_of(setup))
+    claims = {"regrets": regrets(cells, "K"), "claims": strong_transitivity(cells)}
+    return simulated("figure1_top", title, cells, by_arms(cells, TIGHT, title), setup, **claims)
 
 
 def figure_1_bottom(setup: Setup) -> Reproduction:
     """Logistic preferences between utilities N(0, 1): K from 10 to 500."""
     settings = [
-        Setting(
-            arms,
-            1.0,
-            lambda rng, arms=arms: preferences.logistic_utilities(arms, rng),  # type: ignore[misc]
-            redrawn,
-        )
+        Setting(arms, 1.0, partial(preferences.logistic_utilities, arms), redrawn)
         for redrawn in (True, False)
         for arms in ARMS
     ]
     cells = measured(settings, "figure 1, bottom", setup)
     title = "Yue and Joachims (2011), figure 1 (bottom): logistic utilities"
-    parts = {name: [c for c in cells if c["utilities"] == name] for name in ("redrawn", "fixed")}
-    report = f"""# {title}
-
-{preamble(setup)}
-
-With utilities redrawn in each trial the spread is mostly that of the draw: the regret of a trial
-grows with 1/ε(1, 2), whose distribution has a heavy tail. Means and deviations then rest on few
-trials; medians, and the trials of one fixed draw of utilities per K, say more.
-
-## Utilities redrawn in each trial
-
-{regrets(parts["redrawn"], "K")}
-
-{strong_transitivity(parts["redrawn"])}
-
-## One draw of utilities per K
-
-{regrets(parts["fixed"], "K")}
-
-{strong_transitivity(parts["fixed"])}
-"""
-    draw = panels(
-        cells,
-        "K",
-        [({"utilities": name}, (TIGHT, WIDE, NARROW), f"utilities {name}") for name in parts],
-        "number of arms K",
-        title,
-    )
-    return Reproduction(cells, report, draw, settings_of(setup))
+    parts = {name: select(cells, utilities=name) for name in ("redrawn", "fixed")}
+    told = {name: f"{regrets(c, 'K')}\n\n{strong_transitivity(c)}" for name, c in parts.items()}
+    shown = [({"utilities": name}, (TIGHT, WIDE, NARROW), f"utilities {name}") for name in parts]
+    draw = panels(cells, "K", shown, "number of arms K", title)
+    return simulated("figure1_bottom", title, cells, draw, setup, **told)
 
 
 def strong_transitivity(cells: list[Cell]) -> str:
     """Return what figure 1 is said to show, and whether it does."""
-    tight, safe = chosen(cells, TIGHT), chosen(cells, SAFE)
+    tight, safe = select(cells, policy=TIGHT), select(cells, policy=SAFE)
     lines = []
     for name in (TIGHT, WIDE, NARROW):
-        growth, typical, error = growths(chosen(cells, name))
+        found = growth(select(cells, policy=name))
         lines.append(
             verdict(
                 f"The regret of {name} grows linearly with K.",
-                both(beyond(typical, 0.8, error), beyond(-typical, -1.2, error)),
-                f"It grows with K^{growth:.2f}, its median with K^{typical:.2f} ± {error:.2f} "
+                both(
+                    beyond(found.median, 0.8, found.error),
+                    beyond(-found.median, -1.2, found.error),
+                ),
+                f"It grows with K^{found.mean:.2f}, its median with {found} "
                 "(K from 50 to 500; 0.8 to 1.2 counts as linear).",
             )
         )
     for name in (WIDE, NARROW):
-        ratios = [
-            spread(theirs) / spread(ours)
-            for ours, theirs in zip(tight, chosen(cells, name), strict=True)
-        ]
-        logs = np.log(ratios)
+        theirs = select(cells, policy=name)
+        times = [spread(a) / spread(b) for a, b in zip(theirs, tight, strict=True)]
+        logs = np.log(times)
         error = float(logs.std(ddof=1) / math.sqrt(len(logs)))
         lines.append(
             verdict(
                 f"The regret of {name} has a far higher spread.",
                 beyond(float(logs.mean()), math.log(3.0), error),
                 "Standard deviation over mean is "
-                f"{min(ratios):.1f} to {max(ratios):.1f} times that of {TIGHT} "
+                f"{min(times):.1f} to {max(times):.1f} times that of {TIGHT} "
                 f"(geometric mean {math.exp(logs.mean()):.1f}, a factor of "
                 f"{math.exp(error):.2f} either way; 3 counts as far higher).",
             )
         )
-    for name in (WIDE1, NARROW1):
-        _, typical, error = growths(chosen(cells, name))
-        lines.append(
-            f"- The median regret of {name}, whose bound has another factor ln K, grows with "
-            f"K^{typical:.2f} ± {error:.2f}."
-        )
-    cost = [s["regret_mean"] / t["regret_mean"] for s, t in zip(safe, tight, strict=True)]
-    wrong, trials = (sum(c[count] for c in tight) for count in ("mistakes", "trials"))
+    lines += [
+        f"- The median regret of {name}, whose bound has another factor ln K, grows with "
+        f"{growth(select(cells, policy=name))}."
+        for name in (WIDE1, NARROW1)
+    ]
+    cost, (wrong, _) = ratios(safe, tight), wrong_arms(tight)
     lines.append(
         f"- What radius (4) costs Beat-the-Mean where (9) would do: {min(cost):.1f} to "
-        f"{max(cost):.1f} times the regret. With (9), {wrong} of {trials} trials ended with a "
-        f"wrong arm ({rate(wrong, trials)})."
+        f"{max(cost):.1f} times the regret. With (9), {wrong} ended with a "
+        f"wrong arm ({rate_of(tight)})."
     )
     return "\n".join(lines)
+
+
+def rate_of(cells: Sequence[Cell]) -> str:
+    """Return the rate of trials that ended with a wrong arm, in words."""
+    return rate(sum(c["mistakes"] for c in cells), sum(c["trials"] for c in cells))
 
 
 # Figure 2 -----------------------------------------------------------------------------------------
@@ -346,59 +325,42 @@ def figure_2_top(setup: Setup) -> Reproduction:
     """Case B with γ = 1.3: K from 10 to 500."""
     cells = measured([chain(arms, 1.3) for arms in ARMS], "figure 2, top", setup)
     title = "Yue and Joachims (2011), figure 2 (top): γ = 1.3"
+    last = only(cells, policy=SAFE, K=ARMS[-1])
     lines = []
     for name in (SAFE, TIGHT):
-        _, growth, error = growths(chosen(cells, name))
+        found = growth(select(cells, policy=name))
         lines.append(
             verdict(
                 f"The regret of {name} stays linear in K.",
-                beyond(-growth, -1.2, error),
-                f"Its median grows with K^{growth:.2f} ± {error:.2f} (up to 1.2 counts as linear).",
+                beyond(-found.median, -1.2, found.error),
+                f"Its median grows with {found} (up to 1.2 counts as linear).",
             )
         )
     for name in (WIDE, NARROW, WIDE1, NARROW1):
-        found = chosen(cells, name)
-        _, growth, error = growths(found)
-        ratio = found[-1]["regret_mean"] / chosen(cells, SAFE)[-1]["regret_mean"]
+        mine = select(cells, policy=name)
+        found = growth(mine)
+        (ratio,) = ratios(mine[-1:], [last])
         lines.append(
             verdict(
                 f"The regret of {name} grows faster than K, and its spread is far higher.",
-                both(
-                    beyond(growth, 1.2, error),
-                    spread(found[-1]) > 3 * spread(chosen(cells, SAFE)[-1]),
-                ),
-                f"Its median grows with K^{growth:.2f} ± {error:.2f} (above 1.2 counts as faster); "
+                both(beyond(found.median, 1.2, found.error), spread(mine[-1]) > 3 * spread(last)),
+                f"Its median grows with {found} (above 1.2 counts as faster); "
                 f"at K = 500 its mean is {ratio:.2g} times that of "
-                f"{SAFE}, its deviation {spread(found[-1]):.2g} of its mean, against "
-                f"{spread(chosen(cells, SAFE)[-1]):.2g}.",
+                f"{SAFE}, its deviation {spread(mine[-1]):.2g} of its mean, against "
+                f"{spread(last):.2g}.",
             )
         )
-    report = f"""# {title}
-
-{preamble(setup)}
-
-{regrets(cells, "K")}
-
-The paper says, and what was found:
-
-{chr(10).join(lines)}
-
-{the_surprise(cells)}
-"""
-    return Reproduction(cells, report, by_arms(cells, SAFE, title), settings_of(setup))
+    told = {"regrets": regrets(cells, "K"), "claims": "\n".join(lines)}
+    told["surprise"] = the_surprise(cells, setup)
+    return simulated("figure2_top", title, cells, by_arms(cells, SAFE, title), setup, **told)
 
 
-def the_surprise(cells: list[Cell]) -> str:
+def the_surprise(cells: list[Cell], setup: Setup) -> str:
     """Return which radius gives the printed picture, and what radius (4) costs."""
-    at = {c["policy"]: c for c in cells if c["K"] == 500 and c["gamma"] == 1.3}
-    safe, tight = at[SAFE], at[TIGHT]
-    wide, narrow = at[WIDE]["regret_mean"], at[NARROW]["regret_mean"]
-    mean = safe["regret_mean"]
-    return f"""Which radius gives the printed picture, at K = 500 and γ = 1.3: with the wide one
-Interleaved Filter 2 has {wide / mean:.2g} times the regret of Beat-the-Mean with its safe radius
-(4); with (9) it has {narrow / mean:.2g} times that regret. Beat-the-Mean with radius (9) has
-{tight["regret_mean"] / mean:.2g} times the regret that it has with (4), ended with a wrong arm in
-{tight["mistakes"]} of {tight["trials"]} trials, and is not covered by the theorem where γ > 1."""
+    at = [only(cells, policy=name, K=500, gamma=1.3) for name in (WIDE, NARROW, TIGHT, SAFE)]
+    wide, narrow, ratio = ratios(at[:3], [at[3]] * 3)
+    told = report("yue2011_surprise", setup, wide=wide, narrow=narrow, ratio=ratio, tight=at[2])
+    return told.strip()
 
 
 def figure_2_bottom(setup: Setup) -> Reproduction:
@@ -406,92 +368,76 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
     settings = [chain(arms, gamma) for arms in (250, 500) for gamma in GAMMAS]
     cells = measured(settings, "figure 2, bottom", setup, (WIDE1, NARROW1))
     title = "Yue and Joachims (2011), figure 2 (bottom): K = 500"
-    large = [c for c in cells if c["K"] == 500]
-    rows = [["γ", SAFE, TIGHT, WIDE, NARROW]]
-    for gamma in GAMMAS:
-        rows.append([f"{gamma:g}", *(f"{doubling(cells, n, gamma):.2f}" for n in rows[0][1:])])
-    lines = []
-    for name in (WIDE, NARROW):
-        curve = chosen(large, name)
-        steep = [g for g in GAMMAS if beyond(*faster(cells, name, g))]
-        start = f"from γ = {steep[0]:g} on" if steep else "for no γ"
-        peak = max(curve, key=lambda c: c["regret_mean"])
-        fall = peak["regret_mean"] - curve[-1]["regret_mean"]
-        error = math.hypot(*(c["regret_std"] / math.sqrt(c["trials"]) for c in (peak, curve[-1])))
-        lines.append(
-            verdict(
-                f"{name} suffers super-linear regret from near γ = 1.3 on, "
-                "which then falls a little.",
-                both(
-                    bool(steep) and 1.2 <= steep[0] <= 1.4,
-                    peak is not curve[-1] and beyond(fall, 0.0, error),
-                ),
-                f"Its regret surely grows faster than K^1.2 {start}; it is highest at "
-                f"γ = {peak['gamma']:g}"
-                + (f", and {short(fall)} ± {short(error)} lower at γ = 1.6." if fall else "."),
-            )
-        )
-    worst = max(GAMMAS, key=lambda gamma: doubling(cells, SAFE, gamma))
-    growth, limit, error = faster(cells, SAFE, worst)
+    large = select(cells, K=500)
+    exponents = [
+        {"γ": f"{gamma:g}", "policy": name, "exponent": doubling(cells, name, gamma)[0]}
+        for gamma in GAMMAS
+        for name in (SAFE, TIGHT, WIDE, NARROW)
+    ]
+    lines = [rise_and_fall(cells, name) for name in (WIDE, NARROW)]
+    steepest, error = max(doubling(cells, SAFE, gamma) for gamma in GAMMAS)
     lines.append(
         verdict(
             "Beat-the-Mean stays linear in K, whatever γ.",
-            beyond(-growth, -limit, error),
-            f"With radius (4) its regret grows with at most K^{growth:.2f} ± {error:.2f}.",
+            beyond(-steepest, -LINEAR, error),
+            f"With radius (4) its regret grows with at most K^{steepest:.2f} ± {error:.2f}.",
         )
     )
-    price = [
-        s["regret_mean"] / t["regret_mean"]
-        for s, t in zip(chosen(large, SAFE), chosen(large, TIGHT), strict=True)
-    ]
-    wrong = sum(c["mistakes"] for c in chosen(large, TIGHT))
-    trials = sum(c["trials"] for c in chosen(large, TIGHT))
+    tight = select(large, policy=TIGHT)
+    price, (told, wrong) = ratios(select(large, policy=SAFE), tight), wrong_arms(tight)
     lines.append(
         verdict(
             "Beat-the-Mean may behave correctly with tighter intervals such as (9).",
             wrong == 0,
-            f"It ended with a wrong arm in {wrong} of {trials} trials ({rate(wrong, trials)}), and "
+            f"It ended with a wrong arm in {told} ({rate_of(tight)}), and "
             f"had {min(price):.1f} (γ = 1) to {max(price):.1f} times less regret than with (4).",
         )
     )
-    report = f"""# {title}
-
-{preamble(setup)}
-
-{regrets(large, "gamma")}
-
-How regret grows with K: the exponent between K = 250 and K = 500 (1 is linear, 2 quadratic), from
-means.
-
-{markdown_table(rows)}
-
-The paper says, and what was found:
-
-{chr(10).join(lines)}
-
-{the_surprise(cells)}
-"""
-    draw = panels(
-        large,
-        "gamma",
-        [({}, (SAFE, WIDE), "wide radius"), ({}, (SAFE, TIGHT, NARROW), "radius (9)")],
-        "γ",
+    shown: list[Panel] = [
+        ({}, (SAFE, WIDE), "wide radius"),
+        ({}, (SAFE, TIGHT, NARROW), "radius (9)"),
+    ]
+    return simulated(
+        "figure2_bottom",
         title,
+        cells,
+        panels(large, "gamma", shown, "γ", title),
+        setup,
+        regrets=regrets(large, "gamma"),
+        exponents=pivot(exponents, "γ", "policy", "{exponent:.2f}"),
+        claims="\n".join(lines),
+        surprise=the_surprise(cells, setup),
     )
-    return Reproduction(cells, report, draw, settings_of(setup))
 
 
-def doubling(cells: list[Cell], policy: str, gamma: float) -> float:
-    """Return the exponent of growth between K = 250 and K = 500."""
-    half, full = sorted(chosen(cells, policy, gamma=gamma), key=lambda c: c["K"])
-    return math.log2(full["regret_mean"] / half["regret_mean"])
+LINEAR = 1.2
+"""The largest exponent of K that counts as linear."""
 
 
-def faster(cells: list[Cell], policy: str, gamma: float) -> tuple[float, float, float]:
-    """Return that exponent, the limit of what counts as linear, and the standard error."""
-    pair = chosen(cells, policy, gamma=gamma)
-    error = math.hypot(*(spread(c) / math.sqrt(c["trials"]) for c in pair)) / math.log(2.0)
-    return doubling(cells, policy, gamma), 1.2, error
+def doubling(cells: list[Cell], policy: str, gamma: float) -> tuple[float, float]:
+    """Return the exponent of growth between K = 250 and K = 500, and its standard error."""
+    half, full = (only(cells, policy=policy, gamma=gamma, K=arms) for arms in (250, 500))
+    exponent = math.log2(full["regret_mean"] / half["regret_mean"])
+    return exponent, math.hypot(error_of(half), error_of(full)) / math.log(2.0)
+
+
+def rise_and_fall(cells: list[Cell], name: str) -> str:
+    """Return whether regret is super-linear from near γ = 1.3 on, and then falls a little."""
+    curve = select(cells, policy=name, K=500)
+    growths = {gamma: doubling(cells, name, gamma) for gamma in GAMMAS}
+    steep = [g for g, (exponent, error) in growths.items() if beyond(exponent, LINEAR, error)]
+    start = f"from γ = {steep[0]:g} on" if steep else "for no γ"
+    peak = max(curve, key=lambda c: c["regret_mean"])
+    fall = peak["regret_mean"] - curve[-1]["regret_mean"]
+    error = math.hypot(*(c["regret_std"] / math.sqrt(c["trials"]) for c in (peak, curve[-1])))
+    falls = peak is not curve[-1] and beyond(fall, 0.0, error)
+    after = f", and {short(fall)} ± {short(error)} lower at γ = 1.6." if fall else "."
+    return verdict(
+        f"{name} suffers super-linear regret from near γ = 1.3 on, which then falls a little.",
+        both(bool(steep) and 1.2 <= steep[0] <= 1.4, falls),
+        f"Its regret surely grows faster than K^1.2 {start}; it is highest at "
+        f"γ = {peak['gamma']:g}{after}",
+    )
 
 
 # Table 1 ------------------------------------------------------------------------------------------
@@ -499,9 +445,8 @@ def faster(cells: list[Cell], policy: str, gamma: float) -> tuple[float, float, 
 
 def table_1(setup: Setup) -> Reproduction:
     """The ArXiv matrix: what it satisfies, and what the policies make of it."""
-    setting = Setting(6, 1.5, lambda rng: preferences.arxiv())
-    cells = measured([setting], "table 1", setup)
     matrix = preferences.arxiv()
+    cells = measured([Setting(6, 1.5, fixed(matrix))], "table 1", setup)
     found = preferences.measure(matrix)
     names = "ABCDEF"
     rows = [["", *names]]
@@ -513,46 +458,35 @@ def table_1(setup: Setup) -> Reproduction:
 
     witnesses = " ".join(map(told, found.gamma_witnesses))
     violated = ", ".join(f"{told(v.triple)} by {v.excess:.2f}" for v in found.triangle_violations)
-    lines = [
-        verdict(
+    claims = (
+        (
             "Preferences obey a total order A ≻ B ≻ … ≻ F.",
             found.strict_order,
             "D and F tie: ε(D, F) = 0.00.",
         ),
-        verdict(
+        (
             "Relaxed stochastic transitivity holds for γ = 1.5, due to A, B, D.",
             math.isclose(found.gamma, 1.5),
             f"The smallest γ is {found.gamma:g}, due to {witnesses}.",
         ),
-        verdict(
+        (
             "The stochastic triangle inequality holds.",
             not found.triangle_violations,
             f"It is violated in {violated}; footnote 1 would need λ = {found.lambda_:g}. "
             "(A, C, F) is an equality.",
         ),
-    ]
-    wrong = {c["policy"]: c["mistakes"] for c in cells}
-    title = "Yue and Joachims (2011), table 1: six retrieval functions of ArXiv.org"
-    report = f"""# {title}
-
-P(row beats column) − 1/2:
-
-{markdown_table(rows)}
-
-The paper says, and what was found:
-
-{chr(10).join(lines)}
-
-## What the policies make of it
-
-{preamble(setup)}
-
-{regrets(cells, "K")}
-
-Although the triangle inequality fails, the trials that ended with a wrong arm are:
-{", ".join(f"{policy} {count}" for policy, count in wrong.items())}, of {setup.runs} each.
-"""
-    return Reproduction(cells, report, lambda path: _heat(matrix, path), settings_of(setup))
+    )
+    return simulated(
+        "table1",
+        "Yue and Joachims (2011), table 1: six retrieval functions of ArXiv.org",
+        cells,
+        lambda path: _heat(matrix, path),
+        setup,
+        matrix=markdown_table(rows),
+        claims="\n".join(verdict(*claim) for claim in claims),
+        regrets=regrets(cells, "K"),
+        wrong=", ".join(f"{c['policy']} {c['mistakes']}" for c in cells),
+    )
 
 
 def _heat(matrix: Floats, path: Path) -> None:
@@ -565,9 +499,7 @@ def _heat(matrix: Floats, path: Path) -> None:
         ax.set_xticks(range(6), "ABCDEF")
         ax.set_yticks(range(6), "ABCDEF")
         ax.grid(visible=False)
-        ax.set_xlabel("loses")
-        ax.set_ylabel("wins")
-        ax.set_title("ArXiv.org: P(row beats column) − 1/2", size=10)
+        inscribe(ax, "ArXiv.org: P(row beats column) − 1/2", xlabel="loses", ylabel="wins")
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
 
 
@@ -589,14 +521,16 @@ def pac(setup: Setup) -> Reproduction:
         for arms in sizes:
             policy = BeatTheMeanPAC(arms, epsilon, delta, gamma)
             preference = matrix(arms)
-            setting = Setting(arms, gamma, lambda rng, p=preference: p)  # type: ignore[misc]
+            setting = Setting(arms, gamma, fixed(preference))
             # More comparisons than any run can make (footnote 6).
             horizon = arms**2 * policy.enough
             runs = play({"PAC": policy}, setting, 100 * place + arms, horizon, setup)["PAC"]
             cells.append(_pac_cell(name, policy, preference, runs))
     title = "Yue and Joachims (2011): Beat-the-Mean in the PAC setting"
-    report, settings = _pac_report(title, cells, setup), {"seed": setup.seed, "trials": setup.runs}
-    return Reproduction(cells, report, lambda path: _pac_figure(cells, title, path), settings)
+    told = {"table": table(cells, PAC_COLUMNS), "claims": _pac_claims(cells)}
+    text = report("yue2011_pac", setup, title=title, delta=cells[0]["delta"], **told)
+    settings = {"seed": setup.seed, "trials": setup.runs}
+    return Reproduction(cells, text, lambda path: _pac_figure(cells, title, path), settings)
 
 
 def _pac_cell(name: str, policy: BeatTheMeanPAC, matrix: Floats, runs: list[Any]) -> dict[str, Any]:
@@ -638,39 +572,21 @@ PAC_COLUMNS: dict[str, Tell] = {
 }
 
 
-def _pac_report(title: str, cells: list[Cell], setup: Setup) -> str:
+def _pac_claims(cells: list[Cell]) -> str:
     most = max(c["share_of_KN_max"] for c in cells)
     surely = all(c["failure_high"] <= c["delta"] for c in cells)
     possible = all(c["failure_low"] <= c["delta"] for c in cells)
-    said = "Every interval lies below δ." if surely else "An interval reaches beyond δ."
-    lines = [
-        verdict(
-            "The sample complexity is O(K·N) (theorem 2).",
-            most <= 2.0,
-            f"No trial made more than {most:.2f}·K·N comparisons, whatever K.",
-        ),
-        verdict(
-            "The arm found is within ε of the best with probability at least 1 − δ.",
-            True if surely else None if possible else False,
-            said,
-        ),
-    ]
-    return f"""# {title}
-
-{setup.runs} trials each (seed {setup.seed}), δ = {cells[0]["delta"]:g}. A failure is an arm that
-the best one beats by more than ε beyond one half; its rate has the interval of Clopper and Pearson.
-N solves (8). Table 1 violates the triangle inequality, so theorem 2 does not cover it.
-
-{table(cells, PAC_COLUMNS)}
-
-The paper says, and what was found:
-
-{chr(10).join(lines)}
-
-Where the gaps are below ε every arm is within ε and exploration goes on until each has N
-comparisons: the bound is met almost exactly, and no arm can be a failure. Where they
-are larger, all arms but one leave before.
-"""
+    complexity = verdict(
+        "The sample complexity is O(K·N) (theorem 2).",
+        most <= 2.0,
+        f"No trial made more than {most:.2f}·K·N comparisons, whatever K.",
+    )
+    failures = verdict(
+        "The arm found is within ε of the best with probability at least 1 − δ.",
+        True if surely else None if possible else False,
+        "Every interval lies below δ." if surely else "An interval reaches beyond δ.",
+    )
+    return f"{complexity}\n{failures}"
 
 
 def _pac_figure(cells: list[Cell], title: str, path: Path) -> None:
@@ -680,15 +596,13 @@ def _pac_figure(cells: list[Cell], title: str, path: Path) -> None:
             x = [c["K"] for c in mine]
             means = [c["comparisons_mean"] / (c["K"] * c["N"]) for c in mine]
             up = [c["share_of_KN_max"] - mean for c, mean in zip(mine, means, strict=True)]
-            ax.errorbar(x, means, [[0.0] * len(up), up], marker="o", ms=4, capsize=3, label=name)
+            ax.errorbar(x, means, [[0.0] * len(up), up], label=name, **MARKED)
         ax.axhline(1.0, color="black", ls="--", lw=1, label="K·N")
         ax.set_xscale("log")
         ax.set_xticks([5, 10, 20, 40, 80], ["5", "10", "20", "40", "80"])
         ax.minorticks_off()
-        ax.set_xlabel("number of arms K")
-        ax.set_ylabel("comparisons/(K·N): mean, bar to the maximum")
-        ax.set_ylim(bottom=0)
-        ax.set_title(title, size=10)
+        share = "comparisons/(K·N): mean, bar to the maximum"
+        inscribe(ax, title, xlabel="number of arms K", ylabel=share, ylim=(0, None))
         ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.73))
 
 
@@ -704,7 +618,7 @@ COLOURS = {
 
 def by_arms(cells: list[Cell], ours: str, title: str) -> Callable[[Path], None]:
     """Return what draws regret over K, once per radius of Interleaved Filter."""
-    parts: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
+    parts: list[Panel] = [
         ({}, (ours, WIDE), "Interleaved Filter with the wide radius"),
         ({}, (ours, NARROW), "Interleaved Filter with radius (9)"),
     ]
@@ -712,31 +626,25 @@ def by_arms(cells: list[Cell], ours: str, title: str) -> Callable[[Path], None]:
 
 
 def panels(
-    cells: list[Cell],
-    axis: str,
-    parts: list[tuple[dict[str, Any], tuple[str, ...], str]],
-    label: str,
-    title: str,
+    cells: list[Cell], axis: str, parts: Sequence[Panel], label: str, title: str
 ) -> Callable[[Path], None]:
     """Return what draws panels of regret with bars of one standard deviation, and medians."""
 
     def draw(path: Path) -> None:
-        style = {"marker": "o", "ms": 4, "capsize": 3}
+        regret = "regret (millions; bars ±1 s.d.)"
         with drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
-            for ax, (where, policies, name) in zip(axes, parts, strict=True):
+            for ax, (where, policies, told) in zip(axes, parts, strict=True):
                 for policy in policies:
-                    mine, colour = chosen(cells, policy, **where), COLOURS[policy]
+                    mine, colour = select(cells, policy=policy, **where), COLOURS[policy]
                     x = [c[axis] for c in mine]
-                    means = [c["regret_mean"] / 1e6 for c in mine]
-                    bars = [c["regret_std"] / 1e6 for c in mine]
-                    ax.errorbar(x, means, bars, color=colour, label=policy, **style)
-                    medians = [c["regret_median"] / 1e6 for c in mine]
+                    means, bars, medians = (
+                        [c[name] / 1e6 for c in mine]
+                        for name in ("regret_mean", "regret_std", "regret_median")
+                    )
+                    ax.errorbar(x, means, bars, color=colour, label=policy, **MARKED)
                     ax.plot(x, medians, color=colour, ls="none", marker="x", ms=6)
                 ax.plot([], [], color="black", ls="none", marker="x", label="median")
-                ax.set_title(name, size=9)
-                ax.set_ylabel("regret (millions; bars ±1 s.d.)")
-                ax.set_ylim(bottom=0)
-                ax.legend(frameon=False, fontsize=8)
+                inscribe(ax, told, 9, legend=8, ylabel=regret, ylim=(0, None))
             axes[-1].set_xlabel(label)
             axes[-1].figure.suptitle(title, size=10)
 

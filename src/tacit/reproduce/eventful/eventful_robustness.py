@@ -7,9 +7,8 @@ is a multiple of that of ORA with the same base bandit, on the same impressions 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -20,6 +19,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
 from tacit.environments import ShiftingArms
+from tacit.plots import COLOURS
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -41,8 +41,19 @@ from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import markdown_table
-from tacit.simulation import simulate, standard_error
+from tacit.reproduce.study import (
+    Cell,
+    drawing,
+    inscribe,
+    legend_below,
+    listed,
+    only,
+    pivot,
+    play,
+    report,
+    select,
+)
+from tacit.simulation import standard_error
 
 ARMS, FEATURES, MARGIN = 5, 5, 0.1
 
@@ -251,51 +262,34 @@ def environment(fraction: float, signals: str, events: str, queries: int) -> Shi
     )
 
 
-def play(fraction: float, signals: str, events: str, setup: Setup) -> dict[tuple[str, str], Floats]:
+def played(
+    fraction: float, signals: str, events: str, setup: Setup
+) -> dict[tuple[str, str], Floats]:
     """Return the final regret of each run by name and base."""
     scale = SCALES[setup.reading]
     taking_part = [row for row in entrants(scale) if row.reads or signals == "clean"]
-    result = simulate(
-        [row.policy for row in taking_part],
-        environment(fraction, signals, events, scale.queries),
-        scale.horizon,
-        runs=setup.runs,
-        seed=setup.seed,
-        workers=setup.workers,
-        checkpoints=1,
-    )
-    return {
-        (row.name, row.base): regret
-        for row, regret in zip(taking_part, result.regret[:, :, -1], strict=True)
-    }
+    queries = environment(fraction, signals, events, scale.queries)
+    found = play([row.policy for row in taking_part], queries, scale.horizon, setup)
+    names = [(row.name, row.base) for row in taking_part]
+    return dict(zip(names, found.regret[:, :, -1], strict=True))
 
 
 # What came of it -------------------------------------------------------------------------------
 
 
-class Ratio(NamedTuple):
-    """A mean regret as a multiple of another, and its standard error."""
-
-    value: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f} ± {self.error:.2f}"
-
-
-def paired_ratio(regret: Floats, oracle: Floats) -> Ratio:
-    """Return the ratio of two means over the same runs, its error by the delta method."""
+def paired_ratio(regret: Floats, oracle: Floats) -> tuple[float, float]:
+    """Return the ratio of two means over the same runs, and its error by the delta method."""
     ratio = float(regret.mean() / oracle.mean())
-    return Ratio(ratio, standard_error(regret - ratio * oracle) / float(oracle.mean()))
+    return ratio, standard_error(regret - ratio * oracle) / float(oracle.mean())
 
 
 def cells_of(
     events: str, signals: str, fraction: float, regrets: dict[tuple[str, str], Floats]
-) -> list[dict[str, Any]]:
-    """Return one row for each policy of a cell."""
+) -> list[Cell]:
+    """Return one row for each policy of a setting."""
     cells = []
     for (name, base), regret in regrets.items():
-        ratio = paired_ratio(regret, regrets["ORA", base])
+        ratio, error = paired_ratio(regret, regrets["ORA", base])
         cells.append(
             {
                 "events": events,
@@ -305,175 +299,115 @@ def cells_of(
                 "base": base,
                 "regret_mean": float(regret.mean()),
                 "regret_se": standard_error(regret),
-                "ratio": ratio.value,
-                "ratio_se": ratio.error,
+                "ratio": ratio,
+                "ratio_se": error,
                 "runs": len(regret),
             }
         )
     return cells
 
 
-class Table:
-    """Ratios by policy, base, kind of event, signals and fraction."""
-
-    def __init__(self, cells: list[dict[str, Any]]) -> None:
-        names = ("policy", "base", "events", "signals", "fraction")
-        self.ratios = {
-            tuple(cell[name] for name in names): Ratio(cell["ratio"], cell["ratio_se"])
-            for cell in cells
-        }
-        self.rows = list(dict.fromkeys((cell["policy"], cell["base"]) for cell in cells))
-
-    def ratio(self, row: tuple[str, str], events: str, signals: str, fraction: float) -> Ratio:
-        """Return a ratio; what reads no contexts has one for all signals."""
-        found = self.ratios.get((*row, events, signals, fraction))
-        return found or self.ratios[*row, events, "clean", fraction]
-
-    def markdown(self, events: str, fraction: float) -> str:
-        """Return all policies and signals at a fraction."""
-        rows = [["policy", "base", *SIGNALS]]
-        for name, base in self.rows:
-            if name != "ORA":
-                ratios = [self.ratio((name, base), events, s, fraction) for s in SIGNALS]
-                rows.append([name, base, *map(str, ratios)])
-        return markdown_table(rows)
+def completed(cells: list[Cell]) -> list[Cell]:
+    """Return the cells with those of policies that read no contexts in every column of signals."""
+    reading = {(c["policy"], c["base"]) for c in cells if c["signals"] != "clean"}
+    everywhere = [
+        [cell["signals"]] if (cell["policy"], cell["base"]) in reading else list(SIGNALS)
+        for cell in cells
+    ]
+    return [
+        cell | {"signals": name}
+        for cell, names in zip(cells, everywhere, strict=True)
+        for name in names
+    ]
 
 
-class Target(NamedTuple):
-    """What a cell was meant to reach, and did or did not.
-
-    Attributes
-    ----------
-    what : str
-    events, signals : str
-    fraction : float
-    base : str
-    reached : Ratio
-    bound : float
-    """
-
-    what: str
-    events: str
-    signals: str
-    fraction: float
-    base: str
-    reached: Ratio
-    bound: float
-
-    @property
-    def verdict(self) -> str:
-        """In words; within two standard errors counts for neither side."""
-        if self.reached.value <= self.bound:
-            return "reached"
-        near = self.reached.value - 2.0 * self.reached.error <= self.bound
-        return "not reached, but within two standard errors" if near else "not reached"
+def shown_ratio(cell: Cell) -> str:
+    """Return a ratio and its standard error."""
+    return f"{cell['ratio']:.2f} ± {cell['ratio_se']:.2f}"
 
 
-def targets(table: Table) -> list[Target]:
-    """Return every target of ProbationBandit with both bases, in the table's order."""
+# What ProbationBandit is meant to reach, in words.
+QUIET = "without events, at most 1.03 times the plain base"
+CLEAN = "clean signals, at most 1.2 times ORA"
+STEALTHY = "clean signals and stealthy events, at most 1.3 times ORA"
+IMPERFECT = (
+    "imperfect signals, at most 1.05 times the better of GLR with the same base and its own "
+    "result with clean signals"
+)
+
+
+def targets(cells: list[Cell]) -> list[Cell]:
+    """Return ProbationBandit's cells with what each was meant to reach, and the bound."""
     found = []
-    for base in ("Thompson", "KL-UCB"):
-        for events in EVENTS:
-            for fraction in FRACTIONS:
-                ratios = {s: table.ratio((PROBATION, base), events, s, fraction) for s in SIGNALS}
-                detector = table.ratio(("GLR", base), events, "clean", fraction).value
-                for signals, ratio in ratios.items():
-                    if fraction == 0.0:
-                        what, bound = "1.03 × plain", 1.03
-                    elif signals == "clean":
-                        stealth = events == "stealth"
-                        what, bound = ("1.3 × ORA", 1.3) if stealth else ("1.2 × ORA", 1.2)
-                    else:
-                        what = "1.05 × the better of GLR and its own clean"
-                        bound = 1.05 * min(detector, ratios["clean"].value)
-                    found.append(Target(what, events, signals, fraction, base, ratio, bound))
-    return found
+    for cell in select(cells, policy=PROBATION):
+        setting = {name: cell[name] for name in ("events", "fraction", "base")}
+        if cell["fraction"] == 0.0:
+            what, bound = QUIET, 1.03
+        elif cell["signals"] == "clean":
+            what, bound = (STEALTHY, 1.3) if cell["events"] == "stealth" else (CLEAN, 1.2)
+        else:
+            rivals = (
+                only(cells, policy=name, signals="clean", **setting)["ratio"]
+                for name in ("GLR", PROBATION)
+            )
+            what, bound = IMPERFECT, 1.05 * min(rivals)
+        found.append(cell | {"what": what, "bound": bound})
+    order = {base: i for i, base in enumerate(("Thompson", "KL-UCB"))}
+    return sorted(found, key=lambda cell: order[cell["base"]])
 
 
-def verdicts(found: list[Target]) -> str:
-    """Return the targets as a table: a row for each column of signals, fractions beside it."""
-    rows = [["base", "events", "signals", *(f"fraction {f:g}" for f in FRACTIONS)]]
-    for base in ("Thompson", "KL-UCB"):
-        for events in EVENTS:
-            for signals in SIGNALS:
-                mine = [
-                    t for t in found if (t.base, t.events, t.signals) == (base, events, signals)
-                ]
-                texts = [
-                    f"{t.reached} of {t.bound:.2f}" + ("" if t.verdict == "reached" else " ✗")
-                    for t in mine
-                ]
-                rows.append([base, events, signals, *texts])
-    return markdown_table(rows)
-
-
-def summary(found: list[Target]) -> str:
+def summary(found: list[Cell]) -> str:
     """Say how many targets of each kind were reached."""
-    kinds: dict[str, Callable[[Target], bool]] = {
-        "without events, at most 1.03 times the plain base": lambda t: t.fraction == 0.0,
-        "clean signals, at most 1.2 times ORA": lambda t: t.what == "1.2 × ORA",
-        "clean signals and stealthy events, at most 1.3 times ORA": lambda t: t.what == "1.3 × ORA",
-        "imperfect signals, at most 1.05 times the better of GLR with the same base and its own "
-        "result with clean signals": lambda t: t.fraction > 0.0 and t.signals != "clean",
-    }
     lines = []
-    for text, belongs in kinds.items():
-        mine = [target for target in found if belongs(target)]
-        reached = sum(target.verdict == "reached" for target in mine)
-        near = sum("within" in target.verdict for target in mine)
-        lines.append(
-            f"- {text}: reached in {reached} of {len(mine)} cells"
-            + (f", missed by less than two standard errors in {near} more." if near else ".")
-        )
-    return "\n".join(lines)
+    for what in (QUIET, CLEAN, STEALTHY, IMPERFECT):
+        mine = select(found, what=what)
+        missed = [cell for cell in mine if cell["ratio"] > cell["bound"]]
+        near = sum(cell["ratio"] - 2.0 * cell["ratio_se"] <= cell["bound"] for cell in missed)
+        also = f", missed by less than two standard errors in {near} more." if near else "."
+        reached = len(mine) - len(missed)
+        lines.append(f"{what}: reached in {reached} of {len(mine)} cells{also}")
+    return listed(lines)
 
 
-def report(setup: Setup, table: Table) -> str:
+def verdict(cell: Cell) -> str:
+    """Say what was reached, of how much."""
+    reached = cell["ratio"] <= cell["bound"]
+    return f"{shown_ratio(cell)} of {cell['bound']:.2f}" + ("" if reached else " ✗")
+
+
+def told(setup: Setup, cells: list[Cell]) -> str:
     """Return the report."""
-    found = targets(table)
-    queries, horizon = SCALES[setup.reading]
+    found = targets(cells)
+    scale = SCALES[setup.reading]
+    others = [cell for cell in cells if cell["policy"] != "ORA"]
     tables = "\n\n".join(
         f"### {events.capitalize()} events, fraction {fraction:g}\n\n"
-        + table.markdown(events, fraction)
+        + pivot(
+            select(others, events=events, fraction=fraction),
+            ("policy", "base"),
+            "signals",
+            shown_ratio,
+        )
         for events in EVENTS
         for fraction in FRACTIONS
     )
-    return f"""# Imperfect warnings of shifting intent
-
-{queries} queries, Zipf(1) traffic, {horizon:,} impressions, {ARMS} results; a fraction of the
-queries shift 1 to 10 times. {setup.runs} runs with fresh instances (seed {setup.seed}). Every
-number is a mean final regret as a multiple of that of ORA (told of every event) **with the same
-base bandit** on the same impressions and chances, with the standard error of the ratio. *Plain*
-events redraw all click probabilities; *stealth* events leave the shown result's as it is and lift
-another above it by 0.10 to 0.15, where there is room. Contexts have {FEATURES} numbers, and every
-classifier is an anchored rectangle with margin {MARGIN:g}: right for the first four kinds of
-signals, wrong for oblique, gaussian and noise.
-
-Policies that read no contexts are the same in law whatever the signals; they were simulated with
-clean ones and that ratio stands in all columns. GLR is GLRKLUCB, or its test and forced exploration
-around the base (α = 0.005, or 0 where it says so; δ = 0.001); CUSUM-UCB, M-UCB, discounted UCB and
-the sliding window exist with UCB1 only and have their published parameters for
-{horizon // queries:,} rounds with {SHIFTS} shifts; discounted Thompson has 0.998. BWC has the
-paper's UCB1, L = 500 and ε = 0.1.
-
-## Targets of ProbationBandit
-
-{summary(found)}
-
-Each cell: reached, of the most that the target allows; ✗ where it is not reached.
-
-{verdicts(found)}
-
-## All policies
-
-{tables}
-"""
+    return report(
+        "eventful_robustness",
+        setup,
+        scale=scale,
+        a_query=scale.horizon // scale.queries,
+        arms=ARMS,
+        features=FEATURES,
+        margin=MARGIN,
+        shifts=SHIFTS,
+        summary=summary(found),
+        verdicts=pivot(found, ("base", "events", "signals"), "fraction", verdict, "fraction {:g}"),
+        tables=tables,
+    )
 
 
-def draw(table: Table, path: Path) -> Path:
+def draw(cells: list[Cell], path: Path) -> None:
     """Draw the ratios at a fraction of 1/4: one panel for each kind of event."""
-    from tacit.plots import COLOURS, figure, save
-
     marks = (
         (PROBATION, "Thompson", "o", 0),
         (PROBATION, "KL-UCB", "o", 1),
@@ -485,44 +419,36 @@ def draw(table: Table, path: Path) -> Path:
         ("plain", "Thompson", "x", 0),
         ("plain", "KL-UCB", "x", 1),
     )
-    shown = [mark for mark in marks if mark[:2] in table.rows]
-    drawing, axes = figure(8.0, 7.6, rows=2, sharex=True)
-    for ax, events in zip(axes, EVENTS, strict=True):
-        for i, (name, base, marker, colour) in enumerate(shown):
-            ratios = [table.ratio((name, base), events, signals, 0.25) for signals in SIGNALS]
-            ax.errorbar(
-                [x + (i - (len(shown) - 1) / 2) * 0.09 for x in range(len(SIGNALS))],
-                [ratio.value for ratio in ratios],
-                [2.0 * ratio.error for ratio in ratios],
-                ls="none",
-                marker=marker,
-                color=COLOURS[colour],
-                ms=6,
-                capsize=2,
-                label=f"{name} ({base})",
-            )
-        ax.axhline(1.0, color="black", lw=0.8)
-        ax.set_yscale("log")
-        ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-        ax.minorticks_off()
-        ax.set_ylabel("regret ÷ that of ORA, same base")
-        ax.set_title(f"{events} events, a quarter of the queries shift", size=10, loc="left")
-    axes[1].set_xticks(range(len(SIGNALS)), [name.replace(" ", "\n", 1) for name in SIGNALS])
-    handles, labels = axes[0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return save(drawing, path)
+    quarter = select(cells, fraction=0.25)
+    shown = [mark for mark in marks if select(quarter, policy=mark[0], base=mark[1])]
+    with drawing(path, 8.0, 7.6, rows=2, sharex=True) as axes:
+        for ax, events in zip(axes, EVENTS, strict=True):
+            for i, (name, base, marker, colour) in enumerate(shown):
+                mine = select(quarter, policy=name, base=base, events=events)
+                x = [place + (i - (len(shown) - 1) / 2) * 0.09 for place in range(len(SIGNALS))]
+                bars = [2.0 * cell["ratio_se"] for cell in mine]
+                style = {"ls": "none", "marker": marker, "color": COLOURS[colour], "ms": 6}
+                label = f"{name} ({base})"
+                ax.errorbar(x, [c["ratio"] for c in mine], bars, capsize=2, label=label, **style)
+            ax.axhline(1.0, color="black", lw=0.8)
+            inscribe(ax, yscale="log", ylabel="regret ÷ that of ORA, same base")
+            ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+            ax.minorticks_off()
+            title = f"{events} events, a quarter of the queries shift"
+            ax.set_title(title, size=10, loc="left")
+        axes[1].set_xticks(range(len(SIGNALS)), [name.replace(" ", "\n", 1) for name in SIGNALS])
+        legend_below(axes, ncols=3, fontsize=9)
 
 
 def reproduce(setup: Setup) -> Reproduction:
-    """Play all cells."""
+    """Play all settings."""
     cells = [
         cell
         for events in EVENTS
         for signals in SIGNALS
         for fraction in FRACTIONS
-        for cell in cells_of(events, signals, fraction, play(fraction, signals, events, setup))
+        for cell in cells_of(events, signals, fraction, played(fraction, signals, events, setup))
     ]
-    table = Table(cells)
     settings = {
         "seed": setup.seed,
         "runs": setup.runs,
@@ -533,7 +459,8 @@ def reproduce(setup: Setup) -> Reproduction:
         "features": FEATURES,
         "margin": MARGIN,
     }
-    return Reproduction(cells, report(setup, table), lambda path: draw(table, path), settings)
+    everything = completed(cells)
+    return Reproduction(cells, told(setup, everything), partial(draw, everything), settings)
 
 
 EVENTFUL_ROBUSTNESS = Item(

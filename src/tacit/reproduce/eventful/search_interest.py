@@ -7,11 +7,9 @@ The first quarter of the days served to choose parameters; regret is counted on 
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -22,9 +20,9 @@ from tacit.classifiers import Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
-from tacit.core.progress import progress
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
+from tacit.plots import COLOURS
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -42,7 +40,18 @@ from tacit.policies import (
     UniformRandom,
 )
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import markdown_table
+from tacit.reproduce.study import (
+    Cell,
+    Tell,
+    drawing,
+    each_run,
+    inscribe,
+    listed,
+    moments,
+    report,
+    select,
+    table,
+)
 from tacit.simulation import Run, standard_error
 
 TITLE = "A query over a year of real search interest: every policy on real shifts of intent"
@@ -276,29 +285,19 @@ def policies(arms: int | tuple[str, ...]) -> list[Policy]:
     ]
 
 
-def play(environment: WatchedInterest, horizon: int, setup: Setup) -> list[list[Season]]:
+def played(environment: WatchedInterest, horizon: int, setup: Setup) -> list[list[Season]]:
     """Return the seasons of every policy and run."""
     chosen = policies(environment.arm_count)
     for policy in chosen:
         # Compiled here, once, before threads would ask for it side by side.
         Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
-    units = list(product(chosen, range(setup.runs)))
-    workers = setup.workers or os.cpu_count() or 1
-    with (
-        progress(len(units), f"{horizon:,} rounds") as advance,
-        ThreadPoolExecutor(workers) as pool,
-    ):
-        played = []
-        try:
-            for one in pool.map(
-                lambda unit: season(unit[0], environment, horizon, setup.seed, unit[1]), units
-            ):
-                played.append(one)
-                advance(1)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [played[i : i + setup.runs] for i in range(0, len(played), setup.runs)]
+
+    def one(unit: int) -> Season:
+        place, number = divmod(unit, setup.runs)
+        return season(chosen[place], environment, horizon, setup.seed, number)
+
+    found = each_run(one, len(chosen) * setup.runs, setup, f"{horizon:,} rounds")
+    return [found[i : i + setup.runs] for i in range(0, len(found), setup.runs)]
 
 
 # What came of it -------------------------------------------------------------------------------
@@ -332,7 +331,7 @@ def played_year(environment: WatchedInterest, traffic: int, setup: Setup) -> Yea
     """Play the whole table at ``traffic`` impressions a day."""
     horizon = traffic * (len(environment.interest.dates) - 1)
     ends = day_ends(environment, horizon)
-    seasons = play(environment, horizon, setup)
+    seasons = played(environment, horizon, setup)
     names = [policy.label for policy in policies(environment.arm_count)]
     return Year(traffic, names, ends, best_clicks(environment.interest, ends), seasons)
 
@@ -362,7 +361,7 @@ def later(totals: Any) -> Any:
     return totals[..., -1] - totals[..., tuning_days(totals.shape[-1]) - 1]
 
 
-def _cells(year: Year) -> list[dict[str, Any]]:
+def _cells(year: Year) -> list[Cell]:
     rounds = later(year.ends)
     cells = []
     for name, seasons in zip(year.names, year.seasons, strict=True):
@@ -373,8 +372,7 @@ def _cells(year: Year) -> list[dict[str, Any]]:
             {
                 "policy": name,
                 "impressions_a_day": year.traffic,
-                "regret_mean": float(regret.mean()),
-                "regret_std": float(regret.std(ddof=1)) if len(regret) > 1 else math.nan,
+                **moments(regret),
                 "runs": len(regret),
                 "clicks_per_1000": float(1000 * clicks.mean() / rounds),
                 "optimum_per_1000": float(1000 * later(year.optimum) / rounds),
@@ -404,35 +402,24 @@ def reproduce(setup: Setup) -> Reproduction:
 
 
 def _report(
-    environment: WatchedInterest, years: list[Year], cells: list[dict[str, Any]], setup: Setup
+    environment: WatchedInterest, years: list[Year], cells: list[Cell], setup: Setup
 ) -> str:
     interest = environment.interest
     days = len(interest.dates) - 1
-    reported = interest.dates[tuning_days(days)]
     sections = "\n\n".join(
-        _section(year, [cell for cell in cells if cell["impressions_a_day"] == year.traffic])
-        for year in years
+        _section(year, select(cells, impressions_a_day=year.traffic), setup) for year in years
     )
-    return f"""# {TITLE}
-
-One query, {interest.arm_count} candidate results, {interest.dates[0]} to {interest.dates[-1]}.
-Traffic follows the total interest; the click probability of a candidate goes from
-{interest.floor:g} to {interest.ceiling:g} with its share of the interest, interpolated between
-days. Regret is counted from {reported} on: the {tuning_days(days)} days before are played too, so
-that policies come with a past, and served to choose parameters (for the least product of the
-regrets at 1,000 and 10,000 impressions a day, with another seed). Runs: {setup.runs} (seed
-{setup.seed}); in each all policies meet the same impressions and chances.
-
-No policy reads the truth. BWC and ProbationBandit read two signals of the service's own, recomputed
-at each impression from the traffic and the clicks so far: volume and abandonment, the last
-{environment.fast:g} days against the last {environment.slow:g}. All others read no context.
-ProbationBandit keeps its defaults; it was not tuned on the first days.
-
-{sections}
-
-Runs differ in their clicks and in the policies' own draws only: the errors say nothing of other
-queries or other years.
-"""
+    return report(
+        "search_interest",
+        setup,
+        title=TITLE,
+        interest=interest,
+        last=interest.dates[-1],
+        reported=interest.dates[tuning_days(days)],
+        tuning=tuning_days(days),
+        environment=environment,
+        sections=sections,
+    )
 
 
 def _with_error(value: str, error: float) -> str:
@@ -440,25 +427,26 @@ def _with_error(value: str, error: float) -> str:
     return value if math.isnan(error) else f"{value} ± {error:,.0f}"
 
 
-def _section(year: Year, cells: list[dict[str, Any]]) -> str:
-    rows = [["policy", "regret ± s.e.", "clicks/1000", "restarts"]]
-    for cell in sorted(cells, key=lambda cell: float(cell["regret_mean"])):
-        error = cell["regret_std"] / math.sqrt(cell["runs"])
-        rows.append(
-            [
-                cell["policy"],
-                _with_error(f"{cell['regret_mean']:,.0f}", error),
-                f"{cell['clicks_per_1000']:.1f}",
-                f"{cell['restarts_mean']:.1f}",
-            ]
-        )
-    return f"""## {year.traffic:,} impressions a day
+COLUMNS: dict[str, Tell] = {
+    "policy": "{policy}",
+    "regret ± s.e.": lambda cell: _with_error(
+        f"{cell['regret_mean']:,.0f}", cell["regret_std"] / math.sqrt(cell["runs"])
+    ),
+    "clicks/1000": "{clicks_per_1000:.1f}",
+    "restarts": "{restarts_mean:.1f}",
+}
 
-The best choices would get {cells[0]["optimum_per_1000"]:.1f} clicks per 1000 impressions.
 
-{markdown_table(rows)}
-
-{_finding(year)}"""
+def _section(year: Year, cells: list[Cell], setup: Setup) -> str:
+    ranked = sorted(cells, key=lambda cell: float(cell["regret_mean"]))
+    return report(
+        "search_interest_year",
+        setup,
+        year=year,
+        optimum=cells[0]["optimum_per_1000"],
+        table=table(ranked, COLUMNS),
+        finding=_finding(year),
+    ).strip()
 
 
 ANNOUNCED = ("BWC", "ProbationBandit")
@@ -487,7 +475,7 @@ def _finding(year: Year) -> str:
         f"The best on signals against the best change detector, which reads clicks only: "
         f"{_against(finals, announced_ones[0], detector)}."
     )
-    return "\n".join(f"- {line}" for line in lines)
+    return listed(lines)
 
 
 def _against(finals: dict[str, Floats], first: str, second: str) -> str:
@@ -508,45 +496,38 @@ OTHERS = "#dddddd"
 MARGINS = {"left": 0.1, "right": 0.64, "top": 0.96, "bottom": 0.03, "hspace": 0.35}
 
 
-def _draw(environment: WatchedInterest, year: Year, path: Path) -> Path:
-    from tacit.plots import figure, save
-
+def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
     interest = environment.interest
     dates = np.array(interest.dates[:-1], "datetime64[D]")
     wanted = interest.interest[:-1] / interest.interest[:-1].sum(axis=1, keepdims=True)
     topics = np.argsort(-wanted.sum(axis=0), kind="stable")[:LABELLED]
     strips = _strips(year)
     heights = [0.8, 1.5, *[1.5] * len(strips), 3.6]
-    drawing, axes = figure(
-        11.0,
-        1.35 * sum(heights),
-        rows=len(heights),
-        sharex=True,
-        gridspec_kw={"height_ratios": heights} | MARGINS,
-    )
-    axes[0].fill_between(dates, np.diff(year.ends, prepend=0), step="post", color="#777777")
-    axes[0].set_yscale("log")
-    axes[0].set_ylabel("impressions\na day")
-    axes[0].set_title(
-        f"One query over {len(dates)} days at {year.traffic:,} impressions a day on average",
-        size=11,
-        loc="left",
-    )
-    names = [shorten(interest.topics[topic], 44, placeholder=" …") for topic in topics]
-    _stack(axes[1], dates, wanted, topics, "What users wanted (share of the interest)", names)
-    for ax, i in zip(axes[2:-1], strips, strict=True):
-        one = year.seasons[i][0]
-        shown = one.shown / np.maximum(one.shown.sum(axis=1, keepdims=True), 1)
-        restarts = np.diff(one.epochs, prepend=0)
-        told = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
-        _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {told}")
-        days = dates[restarts > 0]
-        ax.plot(days, np.full(len(days), 1.06), "v", color="black", ms=4, clip_on=False)
-    _regrets(axes[-1], dates, year)
-    axes[-1].axvspan(dates[0], dates[tuning_days(len(dates))], color="#f0f0f0", lw=0)
-    axes[-1].set_xlim(dates[0], dates[-1])
-    drawing.set_layout_engine("none")
-    return save(drawing, path)
+    grid = {"height_ratios": heights} | MARGINS
+    size = 11.0, 1.35 * sum(heights), len(heights)
+    with drawing(path, *size, sharex=True, gridspec_kw=grid) as axes:
+        axes[0].fill_between(dates, np.diff(year.ends, prepend=0), step="post", color="#777777")
+        axes[0].set_yscale("log")
+        axes[0].set_ylabel("impressions\na day")
+        axes[0].set_title(
+            f"One query over {len(dates)} days at {year.traffic:,} impressions a day on average",
+            size=11,
+            loc="left",
+        )
+        names = [shorten(interest.topics[topic], 44, placeholder=" …") for topic in topics]
+        _stack(axes[1], dates, wanted, topics, "What users wanted (share of the interest)", names)
+        for ax, i in zip(axes[2:-1], strips, strict=True):
+            one = year.seasons[i][0]
+            shown = one.shown / np.maximum(one.shown.sum(axis=1, keepdims=True), 1)
+            restarts = np.diff(one.epochs, prepend=0)
+            told = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
+            _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {told}")
+            days = dates[restarts > 0]
+            ax.plot(days, np.full(len(days), 1.06), "v", color="black", ms=4, clip_on=False)
+        _regrets(axes[-1], dates, year)
+        axes[-1].axvspan(dates[0], dates[tuning_days(len(dates))], color="#f0f0f0", lw=0)
+        axes[-1].set_xlim(dates[0], dates[-1])
+        axes[0].figure.set_layout_engine("none")
 
 
 def _strips(year: Year) -> list[int]:
@@ -563,8 +544,6 @@ def _stack(
     ax: Any, dates: Any, shares: Floats, topics: Ints, title: str, names: list[str] | None = None
 ) -> None:
     """Draw the shares of the labelled topics, the same colours everywhere, and of all others."""
-    from tacit.plots import COLOURS
-
     rest = 1.0 - shares[:, topics].sum(axis=1)
     parts = [*shares[:, topics].T, rest]
     colours = [*COLOURS[: len(topics)], OTHERS]
@@ -581,8 +560,6 @@ def _stack(
 
 def _regrets(ax: Any, dates: Any, year: Year) -> None:
     """Draw the regret since the tuning of every policy, named at the end of its line."""
-    from tacit.plots import COLOURS
-
     first = tuning_days(len(dates))
     curves = {
         name: np.mean([one.regret for one in seasons], axis=0)
@@ -608,10 +585,8 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
             arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "relpos": (0.0, 0.5)},
             annotation_clip=False,
         )
-    ax.set_yscale("log")
-    ax.set_ylim(bottom=low / 30)
+    inscribe(ax, yscale="log", ylim=(low / 30, None), ylabel="clicks missed")
     ax.yaxis.set_major_formatter("{x:,.0f}")
-    ax.set_ylabel("clicks missed")
     runs = len(year.seasons[0])
     ax.set_title(f"Cumulative regret after the tuning (grey); runs: {runs}", size=10, loc="left")
 

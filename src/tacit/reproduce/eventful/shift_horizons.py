@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
+from tacit.plots import COLOURS
 from tacit.policies import (
     GLRKLUCB,
     KLUCB,
@@ -25,8 +26,18 @@ from tacit.policies import (
     Thompson,
 )
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import markdown_table
-from tacit.simulation import simulate, standard_error
+from tacit.reproduce.study import (
+    MARKED,
+    Cell,
+    drawing,
+    inscribe,
+    legend_below,
+    pivot,
+    play,
+    report,
+    select,
+)
+from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"
 ARMS, FEATURES, MARGIN = 5, 5, 0.1
@@ -94,26 +105,19 @@ def environment(horizon: int, count: int, events: str, signals: str) -> Shifting
     )
 
 
-def play(horizon: int, count: int, events: str, setup: Setup) -> dict[str, Floats]:
+def played(horizon: int, count: int, events: str, setup: Setup) -> dict[str, Floats]:
     """Return the final regrets of all runs by row, in the order of :func:`rows`."""
     everyone = rows(horizon, count)
     found: dict[str, Floats] = {}
     for noise in (False, True):
         mine = [row for row in everyone if (row.signals == "noise") == noise]
-        result = simulate(
-            [row.policy for row in mine],
-            environment(horizon, count, events, mine[0].signals),
-            horizon,
-            runs=setup.runs,
-            seed=setup.seed,
-            workers=setup.workers,
-            checkpoints=1,
-        )
+        world = environment(horizon, count, events, mine[0].signals)
+        result = play([row.policy for row in mine], world, horizon, setup)
         found |= dict(zip(map(named, mine), result.regret[:, :, -1], strict=True))
     return {named(row): found[named(row)] for row in everyone}
 
 
-def cells_of(setup: Setup) -> list[dict[str, Any]]:
+def cells_of(setup: Setup) -> list[Cell]:
     """Play everything: one cell for each policy and setting."""
     return [
         {
@@ -129,7 +133,7 @@ def cells_of(setup: Setup) -> list[dict[str, Any]]:
         for events in EVENTS
         for horizon in HORIZONS
         for text, count in distinct(shifts(horizon)).items()
-        for name, regret in play(horizon, count, events, setup).items()
+        for name, regret in played(horizon, count, events, setup).items()
     ]
 
 
@@ -148,85 +152,47 @@ def distinct(counts: dict[str, int]) -> dict[str, int]:
     return kept
 
 
-def table(cells: list[dict[str, Any]], events: str) -> str:
+def table(cells: list[Cell], events: str) -> str:
     """Return the regrets of a kind of event: a row for each policy."""
-    mine = [cell for cell in cells if cell["events"] == events]
-    settings = list(dict.fromkeys((cell["horizon"], cell["shifts"]) for cell in mine))
-    regrets = {
-        (cell["policy"], cell["horizon"], cell["shifts"]): (
-            f"{cell['regret_mean']:,.0f} ± {cell['regret_se']:,.0f}"
-        )
-        for cell in mine
-    }
-    names = dict.fromkeys(cell["policy"] for cell in mine)
-    head = ["policy", *(f"{horizon:,}: {shifts}" for horizon, shifts in settings)]
-    return markdown_table(
-        [head, *([name, *(regrets[name, *setting] for setting in settings)] for name in names)]
-    )
+    mine = [
+        cell | {"setting": f"{cell['horizon']:,}: {cell['shifts']}"}
+        for cell in select(cells, events=events)
+    ]
+    return pivot(mine, "policy", "setting", "{regret_mean:,.0f} ± {regret_se:,.0f}")
 
 
-def report(cells: list[dict[str, Any]], setup: Setup) -> str:
+def told(cells: list[Cell], setup: Setup) -> str:
     """Return the report."""
     tables = "\n\n".join(
         f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS
     )
-    return f"""# {TITLE}
-
-One query with {ARMS} results whose click probabilities change at events spread evenly over the
-rounds: {TOGETHER} at every horizon, or one in {SPACING:,} or {CLOSE:,} rounds. Mean final regret
-± standard error of {setup.runs} runs (seed {setup.seed}); columns are horizons and numbers of
-events. *Plain* events redraw all click probabilities; *stealth* events leave the best result's as
-it is and lift another above it by 0.10 to 0.15, where there is room. Signals are right (one comes
-with every event and none without) or noise; policies that read none are the same in law under
-both. ``tuned`` is told the horizon and the number of events, and OracleRestart of every event.
-
-{tables}
-"""
+    spread = {"together": TOGETHER, "spacing": SPACING, "close": CLOSE}
+    return report("shift_horizons", setup, title=TITLE, arms=ARMS, tables=tables, **spread)
 
 
-def draw(cells: list[dict[str, Any]], path: Path) -> Path:
+def draw(cells: list[Cell], path: Path) -> None:
     """Draw regret by horizon, with as many events at each: one panel for each kind of event."""
-    from tacit.plots import COLOURS, figure, save
-
-    drawing, axes = figure(8.0, 8.4, rows=len(EVENTS), sharex=True)
-    fixed = [cell for cell in cells if cell["count"] == TOGETHER]
+    fixed = select(cells, count=TOGETHER)
     names = list(dict.fromkeys(cell["policy"] for cell in fixed))
-    for ax, events in zip(axes, EVENTS, strict=True):
-        for i, name in enumerate(names):
-            mine = [c for c in fixed if (c["events"], c["policy"]) == (events, name)]
-            ax.errorbar(
-                [cell["horizon"] for cell in mine],
-                [cell["regret_mean"] for cell in mine],
-                [2.0 * cell["regret_se"] for cell in mine],
-                color=COLOURS[i % len(COLOURS)],
-                ls=("-", "--", ":")[i // len(COLOURS)],
-                marker="o",
-                ms=4,
-                capsize=2,
-                label=name,
-            )
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_ylabel("regret (bars: ±2 s.e.)")
-        ax.set_title(f"{events} events, {TOGETHER} in all", size=10, loc="left")
-    axes[-1].set_xlabel("rounds")
-    handles, labels = axes[0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    return save(drawing, path)
+    with drawing(path, 8.0, 8.4, rows=len(EVENTS), sharex=True) as axes:
+        for ax, events in zip(axes, EVENTS, strict=True):
+            for i, name in enumerate(names):
+                mine = select(fixed, events=events, policy=name)
+                x, y = [c["horizon"] for c in mine], [c["regret_mean"] for c in mine]
+                style = MARKED | {"color": COLOURS[i % len(COLOURS)], "capsize": 2}
+                style["ls"] = ("-", "--", ":")[i // len(COLOURS)]
+                ax.errorbar(x, y, [2.0 * c["regret_se"] for c in mine], label=name, **style)
+            inscribe(ax, xscale="log", yscale="log", ylabel="regret (bars: ±2 s.e.)")
+            ax.set_title(f"{events} events, {TOGETHER} in all", size=10, loc="left")
+        axes[-1].set_xlabel("rounds")
+        legend_below(axes, ncols=2, fontsize=8)
 
 
 def reproduce(setup: Setup) -> Reproduction:
     """Play every setting."""
     cells = cells_of(setup)
-    settings = {
-        "seed": setup.seed,
-        "runs": setup.runs,
-        "horizons": list(HORIZONS),
-        "arms": ARMS,
-        "features": FEATURES,
-        "margin": MARGIN,
-    }
-    return Reproduction(cells, report(cells, setup), lambda path: draw(cells, path), settings)
+    given = {"horizons": list(HORIZONS), "arms": ARMS, "features": FEATURES, "margin": MARGIN}
+    return Reproduction(cells, told(cells, setup), partial(draw, cells), setup.told(**given))
 
 
 SHIFT_HORIZONS = Item(TITLE, 8, reproduce)

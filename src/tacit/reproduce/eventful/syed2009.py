@@ -21,12 +21,14 @@ from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
 from tacit.reproduce.examination.labels import dissect_all, means
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
+    MARKED,
     Cell,
     drawing,
-    markdown_table,
-    moments,
-    only,
+    inscribe,
+    pivot,
     play,
+    regret_cells,
+    report,
     select,
     table,
 )
@@ -95,50 +97,23 @@ def column(fraction: float, features: int, setup: Setup, checkpoints: int = 1) -
 
 def _cells(name: str, value: float, result: SimulationResult, paper: Any) -> list[Cell]:
     """Return the cells of one column; ``paper`` holds the printed thousands."""
-    return [
-        {
-            "policy": policy,
-            name: value,
-            **moments(regret),
-            "runs": len(regret),
-            "paper": None if paper is None else 1000.0 * paper[i],
-        }
-        for i, (policy, regret) in enumerate(zip(NAMES, result.regret[:, :, -1], strict=True))
-    ]
+    cells = regret_cells(NAMES, result.regret[:, :, -1], **{name: value})
+    printed = [None] * len(NAMES) if paper is None else [1000.0 * thousands for thousands in paper]
+    return [cell | {"paper": own} for cell, own in zip(cells, printed, strict=True)]
 
 
 def _table(name: str, cells: list[Cell]) -> str:
     """Return the cells as a Markdown table, in thousands."""
-    values = sorted({cell[name] for cell in cells})
-    rows = [["policy", *(f"{value:g}" for value in values)]]
-    for policy in NAMES:
-        row = [policy]
-        for value in values:
-            cell = only(cells, policy=policy, **{name: value})
-            mean, spread = cell["regret_mean"] / 1000, cell["regret_std"] / 1000
-            text = f"{mean:.1f} (s.d. {spread:.1f})"
-            row.append(text + (f" paper {cell['paper'] / 1000:.1f}" if cell["paper"] else ""))
-        rows.append(row)
-    return markdown_table(rows)
+
+    def tell(cell: Cell) -> str:
+        text = f"{cell['regret_mean'] / 1000:.1f} (s.d. {cell['regret_std'] / 1000:.1f})"
+        return text + (f" paper {cell['paper'] / 1000:.1f}" if cell["paper"] else "")
+
+    return pivot(cells, "policy", name, tell, "{:g}")
 
 
 def _report(title: str, setup: Setup, table: str, finding: str) -> str:
-    return f"""# {title}
-
-Final regret in thousands after 3 million impressions of 100 queries: mean and standard deviation
-over {setup.runs} runs (seed {setup.seed}), beside what the paper prints. In each run all policies
-meet the same impressions, events and chances. Reading: {setup.reading} (merged: an adapting
-phase goes on with what its testing phase learned; faithful: each phase starts cold, as in the
-paper's pseudocode).
-
-{table}
-
-{finding}
-
-The paper leaves open the traffic, the click probabilities, the contexts, whether queries share
-the classifier, L and more; this reading came closest to its tables and is not the only one that
-comes close.
-"""
+    return report("syed2009", setup, title=title, table=table, finding=finding)
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
@@ -158,20 +133,17 @@ def figure_2a(setup: Setup) -> Reproduction:
         with drawing(path) as ax:
             for name, samples in zip(NAMES[:3], result.regret, strict=False):
                 band(ax, result.rounds, samples / 1000, name)
-            ax.set_xlabel("impressions (all queries)")
-            ax.set_ylabel("cumulative regret (thousands)")
-            ax.set_title(f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e.", size=10)
+            told = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
+            inscribe(ax, told, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
+            ax.set(xlabel="impressions (all queries)", ylabel="cumulative regret (thousands)")
             ax.xaxis.set_major_formatter("{x:,.0f}")
-            ax.set_xlim(0, HORIZON)
-            ax.set_ylim(bottom=0)
-            ax.legend(frameon=False)
 
     finding = (
         "As in the paper, BWC pays at first, while its classifier takes all contexts for events, "
         "and ends near ORA. EXP3.S is left out of the figure, as there; its row is above."
     )
-    report = _report(title, setup, _table("fraction", cells), finding)
-    return Reproduction(cells, report, draw, _settings(setup))
+    told = _report(title, setup, _table("fraction", cells), finding)
+    return Reproduction(cells, told, draw, _settings(setup))
 
 
 # Figures 2b and 2c: final regret --------------------------------------------------------------
@@ -184,10 +156,16 @@ def figure_2b(setup: Setup) -> Reproduction:
         found = _cells("fraction", fraction, column(fraction, 10, setup), paper)
         cells += _with_labels(found, fraction, setup)
     title = "Syed et al. (2009), figure 2b: final regret by fraction of shifting queries"
-    finding = f"{_orderings('fraction', cells)}\n\n{_labels_table(cells)}"
-    report = _report(title, setup, _table("fraction", cells), finding)
     label = "fraction of the queries that shift"
-    return Reproduction(cells, report, _drawing("fraction", label, cells), _settings(setup))
+    return _final("fraction", label, cells, title, setup, f"\n\n{_labels_table(cells)}")
+
+
+def _final(
+    name: str, label: str, cells: list[Cell], title: str, setup: Setup, more: str = ""
+) -> Reproduction:
+    """Return what came of final regrets over a quantity of this name."""
+    told = _report(title, setup, _table(name, cells), _orderings(name, cells) + more)
+    return Reproduction(cells, told, _drawing(name, label, cells), _settings(setup))
 
 
 LABELLING = ("events", "noticed", "testing", "missed", "false_labels", "contaminated")
@@ -220,10 +198,7 @@ def figure_2c(setup: Setup) -> Reproduction:
     for features, paper in PAPER_FEATURES.items():
         cells += _cells("features", features, column(0.1, features, setup), paper)
     title = "Syed et al. (2009), figure 2c: final regret by number of features"
-    finding = _orderings("features", cells)
-    report = _report(title, setup, _table("features", cells), finding)
-    label = "features of a context"
-    return Reproduction(cells, report, _drawing("features", label, cells), _settings(setup))
+    return _final("features", "features of a context", cells, title, setup)
 
 
 def _orderings(name: str, cells: list[Cell]) -> str:
@@ -241,21 +216,18 @@ def _orderings(name: str, cells: list[Cell]) -> str:
 
 def _drawing(name: str, label: str, cells: list[Cell]) -> Any:
     def draw(path: Path) -> None:
-        style = {"marker": "o", "ms": 4, "capsize": 3}
         with drawing(path) as ax:
             for policy, colour in zip(NAMES, COLOURS, strict=False):
                 mine = select(cells, policy=policy)
                 x = [cell[name] for cell in mine]
                 means = [cell["regret_mean"] / 1000 for cell in mine]
                 errors = [2 * c["regret_std"] / 1000 / math.sqrt(c["runs"]) for c in mine]
-                ax.errorbar(x, means, errors, color=colour, label=policy, **style)
+                ax.errorbar(x, means, errors, color=colour, label=policy, **MARKED)
                 printed = [cell["paper"] / 1000 for cell in mine]
                 ax.plot(x, printed, color=colour, ls="none", marker="x", ms=7)
             ax.plot([], [], color="black", ls="none", marker="x", label="paper")
-            ax.set_xlabel(label)
-            ax.set_ylabel("final regret (thousands; bars ±2 s.e.)")
-            ax.set_ylim(bottom=0)
-            ax.legend(frameon=False)
+            regret = "final regret (thousands; bars ±2 s.e.)"
+            inscribe(ax, legend="medium", xlabel=label, ylabel=regret, ylim=(0, None))
 
     return draw
 

@@ -7,7 +7,6 @@ exploration is paid for already, and audits, which pay for it with a restart.
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tacit.policies import BWC, UCB1, OracleRestart
 from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
 from tacit.reproduce.examination.labels import dissect_all, means
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, markdown_table, only, play
+from tacit.reproduce.study import Cell, drawing, inscribe, listed, only, pivot, play, report, table
 from tacit.simulation import standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"
@@ -66,53 +65,39 @@ def _cell(cells: list[Cell], name: str, case: tuple[float, int]) -> Cell:
 def _finding(cells: list[Cell]) -> str:
     """Say what the most witnesses and the most audits did to the distance from the oracle."""
 
-    def gap(name: str, case: tuple[float, int]) -> str:
-        oracle = _cell(cells, "ORA", case)["regret"]
-        return f"{100.0 * (_cell(cells, name, case)['regret'] / oracle - 1.0):.1f} %"
+    def above(name: str, case: tuple[float, int]) -> str:
+        cell, oracle = _cell(cells, name, case), _cell(cells, "ORA", case)
+        share = 100.0 * (cell["regret"] / oracle["regret"] - 1.0)
+        return f"{name}: {share:.1f} % ({cell['alarms']:.1f})"
 
-    def alarms(name: str, case: tuple[float, int]) -> str:
-        return f"{_cell(cells, name, case)['alarms']:.1f}"
-
-    lines = []
-    for case in CASES:
-        told = (f"{name}: {gap(name, case)} ({alarms(name, case)})" for name in CONTRASTED)
-        lines.append(f"{case[0]:g} shifting, d = {case[1]}: {'; '.join(told)}.")
-    shown = "\n".join(f"- {line}" for line in lines)
+    shown = listed(
+        f"{case[0]:g} shifting, d = {case[1]}: {'; '.join(above(n, case) for n in CONTRASTED)}."
+        for case in CASES
+    )
     return f"How far above ORA, and (false alarms a run):\n\n{shown}"
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    heads = [f"{fraction:g} shifting, d = {features}" for fraction, features in CASES]
-    regrets, counts = [["policy", *heads]], [["policy", "case", *COUNTS]]
-    for name in ("ORA", *VARIANTS):
-        found = [_cell(cells, name, case) for case in CASES]
-        regrets.append(
-            [name, *(f"{c['regret'] / 1000:.2f} ± {c['regret_se'] / 1000:.2f}" for c in found)]
-        )
-    for name, (case, head) in product(VARIANTS, zip(CASES, heads, strict=True)):
-        cell = _cell(cells, name, case)
-        counts.append([name, head, *(f"{cell[key]:,.1f}" for key in COUNTS)])
-    return f"""# {TITLE}
+    order = {name: i for i, name in enumerate(VARIANTS)}
+    shown = [
+        cell | {"case": f"{cell['fraction']:g} shifting, d = {cell['features']}"} for cell in cells
+    ]
+    variants = sorted(
+        (cell for cell in shown if cell["policy"] in order), key=lambda c: order[c["policy"]]
+    )
 
-The paper's experiment (3 million impressions of 100 queries, five results, L = 500, merged phases,
-one anchored rectangle for all queries), with labels beyond those of positive predictions.
-*Witnesses* are further contexts of a testing phase, spread over its first quarter, that are
-labelled false along with the one that began it: the testing phase has paid for the exploration.
-*Audits* end an adapting phase after so many rounds of its query without a positive, so that a
-context which was taken for none is tested: each costs a restart.
+    def regret(cell: Cell) -> str:
+        return f"{cell['regret'] / 1000:.2f} ± {cell['regret_se'] / 1000:.2f}"
 
-Final regret in thousands, mean ± standard error over {setup.runs} runs (seed {setup.seed}):
-
-{markdown_table(regrets)}
-
-{_finding(cells)}
-
-What became of events and labels, means per run. Alarms are testing phases that no event began,
-audits included; an event is noticed if it begins a testing phase, and else falls into one
-(testing) or is missed; a contaminated label calls the context of an event false.
-
-{markdown_table(counts)}
-"""
+    counts = {"policy": "{policy}", "case": "{case}"} | {key: f"{{{key}:,.1f}}" for key in COUNTS}
+    return report(
+        "syed2009_labels",
+        setup,
+        title=TITLE,
+        regrets=pivot(shown, "policy", "case", regret),
+        finding=_finding(cells),
+        counts=table(variants, counts),
+    )
 
 
 def _draw(cells: list[Cell], path: Path) -> None:
@@ -127,8 +112,7 @@ def _draw(cells: list[Cell], path: Path) -> None:
             ax.bar(x, heights, width, yerr=errors, color=colour, label=name)
         ax.set_xticks([at + 0.4 - width / 2 for at in range(len(CASES))])
         ax.set_xticklabels([f"{fraction:g} shifting\nd = {d}" for fraction, d in CASES])
-        ax.set_ylabel("final regret (thousands; bars ±2 s.e.)")
-        ax.legend(frameon=False, fontsize=7)
+        inscribe(ax, legend=7, ylabel="final regret (thousands; bars ±2 s.e.)")
 
 
 LABELS = Item(TITLE, 10, reproduce)

@@ -23,10 +23,23 @@ from tacit.policies import (
     TestableUCB1,
     Thompson,
 )
-from tacit.reproduce.claims import exact_interval
+from tacit.reproduce.claims import exact_interval, log_slope
 from tacit.reproduce.eventful import theory
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, each_run, markdown_table, play, select, table
+from tacit.reproduce.study import (
+    MARKED,
+    Cell,
+    Tell,
+    drawing,
+    each_run,
+    inscribe,
+    markdown_table,
+    pivot,
+    play,
+    report,
+    select,
+    table,
+)
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"
@@ -297,39 +310,23 @@ def longest_neglect(played: Booleans) -> int:
     return 1 + int(np.argmax(waits[::-1]))
 
 
-def log_slope(horizons: list[int], means: list[float], errors: list[float]) -> tuple[float, float]:
-    """Return the least-squares slope of ln mean over ln horizon, and its standard error.
-
-    The error is that of the means, propagated to first order; it does not cover curvature.
-
-    Examples
-    --------
-    >>> slope, error = log_slope([10, 100, 1000], [3.0, 30.0, 300.0], [0.0, 0.0, 0.0])
-    >>> round(slope, 12), error
-    (1.0, 0.0)
-    """
-    x = np.log(horizons)
-    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    relative = np.array(errors) / np.array(means)
-    return float(weights @ np.log(means)), float(np.sqrt((weights**2) @ (relative**2)))
-
-
 def growth(setup: Setup) -> list[Cell]:
     """Measure how regret grows with the horizon against theorem 5's adversary."""
     cells, slopes = [], []
-    for name in contenders(ROOTS[0] ** 2):
+    horizons = [root**2 for root in ROOTS]
+    for name in contenders(horizons[0]):
         means, errors = [], []
-        for root in ROOTS:
-            regret = worst_regret(contenders(root**2)[name], root, setup)
+        for root, horizon in zip(ROOTS, horizons, strict=True):
+            regret = worst_regret(contenders(horizon)[name], root, setup)
             mean, ends = _within(regret)
             means.append(mean)
-            errors.append(standard_error(regret))
+            errors.append(standard_error(regret) / mean)
             least = HIDDEN * root / 4.0
-            cells.append(_cell(GROWTH, name, root**2, mean, ends, bound=least, runs=setup.runs))
-        slope, error = log_slope([root**2 for root in ROOTS], means, errors)
+            cells.append(_cell(GROWTH, name, horizon, mean, ends, bound=least, runs=setup.runs))
+        slope, error = log_slope(horizons, means, errors)
         ends = slope - 2.0 * error, slope + 2.0 * error
         bound = None if name == "BWC" else 0.5
-        slopes.append(_cell(SLOPE, name, ROOTS[-1] ** 2, slope, ends, bound=bound, runs=setup.runs))
+        slopes.append(_cell(SLOPE, name, horizons[-1], slope, ends, bound=bound, runs=setup.runs))
     return cells + slopes
 
 
@@ -340,23 +337,13 @@ def reproduce(setup: Setup) -> Reproduction:
     """Check every theorem that can be checked."""
     cells = wrong_guesses(setup) + regret_within_bounds(setup) + regret_by_events(setup)
     cells += growth(setup) + fresh_regret(setup)
-    report = _report(cells, setup)
-    return Reproduction(cells, report, lambda path: _draw(cells, path), setup.told())
-
-
-def _of(cells: list[Cell], check: str, policy: str | None = None) -> list[Cell]:
-    return (
-        select(cells, check=check) if policy is None else select(cells, check=check, policy=policy)
-    )
+    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.told())
 
 
 def _guess_table(cells: list[Cell]) -> str:
-    rows = [["rounds", *(f"{name}: wrong guesses" for name in PRESETS)]]
-    for i, rounds in enumerate(GUESSED):
-        found = [_of(cells, "wrong guess", name)[i] for name in PRESETS]
-        shown = [f"{c['value']:.3f} ({c['low']:.3f}–{c['high']:.3f})" for c in found]
-        rows.append([f"{rounds:,}", *shown])
-    return markdown_table(rows)
+    shown = [c | {"rounds": f"{c['rounds']:,}"} for c in select(cells, check="wrong guess")]
+    interval = "{value:.3f} ({low:.3f}–{high:.3f})"
+    return pivot(shown, "rounds", "policy", interval, "{}: wrong guesses")
 
 
 REGRET_COLUMNS: dict[str, Tell] = {
@@ -375,8 +362,8 @@ def _regret_table(cells: list[Cell]) -> str:
 
 def _growth_table(cells: list[Cell]) -> str:
     rows = [["policy", *(f"T = {root**2:,}" for root in ROOTS), "slope (±2 s.e.)"]]
-    for slope in _of(cells, SLOPE):
-        means = [f"{c['value']:,.0f}" for c in _of(cells, GROWTH, slope["policy"])]
+    for slope in select(cells, check=SLOPE):
+        means = [f"{c['value']:,.0f}" for c in select(cells, check=GROWTH, policy=slope["policy"])]
         error = (slope["high"] - slope["low"]) / 2.0
         rows.append([slope["policy"], *means, f"{slope['value']:.2f} ± {error:.2f}"])
     rows.append(["ε·√T/4", *(f"{HIDDEN * root / 4.0:,.0f}" for root in ROOTS), "0.50"])
@@ -390,7 +377,7 @@ def _fresh_table(cells: list[Cell]) -> str:
         check = f"{FRESH}, {arms} arms, {phases} phases"
         logs = np.log(np.array(FRESH_HORIZONS) / phases)
         for name in told(arms):
-            found = _of(cells, check, name)
+            found = select(cells, check=check, policy=name)
             shown = [f"{c['value']:,.0f} ({c['value'] / c['bound']:.2f})" for c in found]
             rise = np.polyfit(logs, [c["value"] for c in found], 1)[0]
             rate = found[0]["bound"] / logs[0]
@@ -399,93 +386,49 @@ def _fresh_table(cells: list[Cell]) -> str:
 
 
 def _report(cells: list[Cell], setup: Setup) -> str:
-    (at_length,) = _of(cells, "wrong guess at L")
-    decades = [c["value"] for c in _of(cells, GROWTH, "BWC")][2::2]
-    gains = np.diff(decades)
-    needed = theory.rounds_to_test(len(MEANS), SHIFT, GUESS_HORIZON)
-    return f"""# {TITLE}
-
-{setup.runs} runs unless it says otherwise, seed {setup.seed}. Constants and bounds are those of
-`tacit.reproduce.eventful.theory`.
-
-## Theorems 2 and 3: is the testable bandit testable?
-
-Wrong guesses of `TestableUCB1` (definition 1), with exact 95 % intervals, {50 * setup.runs:,}
-runs: arms {", ".join(map(str, MEANS))}, ε = {SHIFT}, T = {GUESS_HORIZON:,}.
-
-{_guess_table(cells)}
-
-The theorem's L is {needed:,} here, far beyond the horizon: its constant is safe, not sharp. Where
-the theorem applies, with two arms, ε = {WIDE}, T = {LONG:,} and L = {at_length["rounds"]:,}, the
-share of wrong guesses is {at_length["value"]:.3f} ({at_length["low"]:.3f}–{at_length["high"]:.3f})
-in {at_length["runs"]:,} runs; the bound on it, {at_length["bound"]:.0e}, is beyond simulation.
-
-## Equation 5, theorems 1 and 4: is regret within the bounds?
-
-{_regret_table(cells)}
-
-Gaps are 0.5, but {WIDE} in the row of theorem 4, where BWC starts each phase cold and L is the
-theorem's. Its bound is mostly k·L, the price of an event that falls into a testing phase; this
-one does not.
-
-Theorem 1 holds for any testable bandit and its R₀. In its rows the bandit is UCB1 with the
-classical radius, phases start cold, L = {TESTED}, the classifier is a rectangle over {BOXES.dim}
-signals (d = {BOXES.diameter:g}), and R₀ was measured: UCB1 without events, {5 * setup.runs:,} runs.
-The bound counts d false positives; independent contexts cause far fewer.
-
-## Theorem 5: does ignoring contexts cost √T?
-
-Mean regret against an adversary that knows the policy: it watches it where nothing happens, and
-makes the neglected arm the best from the phase on (of √T, each of √T rounds) after whose start
-that arm is left alone for longest; the row is the worse of the two instances. ε = {HIDDEN}.
-
-{_growth_table(cells)}
-
-Every policy but BWC ignores contexts, and the theorem says that some phase costs it at least
-ε·√T/4. Policies that hardly look at an arm they think bad (UCB1, KLUCB, Thompson) do worse than
-√T; GLRKLUCB, which explores on purpose, is nearest to it. BWC reads a context that tells the
-truth, with UCB1, cold phases and L = ⌈30·ln T⌉. Its regret grows like ln T: from T = 10,000 to
-100,000 by {gains[0]:.0f}, from there to 1,000,000 by {gains[1]:.0f}. GLRKLUCB was told the horizon
-and that there is one event, BWC the horizon. Slopes are least-squares fits of ln regret over
-ln T; their errors are those of the means alone.
-
-## Theorem 6 (i): what must be paid for events even when told of them?
-
-After each of k phases of T/k rounds another of n arms is best, by 2ε = {2 * FRESH_SHIFT:g}: a new
-problem, and policies that are told to start over. No policy can do better than of order
-(k·n/ε)·ln(T/k). Regret, and in brackets its ratio to the rate of Lai and Robbins (1985),
-k·(n − 1)·2ε·ln(T/k)/kl(1/2 − ε, 1/2 + ε), which holds for long phases; last, the slope of regret
-over ln(T/k) in units of that rate.
-
-{_fresh_table(cells)}
-
-Ratios below 1 are no contradiction: the rate is a limit, and at these horizons Thompson and KLUCB
-are on their way to it from below, but none of them escapes the growth with k, n and ln(T/k).
-"""
+    (at_length,) = select(cells, check="wrong guess at L")
+    decades = [c["value"] for c in select(cells, check=GROWTH, policy="BWC")][2::2]
+    return report(
+        "syed2009_theory",
+        setup,
+        title=TITLE,
+        many=50 * setup.runs,
+        several=5 * setup.runs,
+        means=", ".join(map(str, MEANS)),
+        shift=SHIFT,
+        horizon=GUESS_HORIZON,
+        needed=theory.rounds_to_test(len(MEANS), SHIFT, GUESS_HORIZON),
+        wide=WIDE,
+        long=LONG,
+        at_length=at_length,
+        tested=TESTED,
+        boxes=BOXES,
+        hidden=HIDDEN,
+        gains=np.diff(decades),
+        gap=2 * FRESH_SHIFT,
+        guesses=_guess_table(cells),
+        regrets=_regret_table(cells),
+        growth=_growth_table(cells),
+        fresh=_fresh_table(cells),
+    )
 
 
 def _draw(cells: list[Cell], path: Path) -> None:
     with drawing(path, 7.0, 8.0, rows=2) as (above, below):
         for name, colour in zip(PRESETS, COLOURS, strict=False):
-            _with_bars(above, _of(cells, "wrong guess", name), colour, name)
-        above.set_xlabel("rounds")
+            _with_bars(above, select(cells, check="wrong guess", policy=name), colour, name)
+        title = f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}"
+        inscribe(above, title, legend="medium", xlabel="rounds", xscale="log", ylim=(0, None))
         above.set_ylabel("share of wrong guesses (95 % intervals)")
-        above.set_title(f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}", size=10)
-        above.set_xscale("log")
-        above.set_ylim(bottom=0)
-        above.legend(frameon=False)
-        for slope, colour in zip(_of(cells, SLOPE), COLOURS, strict=False):
+        for slope, colour in zip(select(cells, check=SLOPE), COLOURS, strict=False):
             label = f"{slope['policy']}, slope {slope['value']:.2f}"
-            _with_bars(below, _of(cells, GROWTH, slope["policy"]), colour, label)
+            _with_bars(below, select(cells, check=GROWTH, policy=slope["policy"]), colour, label)
         horizons = [root**2 for root in ROOTS]
         bound = [HIDDEN * root / 4.0 for root in ROOTS]
         below.plot(horizons, bound, color="black", ls="--", lw=1, label="ε·√T/4, slope 0.50")
-        below.set_xlabel("horizon T (rounds)")
+        title = f"Theorem 5's instances, ε = {HIDDEN}"
+        inscribe(below, title, legend=8, xscale="log", yscale="log", xlabel="horizon T (rounds)")
         below.set_ylabel("regret against the adversary (bars ±2 s.e.)")
-        below.set_title(f"Theorem 5's instances, ε = {HIDDEN}", size=10)
-        below.set_xscale("log")
-        below.set_yscale("log")
-        below.legend(frameon=False, fontsize=8)
 
 
 def _with_bars(ax: Any, cells: list[Cell], colour: str, label: str) -> None:
@@ -494,7 +437,7 @@ def _with_bars(ax: Any, cells: list[Cell], colour: str, label: str) -> None:
     ends = np.array([[c["low"], c["high"]] for c in cells]).T
     bars = np.abs(ends - values)
     x = [c["rounds"] for c in cells]
-    ax.errorbar(x, values, bars, color=colour, marker="o", ms=4, capsize=3, label=label)
+    ax.errorbar(x, values, bars, color=colour, label=label, **MARKED)
 
 
 THEORY = Item(TITLE, 12, reproduce)

@@ -7,6 +7,7 @@ ten are on offer, parameters and features from the unit ball, 10 000 rounds.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,9 +40,11 @@ from tacit.reproduce.study import (
     Cell,
     Tell,
     drawing,
+    inscribe,
     markdown_table,
     moments,
     play,
+    report,
     select,
     std,
     table,
@@ -90,14 +93,12 @@ def _settings(setup: Setup, horizon: int) -> dict[str, Any]:
     return setup.told(horizon=horizon, reading=setup.reading)
 
 
-def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str) -> None:
+def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str, **labels: Any) -> None:
     """Draw the regret of policies with bands of two standard errors."""
-    for name, own in curves.items():
-        band(ax, rounds, own, name)
-    ax.set_xlabel("round")
-    ax.set_ylabel("cumulative regret (expected clicks missed)")
-    ax.set_title(title, size=10)
-    ax.legend(frameon=False, fontsize=8)
+    for policy, own in curves.items():
+        band(ax, rounds, own, policy)
+    labels = {"xlabel": "round", "ylabel": "cumulative regret (expected clicks missed)"} | labels
+    inscribe(ax, title, legend=8, **labels)
 
 
 def _points(horizon: int) -> list[int]:
@@ -137,34 +138,19 @@ def figure_1(setup: Setup) -> Reproduction:
     def draw(path: Path) -> None:
         names = list(policies)
         shown = {names[i]: regret[names[i]] for i in (0, 1, 3, 4, 6, 8)}
+        title = f"{setup.runs} runs, bands of ±2 standard errors"
         with drawing(path, 7.0, 4.8) as ax:
-            title = f"{setup.runs} runs, bands of ±2 standard errors"
-            _curves(ax, shown, played.rounds, title)
-            ax.set_ylim(bottom=0)
+            _curves(ax, shown, played.rounds, title, ylim=(0, None))
 
-    by_name = {cell["policy"]: cell["regret_mean"] for cell in cells}
-    without = by_name["Logistic, no intercept (the paper's)"]
-    report = f"""# Qi et al. (2018), figure 1: regret in simulation
-
-d_C = d_E = 5, 100 arms, ten on offer, {HORIZON:,} rounds, {setup.runs} runs, seed {setup.seed};
-reading "{setup.reading}": {READING_TEXT[setup.reading]}. In each run all policies meet the same
-offers and the same chance behind each click. Expected regret counts probabilities; realized
-regret counts clicks, as the paper does.
-
-{table(cells, columns)}
-
-The paper shows its logistic baseline with linear regret and lays it to unobserved examination.
-**What drives that gap is a missing intercept.** An arm with all features 0 is clicked with
-probability 1/4; a logistic model without a constant says 1/2, for ever. Without one its
-regret is {without:,.0f}; with one it is {by_name["Logistic, intercept"]:,.0f}, beside
-{by_name["E-C Bandit"]:,.0f} of E-C Bandit. The linear policies with an intercept, which fit this
-nearly linear setting with fewer parameters, have {by_name["LinUCB, intercept"]:,.0f} (LinUCB) and
-{by_name["hLinUCB, intercept"]:,.0f} (hLinUCB). So this setting does not show that modelling
-examination pays; `tacit reproduce qi2018-scale` and `qi2018-appendix-f` show where it does.
-
-PolyaGammaTS is left out: with ten thousand observations it takes milliseconds a choice.
-"""
-    return Reproduction(cells, report, draw, _settings(setup, HORIZON))
+    told = report(
+        "qi2018_figure1",
+        setup,
+        horizon=HORIZON,
+        balls=READING_TEXT[setup.reading],
+        table=table(cells, columns),
+        regret={cell["policy"]: cell["regret_mean"] for cell in cells},
+    )
+    return Reproduction(cells, told, draw, _settings(setup, HORIZON))
 
 
 READING_TEXT = {
@@ -272,26 +258,19 @@ def figure_2(setup: Setup) -> Reproduction:
                 band(ax, rounds, sums[:, rounds - 1], name)
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
             ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xlabel("round")
+            inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
             ax.set_ylabel("Σ (f − f*)² over the arms shown")
-            ax.legend(frameon=False, fontsize=8)
 
-    report = f"""# Qi et al. (2018), figure 2: aggregate discrepancy and its bound
-
-Σ (f − f*)² over {HORIZON:,} rounds, f being the click probability at the posterior's mean when the
-arm was shown; {setup.runs} runs, seed {setup.seed}, reading "{setup.reading}".
-
-{table(cells, columns)}
-
-Proposition 1 bounds the square of the distance between the truth and the log-loss estimate by
-β = {bound:,.0f} here (with δ = 1/t and α = 1/t²; equation 9 as printed gives even more). **That
-says nothing**: no model whose probabilities lie where the paper's do can have a discrepancy
-above {largest:,.0f}, whatever it learns, and the logistic model obeys the bound as well. β falls
-below what is possible at all only after some {_informative():,.0f} rounds.
-"""
-    return Reproduction(cells, report, draw, _settings(setup, HORIZON))
+    told = report(
+        "qi2018_figure2",
+        setup,
+        horizon=HORIZON,
+        table=table(cells, columns),
+        bound=bound,
+        largest=largest,
+        informative=_informative(),
+    )
+    return Reproduction(cells, told, draw, _settings(setup, HORIZON))
 
 
 def _informative() -> float:
@@ -350,27 +329,13 @@ def appendix_f(setup: Setup) -> Reproduction:
     def draw(path: Path) -> None:
         title = f"Four crossed arms; {setup.runs} runs, bands of ±2 s.e."
         with drawing(path) as ax:
-            _curves(ax, dict(zip(policies, regret, strict=True)), rounds, title)
-            ax.set_yscale("log")
+            curves = dict(zip(policies, regret, strict=True))
+            _curves(ax, curves, rounds, title, yscale="log")
 
-    report = f"""# Qi et al. (2018), appendix F: where every score that is linear fails
-
-The paper orders four arms, A and C above B and D, by their features in a way that no product of
-two logistic functions can have: with x_B < x_A < x_C < x_D and y_A < y_B < y_D < y_C, parameters
-of one sign forbid the tie of A and C, and parameters of different signs the order. These four
-do what it wants: θ = (1, 2), A = (.5, .75), B = (−2, 2), C = (1.5, .25), D = (4, −1), with click
-probabilities .509, .117, .509, .117. All lie on x + 2y = 2, so a score that is linear in the
-features is monotone along B, A, C, D, and its best is always B or D: a loss of {gap:.3f} a round.
-{CROSSED_ROUNDS:,} rounds, all four on offer, {setup.runs} runs, seed {setup.seed}. Locked in: B or
-D in more than a quarter of the rounds of the second half.
-
-{table(cells, columns)}
-
-Modelling examination is what it takes here, and one Gaussian is not enough for it: the posterior
-has several modes, and E-C Bandit and, less often, LaplaceEC settle on a wrong one. A mixture keeps
-the others.
-"""
-    return Reproduction(cells, report, draw, _settings(setup, CROSSED_ROUNDS))
+    told = report(
+        "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns)
+    )
+    return Reproduction(cells, told, draw, _settings(setup, CROSSED_ROUNDS))
 
 
 def _gap() -> float:
@@ -386,92 +351,31 @@ SHIFTS = (10_001, 20_001)
 SHIFTED_ROUNDS = 30_000
 
 
-def scale(setup: Setup) -> Reproduction:
-    """Where modelling examination pays, and what calibration and restarts add."""
+class Part(NamedTuple):
+    """What is played for one table."""
+
+    name: str
+    setting: str
+    policies: dict[str, Policy]
+    environment: Environment
+    horizons: tuple[int, ...]
+
+
+def parts(reading: str) -> list[Part]:
+    """Return what is played beyond the paper."""
+    laplace, bounds = LaplaceEC(DIM, DIM), ECBandit(DIM, DIM)
     models: dict[str, Policy] = {
-        "E-C Bandit": ECBandit(DIM, DIM),
-        "LaplaceEC": LaplaceEC(DIM, DIM),
+        "E-C Bandit": bounds,
+        "LaplaceEC": laplace,
         "Logistic, intercept": LogisticTS(DIM, DIM),
     }
-    cells: list[Cell] = []
-    ratios = np.zeros((2, len(SCALES), len(HORIZONS)))
-    for row, factor in enumerate(SCALES):
-        environment = ExaminationArms(scale=factor, ball=setup.reading)
-        regret = play(models, environment, LONG, setup, HORIZONS).regret
-        means = regret.mean(axis=1)
-        ratios[:, row] = means[2] / means[0], means[2] / means[1]
-        for name, own in zip(models, regret, strict=True):
-            for column, horizon in enumerate(HORIZONS):
-                cells.append(_cell("map", name, f"θ × {factor:g}", horizon, own[:, column]))
-    cells += _shifting(setup) + _contextual(setup) + _coverage(setup)
-    report = f"""# Where modelling examination pays
-
-Beyond the paper, in its setting (reading "{setup.reading}"), {setup.runs} runs, seed
-{setup.seed}; means ± standard errors. LogisticTS has an intercept.
-
-## Larger parameters, longer horizons
-
-Regret of LogisticTS over that of E-C Bandit and of LaplaceEC (above 1: modelling examination pays):
-
-{markdown_table(_ratio_table(ratios))}
-
-Regret after {LONG:,} rounds:
-
-{markdown_table(_final_table(cells))}
-
-## Parameters drawn anew at rounds {SHIFTS[0]:,} and {SHIFTS[1]:,}, θ × 4, {SHIFTED_ROUNDS:,} rounds
-
-{_part_table(cells, "shifts")}
-
-## Position effects that vary with the device
-
-Ten items at six positions, three devices, ten placements on offer, θ × 4, {HORIZON:,} rounds. The
-examination features are an indicator for each position on each device.
-
-{_part_table(cells, "devices")}
-
-## Calibration
-
-Share of arms whose true click probability lies in the central 90 % interval of the posterior,
-under uniform logging:
-
-{_part_table(cells, "coverage")}
-"""
-
-    def draw(path: Path) -> None:
-        limit = np.abs(np.log2(ratios)).max()
-        colours: dict[str, Any] = {"cmap": "RdBu", "vmin": -limit, "vmax": limit}
-        with drawing(path, 6.5, 7.0, rows=2) as axes:
-            for ax, values, name in zip(axes, ratios, ("E-C Bandit", "LaplaceEC"), strict=True):
-                image = ax.imshow(np.log2(values), aspect="auto", **colours)
-                ax.grid(False)
-                ax.set_xticks(range(len(HORIZONS)), [f"{t:,}" for t in HORIZONS])
-                ax.set_yticks(range(len(SCALES)), [f"× {factor:g}" for factor in SCALES])
-                for i, j in np.ndindex(values.shape):
-                    ax.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", size=9)
-                ax.set_ylabel("scale of θ")
-                ax.set_title(f"regret of LogisticTS over regret of {name}", size=10)
-                ax.figure.colorbar(image, ax=ax, label="log₂ of the ratio")
-            axes[-1].set_xlabel("rounds")
-
-    return Reproduction(cells, report, draw, _settings(setup, LONG))
-
-
-def _cell(part: str, policy: str, setting: str, horizon: int, values: Floats) -> Cell:
-    return {
-        "part": part,
-        "policy": policy,
-        "setting": setting,
-        "horizon": horizon,
-        "mean": float(values.mean()),
-        "std": std(values),
-        "runs": len(values),
-    }
-
-
-def _shifting(setup: Setup) -> list[Cell]:
-    laplace, bounds = LaplaceEC(DIM, DIM), ECBandit(DIM, DIM)
-    policies: dict[str, Policy] = {
+    found = [
+        Part(
+            "map", f"θ × {factor:g}", models, ExaminationArms(scale=factor, ball=reading), HORIZONS
+        )
+        for factor in SCALES
+    ]
+    followers: dict[str, Policy] = {
         "LaplaceEC, oracle restart": OracleRestart(laplace),
         "LaplaceEC, CUSUM restart": CUSUMRestart(laplace),
         "LaplaceEC, discount 0.998": LaplaceEC(DIM, DIM, discount=0.998),
@@ -481,35 +385,77 @@ def _shifting(setup: Setup) -> list[Cell]:
         "E-C Bandit": bounds,
         "Logistic, CUSUM restart": CUSUMRestart(LogisticTS(DIM, DIM)),
     }
-    environment = ExaminationArms(scale=4, ball=setup.reading, redraws=SHIFTS, announced=True)
-    regret = play(policies, environment, SHIFTED_ROUNDS, setup).regret
-    return [
-        _cell("shifts", name, "θ × 4, redrawn twice", SHIFTED_ROUNDS, own[:, -1])
-        for name, own in zip(policies, regret, strict=True)
-    ]
-
-
-def _contextual(setup: Setup) -> list[Cell]:
-    cells = []
+    redrawn = ExaminationArms(scale=4, ball=reading, redraws=SHIFTS, announced=True)
+    found.append(Part("shifts", "θ × 4, redrawn twice", followers, redrawn, (SHIFTED_ROUNDS,)))
     for devices in (1, 3):
-        width = 6 * devices
-        policies: dict[str, Policy] = {
-            "E-C Bandit": ECBandit(DIM, width),
-            "LaplaceEC": LaplaceEC(DIM, width),
-            "Logistic, intercept": LogisticTS(DIM, width),
-            "LinUCB, intercept": LinUCB(DIM, width),
+        dims = DIM, 6 * devices
+        readers: dict[str, Policy] = {
+            "E-C Bandit": ECBandit(*dims),
+            "LaplaceEC": LaplaceEC(*dims),
+            "Logistic, intercept": LogisticTS(*dims),
+            "LinUCB, intercept": LinUCB(*dims),
             "PBM-UCB, effects estimated": PlacedPBMUCB(60, positions=6),
             "random": UniformRandom(60),
         }
-        environment = ExaminationArms(
-            pool=60, positions=6, devices=devices, scale=4, identified=True
-        )
-        regret = play(policies, environment, HORIZON, setup).regret
-        cells += [
-            _cell("devices", name, f"{devices} device(s)", HORIZON, own[:, -1])
-            for name, own in zip(policies, regret, strict=True)
-        ]
-    return cells
+        placed = ExaminationArms(pool=60, positions=6, devices=devices, scale=4, identified=True)
+        found.append(Part("devices", f"{devices} device(s)", readers, placed, (HORIZON,)))
+    return found
+
+
+def scale(setup: Setup) -> Reproduction:
+    """Where modelling examination pays, and what calibration and restarts add."""
+    cells: list[Cell] = []
+    for part in parts(setup.reading):
+        played = play(part.policies, part.environment, part.horizons[-1], setup, part.horizons)
+        for name, own in zip(part.policies, played.regret, strict=True):
+            for column, horizon in enumerate(part.horizons):
+                cells.append(_cell(part.name, name, part.setting, horizon, own[:, column]))
+    cells += _coverage(setup)
+    ratios = _ratios(select(cells, part="map"))
+    told = report(
+        "qi2018_scale",
+        setup,
+        ratios=markdown_table(_ratio_table(ratios)),
+        regrets=_final_table(select(cells, part="map", horizon=LONG)),
+        horizon=HORIZON,
+        long=LONG,
+        shifts=SHIFTS,
+        shifted=SHIFTED_ROUNDS,
+        parts={part: _part_table(cells, part) for part in ("shifts", "devices", "coverage")},
+    )
+    return Reproduction(cells, told, partial(_map, ratios), _settings(setup, LONG))
+
+
+def _ratios(cells: list[Cell]) -> Floats:
+    """Return by model, scale and horizon how many times its regret LogisticTS has."""
+    means = {
+        name: np.array([c["mean"] for c in select(cells, policy=name)])
+        for name in ("E-C Bandit", "LaplaceEC", "Logistic, intercept")
+    }
+    without = means.pop("Logistic, intercept")
+    return np.array([without / own for own in means.values()]).reshape(2, len(SCALES), -1)
+
+
+def _map(ratios: Floats, path: Path) -> None:
+    limit = np.abs(np.log2(ratios)).max()
+    colours: dict[str, Any] = {"cmap": "RdBu", "vmin": -limit, "vmax": limit}
+    with drawing(path, 6.5, 7.0, rows=2) as axes:
+        for ax, values, name in zip(axes, ratios, ("E-C Bandit", "LaplaceEC"), strict=True):
+            image = ax.imshow(np.log2(values), aspect="auto", **colours)
+            ax.grid(False)
+            ax.set_xticks(range(len(HORIZONS)), [f"{t:,}" for t in HORIZONS])
+            ax.set_yticks(range(len(SCALES)), [f"× {factor:g}" for factor in SCALES])
+            for i, j in np.ndindex(values.shape):
+                ax.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", size=9)
+            inscribe(ax, f"regret of LogisticTS over regret of {name}", ylabel="scale of θ")
+            ax.figure.colorbar(image, ax=ax, label="log₂ of the ratio")
+        axes[-1].set_xlabel("rounds")
+
+
+def _cell(part: str, policy: str, setting: str, horizon: int, values: Floats) -> Cell:
+    """Return the mean of what was measured of a policy in a part."""
+    where = {"part": part, "policy": policy, "setting": setting, "horizon": horizon}
+    return where | {"mean": float(values.mean()), "std": std(values), "runs": len(values)}
 
 
 def coverage(policy: Any, factor: float, rounds: int, setup: Setup) -> Floats:
@@ -536,18 +482,13 @@ def coverage(policy: Any, factor: float, rounds: int, setup: Setup) -> Floats:
         )
         learner.learn_many(decisions, (rng.random(rounds) < truth[shown]).astype(float))
         known = learner.posterior("one")
-        factors = []
-        blocks = (known.relevance, relevance), (known.examination, examination)
-        if known.joint is not None:
-            drawn = rng.multivariate_normal(known.joint.mean, known.joint.covariance, 1000)
-            samples = drawn[:, :DIM], drawn[:, DIM:]
-        else:
-            first, second = (
-                rng.multivariate_normal(block.mean, block.covariance, 1000) for block, _ in blocks
-            )
-            samples = first, second
-        for theta, (_, features) in zip(samples, blocks, strict=True):
-            factors.append(1.0 / (1.0 + np.exp(-theta @ features.T)))
+        blocks = [known.relevance, known.examination] if known.joint is None else [known.joint]
+        drawn = [rng.multivariate_normal(block.mean, block.covariance, 1000) for block in blocks]
+        samples = np.hsplit(np.hstack(drawn), [DIM])
+        factors = [
+            1.0 / (1.0 + np.exp(-theta @ features.T))
+            for theta, features in zip(samples, (relevance, examination), strict=True)
+        ]
         low, high = np.quantile(factors[0] * factors[1], [0.05, 0.95], axis=0)
         shares[run] = np.mean((low <= truth) & (truth <= high))
     return shares
@@ -575,17 +516,15 @@ def _ratio_table(ratios: Floats) -> list[list[str]]:
     return [head, *body]
 
 
-def _final_table(cells: list[Cell]) -> list[list[str]]:
-    final = select(cells, part="map", horizon=LONG)
-    names = list(dict.fromkeys(cell["policy"] for cell in final))
-    rows = [["scale of θ", *names, "LaplaceEC / E-C Bandit"]]
+def _final_table(cells: list[Cell]) -> str:
+    rows = []
     for factor in SCALES:
-        row = {c["policy"]: c for c in select(final, setting=f"θ × {factor:g}")}
-        ratio = row["LaplaceEC"]["mean"] / row["E-C Bandit"]["mean"]
-        rows.append(
-            [f"× {factor:g}", *(told_with_error("")(row[name]) for name in names), f"{ratio:.2f}"]
-        )
-    return rows
+        mine = select(cells, setting=f"θ × {factor:g}")
+        means = {cell["policy"]: cell["mean"] for cell in mine}
+        ratio = f"{means['LaplaceEC'] / means['E-C Bandit']:.2f}"
+        rows.append([f"× {factor:g}", *map(told_with_error(""), mine), ratio])
+    names = list(dict.fromkeys(cell["policy"] for cell in cells))
+    return markdown_table([["scale of θ", *names, "LaplaceEC / E-C Bandit"], *rows])
 
 
 def _part_table(cells: list[Cell], part: str) -> str:

@@ -29,7 +29,7 @@ from tacit.policies import (
 )
 from tacit.policies.base import Outcome
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, std, table, told_with_error
+from tacit.reproduce.study import Cell, Tell, drawing, inscribe, report, std, table, told_with_error
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 VIDEOS, POSITIONS, DEVICES, HOURS = 21, 6, 3, 8
@@ -283,24 +283,18 @@ def figure_4(setup: Setup) -> Reproduction:
     }
     ordered = sorted(cells, key=lambda cell: -float(cell["relative_ctr_mean"]))
     ranking = " > ".join(f"{c['policy']} ({c['relative_ctr_mean']:.2f})" for c in ordered)
-    report = f"""# Qi et al. (2018), figure 4: replay of a course-video log
-
-Replayed is {source}: {len(log.video):,} sessions of {int(log.video.max()) + 1} videos,
-{np.diff(log.starts).mean():.1f} arms on offer on average, {dims[0]} relevance and {dims[1]}
-examination features, click rate {log.reward.mean():.4f}; one learner per video. A session counts
-where the policy chooses what was shown (Li et al. 2011); {setup.runs} replays in random orders,
-seed {setup.seed}. Standard errors are over replays of the same log and do not say what another log
-would give.
-
-{table(cells, columns)}
-
-The paper prints 1.406 for E-C Bandit on its data, ahead of all others, and lays that to the click
-model. Two cautions: the clicks of the synthetic log follow that model by construction; and where
-examination depends only on position and context, and relevance only on the question, the best
-arm is the best question at the best position, which a score that is linear in the features
-finds as well. Then differences between these policies come from how they explore, and from how
-much a learner has to find out in the few sessions of its video that count: {ranking}.
-"""
+    told = report(
+        "qi2018_figure4",
+        setup,
+        source=source,
+        sessions=len(log.video),
+        videos=int(log.video.max()) + 1,
+        offered=np.diff(log.starts).mean(),
+        dims=dims,
+        rate=log.reward.mean(),
+        table=table(cells, columns),
+        ranking=ranking,
+    )
 
     def draw(path: Path) -> None:
         names = [cell["policy"].split(",")[0] for cell in cells]
@@ -310,10 +304,10 @@ much a learner has to find out in the few sessions of its video that count: {ran
             ax.bar(range(len(names)), means, yerr=errors, capsize=3, color="#0072B2")
             ax.set_xticks(range(len(names)), names, size=8)
             ax.axhline(1.0, color="black", lw=0.8)
-            ax.set_ylabel("click rate / Similarity's (bars ±2 s.e.)")
-            ax.set_title("synthetic log" if setup.data is None else "given log", size=10)
+            title = "synthetic log" if setup.data is None else "given log"
+            inscribe(ax, title, ylabel="click rate / Similarity's (bars ±2 s.e.)")
 
-    return Reproduction(cells, report, draw, setup.told(synthetic=setup.data is None))
+    return Reproduction(cells, told, draw, setup.told(synthetic=setup.data is None))
 
 
 FIGURE_4 = Item(
