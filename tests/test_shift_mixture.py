@@ -16,6 +16,7 @@ import tacit
 from tacit.classifiers.unusual import Usual, is_unusual
 from tacit.core.state import byte_count, leaves
 from tacit.errors import InvalidValue
+from tacit.learning.merging import add_shared, shared_sums
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.common_priors import fit, fit_all, imagine, note_play
@@ -772,3 +773,26 @@ def test_shifts_cost_it_little():
     )
     gap = result.compare(0, 1)
     assert gap.difference + 2 * gap.standard_error < 0
+
+
+def test_learners_of_other_keys_add_up_what_they_share():
+    """Two learners that add up what they share fit the priors that one of all keys does."""
+    policy, rng = tacit.ShiftMixture(3), np.random.default_rng(4)
+    learners = [tacit.Learner(policy, seed=seed) for seed in range(3)]
+    together, *apart = learners
+    for number in range(60):
+        for _ in range(15):
+            arm = int(rng.integers(3))
+            reward = float(rng.random() < (0.1, 0.3, 0.5)[arm])
+            for learner in (together, apart[number % 2]):
+                learner.learn(learner.choose(f"key {number}", arms=[arm]), reward)
+    sums = [{k: a.copy() for k, a in shared_sums(policy, each.state).items()} for each in apart]
+    add_shared(apart[0], sums[1])
+    assert together.state.shared.priors.rounds[0] == apart[0].state.shared.priors.rounds[0] == 900
+    tails = [each.state.shared.priors.tails for each in (together, apart[0])]
+    np.testing.assert_array_equal(*tails)
+    for learner in (together, apart[0]):
+        for _ in range(40):
+            learner.batch.refit()
+    betas = [each.state.shared.priors.beta for each in (together, apart[0])]
+    np.testing.assert_allclose(*betas, rtol=1e-3)

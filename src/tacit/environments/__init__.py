@@ -8,6 +8,7 @@ from tacit.environments.contextual_cascade import ContextualCascade as Contextua
 from tacit.environments.duel import DuelEnvironment as DuelEnvironment
 from tacit.environments.examination import ExaminationArms as ExaminationArms
 from tacit.environments.logged import simulated_log as simulated_log
+from tacit.environments.long_tail import LongTail as LongTail
 from tacit.environments.preference_matrix import PreferenceMatrix as PreferenceMatrix
 from tacit.environments.search_interest import SearchInterest as SearchInterest
 from tacit.environments.shifting import ShiftingArms as ShiftingArms

@@ -126,12 +126,13 @@ def fit(priors: Priors, row: int, keys: float, steps: int) -> None:
 
 @kernel
 def fit_all(priors: Priors) -> None:
-    """Fit the common prior, then that of each arm."""
+    """Fit the common prior, then that of each arm; say when to do so next."""
     imagine(priors, 1.0, 1.0)
     fit(priors, 0, BESIDE_ALL, STEPS)
     imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
     for row in range(1, priors.beta.shape[1]):
         fit(priors, row, BESIDE_ONE, STEPS)
+    priors.due[0] = max(FIRST, priors.rounds[0] + MORE, GROWTH * priors.rounds[0])
 
 
 @kernel
@@ -140,4 +141,3 @@ def count_round(priors: Priors) -> None:
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
         fit_all(priors)
-        priors.due[0] = max(priors.rounds[0] + MORE, GROWTH * priors.rounds[0])

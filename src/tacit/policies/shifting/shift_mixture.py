@@ -218,6 +218,12 @@ class ShiftMixture(Policy):
         "arms",
     )
 
+    sums: ClassVar[tuple[str, ...]] = (
+        "shared.priors.tails",
+        "shared.priors.rounds",
+        "shared.found",
+        "shared.spread",
+    )
     context_dim: int = field(default=0, kw_only=True)
     margin: float = field(default=0.1, kw_only=True)
 
@@ -320,7 +326,6 @@ class ShiftMixture(Policy):
 
     @staticmethod
     def refit(params: Params, state: State) -> None:
-        """Fit the priors anew, after counts were added."""
         fit_all(state.shared.priors)
 
     @staticmethod
