@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from itertools import chain, combinations
 
 import numpy as np
 import pytest
 
 import tacit
+from tacit.core.compiled import compiled
+from tacit.core.dispatch import choose
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.probation import COMMIT, WARNED, weigh
+from tacit.policies.shifting.probation.odds import COMMIT, QUIET, SORTING, WARNED, weigh
+from tacit.policies.stationary.kl_ucb import kl_upper_bound
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
 
@@ -185,4 +189,110 @@ def test_the_policy_survives_its_spec_and_snapshots(tmp_path):
         broken = tacit.Learner.load(tmp_path / f"{part}.tacit")
     assert straight.choose("query", context=[0.5]).arm == broken.choose("query", context=[0.5]).arm
     np.testing.assert_array_equal(straight.state.lanes.new[0], broken.state.lanes.new[0])
-    assert straight.choose("query", context=[0.5]).propensity is None
+    decision = straight.choose("query", context=[0.5])
+    assert decision.propensity == broken.choose("query", context=[0.5]).propensity
+
+
+# How likely it shows an arm -----------------------------------------------------------------------
+
+
+def in_mode(mode, base, arms=4):
+    """Return a learner that has been brought into a mode by clicks and contexts."""
+    policy = tacit.ProbationBandit(arms, classifier=BOX, base=base, surprise=0.02)
+    learner, rng = tacit.Learner(policy, seed=4), np.random.default_rng(5)
+    for i in range(3000):
+        shifted = i > 300
+        context = [0.9 if i > 400 and mode == WARNED else 0.2]
+        decision = learner.choose("query", context=context)
+        rate = 0.6 if decision.arm == (1 if shifted and mode != QUIET else 0) else 0.3
+        learner.learn(decision, float(rng.random() < rate))
+        lanes = learner.state.lanes
+        if i > 200 and lanes.mode[0] == mode and lanes.length[0] >= 5:
+            return learner
+    raise AssertionError("it was never in this mode")
+
+
+@pytest.mark.parametrize("base", ["thompson", "kl-ucb"])
+@pytest.mark.parametrize("mode", [QUIET, WARNED, SORTING])
+@pytest.mark.parametrize("offered", [[0, 1, 2, 3], [3, 1], [2]])
+def test_the_propensity_is_the_frequency_of_the_arm(mode, base, offered):
+    """Chosen from one state; of some 50 binomial counts, each at 6 sigma, none fails by chance
+    with probability above 1e-6."""
+    learner, draws = in_mode(mode, base), 40_000
+    params, state = learner.policy.params, learner.state
+    impression = tacit.Impression(np.array(offered), np.array([0.2]))
+    seen, told = np.zeros(4), np.zeros(4)
+    choose_often = compiled(chosen_often, params)
+    choose_often(params, state, impression, np.random.default_rng(6), seen, draws)
+    for arm in offered:
+        told[arm] = tacit.ProbationBandit.propensity(params, state, 0, impression, arm)
+    assert told.sum() == pytest.approx(1.0, abs=1e-7)
+    off = np.abs(seen - draws * told)
+    assert (off <= 6 * np.sqrt(draws * told * (1 - told)) + 1).all()
+    assert mode == QUIET or len(offered) == 1 or (told[offered] > 1e-4).sum() > 1
+
+
+def chosen_often(params, state, impression, rng, seen, draws):
+    for _ in range(draws):
+        seen[choose(params, state, 0, impression, rng)] += 1.0
+
+
+def test_the_propensity_is_summed_over_all_explanations_by_hand():
+    """With KL-UCB and a single click each, scores are few: enumerate who has changed."""
+    policy = tacit.ProbationBandit(3, classifier=BOX, base="kl-ucb", changes=0.7)
+    params, state = policy.params, policy.init(1)
+    lanes = state.lanes
+    lanes.old[0] = [[6.0, 2.0], [5.0, 5.0], [6.0, 2.0]]
+    lanes.new[0] = [[2.0, 1.0], [2.0, 0.0], [0.0, 0.0]]
+    lanes.factor[0] = [1.1, 0.4, 0.0]
+    lanes.mode[0], lanes.prior[0] = WARNED, 0.4
+    whole, single, nothing = weigh(params, state, 0)
+    factors = np.exp(lanes.factor[0])
+
+    def winners(changed, everywhere):
+        plays = [lanes.new[0, a] + (0.0 if a in changed else lanes.old[0, a]) for a in range(3)]
+        total = lanes.new[0].sum() + (0.0 if everywhere else lanes.old[0].sum())
+        scores = [
+            kl_upper_bound(w / (w + m), math.log(total + 1.0) / (w + m)) if w + m else 2.0
+            for w, m in plays
+        ]
+        best = np.array(scores) == max(scores)
+        return best / best.sum()
+
+    expected = nothing * winners((), False)
+    for arm in range(3):
+        expected += single * factors[arm] / factors.sum() * winners((arm,), False)
+    share = 0.7 * factors / (0.7 * factors + 0.3)
+    for changed in powerset(range(3)):
+        odds = math.prod(share[a] if a in changed else 1.0 - share[a] for a in range(3))
+        expected += whole * odds * winners(changed, True)
+    expected /= whole + single + nothing
+    impression = tacit.Impression(np.arange(3), np.array([0.2]))
+    told = [tacit.ProbationBandit.propensity(params, state, 0, impression, a) for a in range(3)]
+    np.testing.assert_allclose(told, expected, rtol=1e-12)
+    assert (expected > 0.01).all()
+
+
+def powerset(items):
+    return chain.from_iterable(combinations(items, n) for n in range(len(items) + 1))
+
+
+FIRST = {
+    "thompson": "012000200021000110000000002000001100000000000000000000000000"
+    "020220022222222222222222222212222222222122222222222222222222",
+    "kl-ucb": "201000001121111000000000001000000000000000000000000000000000"
+    "000221222222222222222222222222222222222222222222222222212222",
+}
+
+
+def test_it_draws_as_it_did_before_it_knew_its_propensity():
+    """What version 0.1 chose with this seed, so that what began then goes on as it would have."""
+    for base, expected in FIRST.items():
+        learner = tacit.Learner(tacit.ProbationBandit(3, classifier=BOX, base=base), seed=8)
+        rng, shown = np.random.default_rng(9), ""
+        for i in range(120):
+            decision = learner.choose("query", context=[0.9 if i == 60 else 0.2])
+            best = 0 if i < 60 else 2
+            learner.learn(decision, float(rng.random() < (0.8 if decision.arm == best else 0.2)))
+            shown += str(decision.arm)
+        assert shown == expected

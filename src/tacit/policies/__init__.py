@@ -53,7 +53,7 @@ from tacit.policies.shifting.exp3s import EXP3S as EXP3S
 from tacit.policies.shifting.glr_kl_ucb import GLRKLUCB as GLRKLUCB
 from tacit.policies.shifting.m_ucb import MUCB as MUCB
 from tacit.policies.shifting.oracle_restart import OracleRestart as OracleRestart
-from tacit.policies.shifting.probation import ProbationBandit as ProbationBandit
+from tacit.policies.shifting.probation.bandit import ProbationBandit as ProbationBandit
 from tacit.policies.shifting.shift_mixture import ShiftMixture as ShiftMixture
 from tacit.policies.shifting.sliding_window_ucb import SlidingWindowUCB as SlidingWindowUCB
 from tacit.policies.spec import policy_from_spec as policy_from_spec
