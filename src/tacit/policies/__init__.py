@@ -28,6 +28,7 @@ from tacit.policies.features.examination import LaplaceEC as LaplaceEC
 from tacit.policies.features.examination import LaplaceECMixture as LaplaceECMixture
 from tacit.policies.features.gaussian import Belief as Belief
 from tacit.policies.features.hidden import HLinUCB as HLinUCB
+from tacit.policies.features.hybrid_mixture import HybridClickMixture as HybridClickMixture
 from tacit.policies.features.identifiability import IdentifiabilityWarning as IdentifiabilityWarning
 from tacit.policies.features.identifiability import identifiability as identifiability
 from tacit.policies.features.linear import LinTS as LinTS

@@ -7,39 +7,31 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import MAX_DIM, place_of
-from tacit.policies.features.component import (
-    Component,
-    Offsets,
-    aim_at,
-    forget_offsets,
-    take_in,
-)
-from tacit.policies.features.coupled import Coupled, coupled_choice
+from tacit.policies.features.click_model import place_of
+from tacit.policies.features.coupled import coupled_choice
 from tacit.policies.features.examination import blocks_of
-from tacit.policies.features.gaussian import Belief, clear, log_sigmoid, project, reset, sigmoid
-from tacit.policies.features.inputs import Inputs, forget_inputs, known_arm, meet, read
-
-COMPONENTS = 6
-"""Results may go unseen in the first half of them; in each half the prior is wider and wider."""
-DROPPED = -30.0
-"""Log weight, beside the largest, below which a component is dropped."""
-
-
-@kernel
-def prior_variance(component: int) -> float:
-    """Return ¼, 1 or 4: the prior variance of a component's parameters."""
-    return 0.25 * 4.0 ** (component % 3)
-
-
-@kernel
-def hides(component: int) -> bool:
-    """Return whether a click needs examination in a component, too."""
-    return component < 3
+from tacit.policies.features.gaussian import clear, project, reset, sigmoid
+from tacit.policies.features.inputs import (
+    Inputs,
+    forget_inputs,
+    known_arm,
+    measure_offer,
+    meet,
+    read,
+)
+from tacit.policies.features.mixture import (
+    COMPONENTS,
+    Mixture,
+    Weighed,
+    first_component,
+    hides,
+    normalize,
+    prior_variance,
+)
+from tacit.policies.features.offsets import Component, Offsets, aim_at, forget_offsets, take_in
 
 
 @kernel
@@ -50,27 +42,8 @@ def component_of(state: Any, lane: int, k: int, split: int) -> Component:
     return Component(mean, root, own[0], own[1], own[2], split, hides(k))
 
 
-class Weighed(NamedTuple):
-    """What a mixture believes.
-
-    Attributes
-    ----------
-    relevance, examination, joint : Belief
-        Of each block of parameters, and of both, in the heaviest component. The constant comes
-        last in relevance.
-    weights : array of float64, shape (6,)
-        How probable each component is: three in which results may go unseen, with prior
-        variances of ¼, 1 and 4, and three logistic regressions with the same.
-    """
-
-    relevance: Belief
-    examination: Belief
-    joint: Belief | None
-    weights: Floats
-
-
 @dataclass(frozen=True)
-class ClickMixture(Coupled):
+class ClickMixture(Mixture):
     """Weigh six models of the same clicks, and draw one number for all arms.
 
     A click may need examination, σ(x_C·θ_C)·σ(x_E·θ_E), or not, σ(x_C·θ_C + x_E·θ_E), and
@@ -83,7 +56,7 @@ class ClickMixture(Coupled):
 
     Relevance has a constant, of prior variance ¼ where results may go unseen. While no more than
     16 different rows of relevance were met, each such arm has an offset of its own besides,
-    (:mod:`tacit.policies.features.component`). Features may be of any size: columns are brought
+    (:mod:`tacit.policies.features.offsets`). Features may be of any size: columns are brought
     to a common one over the first 100 decisions (:mod:`tacit.policies.features.inputs`).
 
     Parameters
@@ -141,24 +114,9 @@ class ClickMixture(Coupled):
         otherwise="LaplaceEC(draw='coupled') where time is short; CUSUMRestart around it where "
         "users change",
     )
-    needs_examination: ClassVar[bool] = False
-    randomized: ClassVar[bool] = True
-    draw: ClassVar[str] = "coupled"
-
-    context_dim: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, MAX_DIM))
-
-    @property
-    def split(self) -> int:
-        """How many parameters relevance has."""
-        return self.relevance_dim * (1 + self.context_dim) + 1
 
     def init(self, lanes: int) -> State:
-        width = self.split + self.examination_dim
-        shape = lanes, COMPONENTS, width
+        width, shape = self.width, (lanes, COMPONENTS, self.width)
         state = self.State(
             np.zeros(shape),
             np.zeros((*shape, width)),
@@ -205,34 +163,25 @@ class ClickMixture(Coupled):
 
     @staticmethod
     def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
-        impression = outcome.impression
+        impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
         place = place_of(impression.arms, outcome.shown)
-        weights, x = state.weight[lane], state.room[lane, 2]
-        meet(state.inputs, lane, impression, params.split, x)
+        measure_offer(state.inputs, lane, impression, params.split, x)
+        meet(state.inputs, lane, impression)
         read(state.inputs, lane, impression, place, params.split, x)
         known = known_arm(state.inputs, lane, impression, place)
-        largest, total = -np.inf, 0.0
         for k in range(COMPONENTS):
             if weights[k] > 0.0:
                 component = component_of(state, lane, k, params.split)
-                logit = take_in(component, known, outcome.reward, state.room[lane])
-                foretold = log_sigmoid(logit) - (1.0 - outcome.reward) * logit
-                weights[k] = np.log(weights[k]) + foretold
-                largest = max(largest, weights[k])
+                told = take_in(component, known, outcome.reward, state.room[lane])
+                weights[k] = np.log(weights[k]) + told
             else:
                 weights[k] = -np.inf
-        for k in range(COMPONENTS):
-            beside = weights[k] - largest
-            weights[k] = np.exp(beside) if beside > DROPPED else 0.0
-            total += weights[k]
-        for k in range(COMPONENTS):
-            weights[k] /= total
+        normalize(weights)
         clear(state.room[lane])
 
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:
-        # Without features of examination nothing hides results.
-        first = 0 if state.mean.shape[2] > params.split else COMPONENTS // 2
+        first = first_component(state.mean.shape[2], params.split)
         for k in range(COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], prior_variance(k))
             if hides(k):

@@ -36,7 +36,7 @@ class Inputs(NamedTuple):
     arms : array of float64, shape (lanes, 16, relevance_dim)
         Different rows of relevance, as they were met.
     counts : array of int64, shape (lanes, 3)
-        Decisions learned from, arms on offer in those that were measured, and different arms; 17
+        Decisions that were measured, arms on offer in them, and different arms that were met; 17
         of these are many.
     """
 
@@ -110,19 +110,26 @@ def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> 
 
 
 @kernel
-def meet(inputs: Inputs, lane: int, impression: Impression, split: int, x: Floats) -> None:
-    """Take in the arms on offer in a decision that is learned from; uses ``x``."""
+def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int, x: Floats) -> None:
+    """Measure the arms on offer in a decision that is learned from; uses ``x``."""
     counts = inputs.counts[lane]
-    if counts[0] < MEASURED:
-        for place in range(len(impression.arms)):
-            read_raw(impression, place, split, x)
-            for j in range(len(x)):
-                inputs.largest[lane, j] = max(inputs.largest[lane, j], abs(x[j]))
-                inputs.squares[lane, j] += x[j] * x[j]
-        counts[1] += len(impression.arms)
-        measure(inputs, lane, 0, split - 1)
-        measure(inputs, lane, split, len(x))
+    if counts[0] >= MEASURED:
+        return
     counts[0] += 1
+    counts[1] += len(impression.arms)
+    for place in range(len(impression.arms)):
+        read_raw(impression, place, split, x)
+        for j in range(len(x)):
+            inputs.largest[lane, j] = max(inputs.largest[lane, j], abs(x[j]))
+            inputs.squares[lane, j] += x[j] * x[j]
+    measure(inputs, lane, 0, split - 1)
+    measure(inputs, lane, split, len(x))
+
+
+@kernel
+def meet(inputs: Inputs, lane: int, impression: Impression) -> None:
+    """Come to know the arms on offer in a decision that is learned from, if they are few."""
+    counts = inputs.counts[lane]
     for place in range(len(impression.arms)):
         if known_arm(inputs, lane, impression, place) == NEW:
             if counts[2] < FEW:

@@ -1,4 +1,4 @@
-"""One of the models that a click mixture weighs: a Gaussian, and offsets where arms are few.
+"""A model that a click mixture weighs: a Gaussian, and an offset of each arm where arms are few.
 
 Where the same few arms are on offer every time, features can explain the clicks on the arm that
 is shown and be wrong of all others, for ever. An offset of each arm's relevance leaves the others
@@ -14,9 +14,9 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
-from tacit.policies.features.examination import click_at
 from tacit.policies.features.gaussian import commit, dot, logistic_step, project
 from tacit.policies.features.inputs import FEW, NEW
+from tacit.policies.features.mixture import foretold, tangent
 
 OFFSET_VARIANCE = 1.0
 """Of an offset, before the first click."""
@@ -93,28 +93,21 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats) -> Aim:
     The arm has the features ``x`` and is one of few, ``known``, if
     :func:`tacit.policies.features.inputs.known_arm` says so.
     """
-    mean, split = component.mean, component.split
-    relevance, examination = dot(x[:split], mean[:split]), dot(x[split:], mean[split:])
-    variance = OFFSET_VARIANCE if known == NEW else 0.0
+    mean, split, hides = component.mean, component.split, component.hides
+    offset, variance = 0.0, OFFSET_VARIANCE if known == NEW else 0.0
     if known >= 0:
         variance = component.variance[known]
-        relevance += component.offset[known] - dot(component.slope[known], mean)
-    logit, by_relevance, by_examination = relevance + examination, 1.0, 1.0
-    if component.hides:
-        logit, by_relevance, by_examination = click_at(relevance, examination)
-    for j in range(split):
-        h[j] = by_relevance * x[j]
-    for j in range(split, len(x)):
-        h[j] = by_examination * x[j]
+        offset = component.offset[known] - dot(component.slope[known], mean)
+    logit, by_offset = tangent(x, mean, split, hides, offset, h)
     if known >= 0:
         for j in range(len(x)):
-            h[j] -= by_relevance * component.slope[known, j]
-    return Aim(logit, by_relevance, variance)
+            h[j] -= by_offset * component.slope[known, j]
+    return Aim(logit, by_offset, variance)
 
 
 @kernel
 def take_in(component: Component, known: int, reward: float, room: Floats) -> float:
-    """Take in an observation; return the logit of the click probability that was believed in.
+    """Take in an observation; return the logarithm of the probability that it was given.
 
     ``room[2]`` has the features. An observation of precision c along the gradient has, for θ, the
     offset's variance for noise besides, and is of precision c/(1 + c·variance).
@@ -132,5 +125,4 @@ def take_in(component: Component, known: int, reward: float, room: Floats) -> fl
         for j in range(len(component.mean)):
             component.slope[known, j] += share * c * room[0, j]
     commit(component.mean, component.root, room[1], s, c / (1.0 + c * own), gain)
-    # The mean of a logistic over a Gaussian logit (MacKay 1992).
-    return float(logit / np.sqrt(1.0 + 0.125 * np.pi * (s + own)))
+    return foretold(logit, s + own, reward)
