@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.core import checks, dispatch
+from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats
+from tacit.core.part import Part
+from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
 
 TIE = 1e-12
 """A distance counts as within a margin if it exceeds it by no more than this."""
 
 
+registry: dict[str, type[Classifier]] = {}
+"""Every classifier class that has been defined, by its canonical name."""
+
+
 @dataclass(frozen=True)
-class Classifier:
+class Classifier(Part):
     """Base of all safe classifiers: hyperparameters that are frozen, validated and hashable.
 
     A safe classifier knows a class of concepts, one of which is the truth, and learns from
@@ -47,35 +52,16 @@ class Classifier:
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.CLASSIFIER_KERNELS
-    learns_from_propensity: ClassVar[bool] = False
+    named: ClassVar[dict[str, Any]] = registry
     universe: ClassVar[str] = "numbers in [0, 1]; rescale your signals if they go beyond"
     """What contexts are made of, phrased as the remedy."""
 
-    dim: int
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        dispatch.register(cls, cls.kernels)
-        dispatch.enlist(cls, registry)
-
-    def __post_init__(self) -> None:
-        self._set("dim", checks.integer("dim", self.dim, 1, 2**16))
-
-    def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
-        object.__setattr__(self, field, value)
+    dim: Annotated[int, whole(1, 2**16)]
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
         """Return one of its kind, for contexts of ``dim`` signals where that can be chosen."""
         return cls(dim)
-
-    @cached_property
-    def params(self) -> Any:
-        """The hyperparameters that kernels read, each of the type that its annotation says."""
-        layout = type(self).Params  # type: ignore[attr-defined]
-        hints = get_type_hints(layout)
-        return layout(*(hints[field](getattr(self, field)) for field in layout._fields))
 
     @property
     def diameter(self) -> float:
@@ -129,7 +115,3 @@ class Classifier:
     def learn_false(params: Any, state: Any, row: int, context: Floats) -> None:
         """Learn that the context was no event."""
         raise NotImplementedError
-
-
-registry: dict[str, type[Classifier]] = {}
-"""Every classifier class that has been defined, by its canonical name."""

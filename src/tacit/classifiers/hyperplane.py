@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 
 from tacit.classifiers.base import TIE, Classifier
 from tacit.classifiers.batch import learn_all_false
-from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import PositiveFraction, whole
 
 GAP = 1e-13
 """Distances are exact to this: the search stops when its two bounds are as near."""
@@ -355,13 +355,8 @@ class Hyperplane(Classifier):
 
     State = Hull
 
-    margin: float
-    capacity: int = 1024
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("margin", checks.number("margin", self.margin, 0.0, 1.0, open_low=True))
-        self._set("capacity", checks.integer("capacity", self.capacity, 1, 2**24))
+    margin: PositiveFraction
+    capacity: Annotated[int, whole(1, 2**24)] = 1024
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:

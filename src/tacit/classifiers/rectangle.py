@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers.base import TIE, Classifier
-from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.ranges import PositiveFraction
 from tacit.errors import InvalidValue
 
 
@@ -62,12 +62,11 @@ class Rectangle(Classifier):
         low: Floats
         high: Floats
 
-    margin: float
+    margin: PositiveFraction
     anchored: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("margin", checks.number("margin", self.margin, 0.0, 1.0, open_low=True))
         if not isinstance(self.anchored, bool | np.bool_):
             raise InvalidValue("anchored", self.anchored, "give True or False")
         self._set("anchored", bool(self.anchored))

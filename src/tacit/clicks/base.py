@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.ranges import Checked
 from tacit.errors import InvalidValue
 
 NOTHING = -1
@@ -32,7 +33,7 @@ class Chain(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClickModel:
+class ClickModel(Checked):
     """Base of all click models.
 
     A result is known by its *kind*, a number from 0: its grade of relevance, or whatever else is
@@ -54,14 +55,7 @@ class ClickModel:
         If a parameter is out of its range.
     """
 
-    attraction: Any
-
-    def __post_init__(self) -> None:
-        self._set("attraction", probabilities("attraction", self.attraction))
-
-    def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
-        object.__setattr__(self, field, value)
+    attraction: Annotated[Any, probabilities]
 
     @property
     def kinds(self) -> int:

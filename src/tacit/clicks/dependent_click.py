@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -52,11 +52,7 @@ class DependentClick(ClickModel):
     array([0.8 , 0.48])
     """
 
-    continuation: Any
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("continuation", probabilities("continuation", self.continuation))
+    continuation: Annotated[Any, probabilities]
 
     def chain(self, shown: Ints) -> Chain:
         positions = shown.shape[1]

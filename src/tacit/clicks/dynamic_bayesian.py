@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from tacit.clicks.fitting import (
     rates,
     totals,
 )
-from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.ranges import Fraction
 from tacit.errors import InvalidValue
 
 
@@ -55,15 +55,13 @@ class DynamicBayesian(ClickModel):
     array([0.5 , 0.27])
     """
 
-    satisfaction: Any
-    persistence: float = 1.0
+    satisfaction: Annotated[Any, probabilities]
+    persistence: Fraction = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("satisfaction", probabilities("satisfaction", self.satisfaction))
         if len(self.satisfaction) != self.kinds:
             raise InvalidValue("satisfaction", self.satisfaction, f"give {self.kinds} numbers")
-        self._set("persistence", checks.number("persistence", self.persistence, 0.0, 1.0))
 
     def chain(self, shown: Ints) -> Chain:
         click = by_kind(self.attraction, shown, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -41,11 +41,7 @@ class PositionBased(ClickModel):
     array([0.8, 0.4])
     """
 
-    examination: Any
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("examination", probabilities("examination", self.examination))
+    examination: Annotated[Any, probabilities]
 
     def chain(self, shown: Ints) -> Chain:
         positions = shown.shape[1]

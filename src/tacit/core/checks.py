@@ -59,16 +59,16 @@ def names(field: str, value: Any) -> Any:
     return value
 
 
-def arms(value: Any) -> int | tuple[str, ...]:
+def arms(field: str, value: Any) -> int | tuple[str, ...]:
     """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
     if isinstance(value, Integral) and not isinstance(value, bool):
-        return integer("arms", value, 1)
+        return integer(field, value, 1)
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:
-        names = tuple(name("arms", arm) for arm in value)
+        names = tuple(name(field, arm) for arm in value)
         if len(set(names)) == len(names):
             return names
-        raise InvalidValue("arms", value, "give each arm a name of its own")
-    raise InvalidValue("arms", value, "give the number of arms (at least 1) or a list of arm names")
+        raise InvalidValue(field, value, "give each arm a name of its own")
+    raise InvalidValue(field, value, "give the number of arms (at least 1) or a list of arm names")
 
 
 def flag(field: str, value: Any) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
+from tacit.core.part import Part
+from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
 
 
@@ -32,8 +33,12 @@ class PlainDuels(NamedTuple):
     regret: str
 
 
+registry: dict[str, type[Environment]] = {}
+"""Every environment class that has been defined, by its canonical name."""
+
+
 @dataclass(frozen=True)
-class Environment:
+class Environment(Part):
     """Base of all environments.
 
     A subclass is a frozen dataclass with a nested named tuple ``Params``, the method
@@ -59,24 +64,15 @@ class Environment:
     takes: ClassVar[str] = "arm"
     """What may be shown in it: an ``arm``, a ``duel`` or a ``slate``."""
     kernels: ClassVar[tuple[Any, ...]] = dispatch.ENVIRONMENT_KERNELS
-    learns_from_propensity: ClassVar[bool] = False
+    named: ClassVar[dict[str, Any]] = registry
 
     delay: int | tuple[int, int] = field(default=0, kw_only=True)
-    batch: int = field(default=1, kw_only=True)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        dispatch.register(cls, cls.kernels)
-        dispatch.enlist(cls, registry)
+    batch: Annotated[int, whole(1, 2**31)] = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         least, most = self.delays
         self._set("delay", least if least == most else (least, most))
-        self._set("batch", checks.integer("batch", self.batch, 1, 2**31))
-
-    def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
-        object.__setattr__(self, field, value)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self | None:
@@ -132,13 +128,6 @@ class Environment:
         """What is needed to leap over duels, where they are independent and learned at once."""
         return None
 
-    @cached_property
-    def params(self) -> Any:
-        """The numbers that the kernels read, each of the type that its annotation says."""
-        layout = type(self).Params  # type: ignore[attr-defined]
-        hints = get_type_hints(layout)
-        return layout(*(hints[field](getattr(self, field)) for field in layout._fields))
-
     def world(self, rng: Generator, horizon: int) -> Any:
         """Return the arrays of one run, before its first round."""
         raise NotImplementedError
@@ -173,10 +162,6 @@ class Environment:
         """Return the regret of what is shown: by default, what one arm falls short of the best."""
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))
-
-
-registry: dict[str, type[Environment]] = {}
-"""Every environment class that has been defined, by its canonical name."""
 
 
 def probabilities(field: str, value: Any, ndim: int) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from functools import partial
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -50,11 +51,7 @@ class BernoulliArms(Environment):
         best: Floats
         uniform: Floats
 
-    means: Any
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("means", probabilities("means", self.means, 1))
+    means: Annotated[Any, partial(probabilities, ndim=1)]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -61,12 +62,11 @@ class CascadeArms(Environment):
         drawn: Floats  # (arms,) this round's uniform numbers
         best: Floats  # (1,) probability of a click on the best list
 
-    attraction: Any
+    attraction: Annotated[Any, partial(probabilities, ndim=1)]
     positions: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("attraction", probabilities("attraction", self.attraction, 1))
         positions = checks.integer("positions", self.positions, 1, len(self.attraction))
         self._set("positions", positions)
 

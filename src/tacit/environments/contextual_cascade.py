@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, whole
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms, uniform_in_ball
 from tacit.errors import InvalidValue
@@ -123,27 +124,21 @@ class ContextualCascade(Environment):
         rest: Floats  # (2^offered,) clicks below it
         best: Floats  # (1,)
 
-    relevance_dim: int = 5
-    examination_dim: int = 5
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    examination_dim: Annotated[int, whole(1, MAX_DIM)] = 5
     positions: int = 3
-    pool: int = 100
+    pool: Annotated[int, whole(1, 2**20)] = 100
     offered: int = 10
-    scale: float = 1.0
+    scale: Positive = 1.0
     position_constants: Any = None
-    one_click: bool = True
-    identified: bool = False
+    one_click: Flag = True
+    identified: Flag = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in ("relevance_dim", "examination_dim"):
-            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
-        self._set("pool", checks.integer("pool", self.pool, 1, 2**20))
         most = min(self.pool, MAX_OFFERED)
         self._set("offered", checks.integer("offered", self.offered, 1, most))
         self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
-        self._set("scale", checks.positive("scale", self.scale))
-        for field in ("one_click", "identified"):
-            self._set(field, checks.flag(field, getattr(self, field)))
         if self.position_constants is not None:
             self._set("position_constants", self._constants(self.position_constants))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Positive, one_of, whole
 from tacit.environments.base import Environment
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
@@ -121,15 +122,15 @@ class ExaminationArms(Environment):
         chances: Floats  # (offered,)
         round: Floats  # (2,) the best chance, and the uniform number behind the click
 
-    relevance_dim: int = 5
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 5
     examination_dim: int = 5
     pool: int = 100
     offered: int = 10
-    scale: float = 1.0
-    ball: str = "blocks"
+    scale: Positive = 1.0
+    ball: Annotated[str, one_of(*BALLS)] = "blocks"
     redraws: Any = ()
-    positions: int = 0
-    devices: int = 1
+    positions: Annotated[int, whole(0, 1000)] = 0
+    devices: Annotated[int, whole(1, 1000)] = 1
     identified: bool = False
     announced: bool = False
     arms: Any = None
@@ -137,24 +138,19 @@ class ExaminationArms(Environment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("positions", checks.integer("positions", self.positions, 0, 1000))
-        self._set("devices", checks.integer("devices", self.devices, 1, 1000))
         if self.positions:
             self._set("examination_dim", self.positions * self.devices)
         elif self.devices > 1:
             raise InvalidValue("devices", self.devices, "give positions too")
-        for field in ("relevance_dim", "examination_dim"):
-            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
+        dim = checks.integer("examination_dim", self.examination_dim, 1, MAX_DIM)
+        self._set("examination_dim", dim)
         if self.arms is not None:
             self._set("arms", self._table("arms", self.arms))
             self._set("pool", len(self.arms))
         self._set("pool", checks.integer("pool", self.pool, 1, 2**20))
         self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
-        self._set("scale", checks.positive("scale", self.scale))
         if self.positions and self.pool % self.positions:
             raise InvalidValue("pool", self.pool, f"give a multiple of {self.positions} positions")
-        if self.ball not in BALLS:
-            raise InvalidValue("ball", self.ball, f"give one of {', '.join(BALLS)}")
         redraws = tuple(checks.integer("redraws", round, 2) for round in self.redraws)
         if sorted(set(redraws)) != list(redraws):
             raise InvalidValue("redraws", self.redraws, "give rounds in increasing order")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tacit.clicks.base import NOTHING
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import one_of, whole
 from tacit.environments.duel import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import (
@@ -105,8 +106,8 @@ class InterleavedRankers(DuelEnvironment):
     user: ClickModel
     method: InterleavingMethod = TeamDraft()  # noqa: RUF009 - it is frozen
     traffic: Any = None
-    ties: str = "coin"
-    samples: int = 500
+    ties: Annotated[str, one_of("coin", "keep")] = "coin"
+    samples: Annotated[int, whole(2, 10**7)] = 500
     names: Any = None
 
     def __post_init__(self) -> None:
@@ -122,11 +123,8 @@ class InterleavedRankers(DuelEnvironment):
         self._set("traffic", tuple(checks.number("traffic", x, 0.0, 1e300) for x in traffic))
         if len(self.traffic) != len(self.grades) or sum(self.traffic) <= 0.0:
             raise InvalidValue("traffic", traffic, "give a number for each query, some above 0")
-        if self.ties not in ("coin", "keep"):
-            raise InvalidValue("ties", self.ties, "give coin or keep")
-        self._set("samples", checks.integer("samples", self.samples, 2, 10**7))
         if self.names is not None:
-            self._set("names", checks.arms(self.names))
+            self._set("names", checks.arms("arms", self.names))
             if self.names != tuple(self.names) or len(self.names) != self.arm_count:
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
+from tacit.core.ranges import whole, within
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -66,20 +66,16 @@ class LongTail(Environment):
         traffic: Floats  # (keys,) cumulative probability
         uniform: Floats  # (1,)
 
-    arms: int = 10
-    keys: int = 100
+    arms: Annotated[int, whole(1, 2**20)] = 10
+    keys: Annotated[int, whole(1, 2**24)] = 100
     alike: str = "arms"
-    level: float = -1.5
-    traffic: float = 1.0
+    level: Annotated[float, within(-20.0, 20.0)] = -1.5
+    traffic: Annotated[float, within(0.0, 10.0)] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("arms", checks.integer("arms", self.arms, 1, 2**20))
-        self._set("keys", checks.integer("keys", self.keys, 1, 2**24))
         if self.alike not in ALIKE:
             raise InvalidValue("alike", self.alike, f"give one of {', '.join(ALIKE)}")
-        self._set("level", checks.number("level", self.level, -20.0, 20.0))
-        self._set("traffic", checks.number("traffic", self.traffic, 0.0, 10.0))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

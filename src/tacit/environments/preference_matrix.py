@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.calls import parsed_call
 from tacit.core.dispatch import canonical
+from tacit.core.ranges import Fraction, one_of
 from tacit.core.seeds import stream
 from tacit.environments import preferences
 from tacit.environments.base import PlainDuels
@@ -137,20 +138,15 @@ class PreferenceMatrix(DuelEnvironment):
         uniform: Floats  # (2,) who wins, and whether anyone does
 
     matrix: Any
-    regret_kind: str = "average"
-    winner: str = "condorcet"
-    ties: float = 0.0
+    regret_kind: Annotated[str, one_of(*KINDS)] = "average"
+    winner: Annotated[str, one_of(*WINNERS)] = "condorcet"
+    ties: Fraction = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         given = named_matrix(self.matrix) if isinstance(self.matrix, str) else self.matrix
         matrix = preferences.validate(given, "matrix")
         self._set("matrix", tuple(map(tuple, matrix.tolist())))
-        if self.regret_kind not in KINDS:
-            raise InvalidValue("regret_kind", self.regret_kind, f"give one of {', '.join(KINDS)}")
-        if self.winner not in WINNERS:
-            raise InvalidValue("winner", self.winner, f"give one of {', '.join(WINNERS)}")
-        self._set("ties", checks.number("ties", self.ties, 0.0, 1.0))
         if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
             raise InvalidValue(
                 "matrix",

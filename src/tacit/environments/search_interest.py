@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import expected
+from tacit.core.ranges import Fraction
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -71,13 +72,12 @@ class SearchInterest(Environment):
         uniform: Floats
 
     path: str | Path
-    floor: float = 0.02
+    floor: Fraction = 0.02
     ceiling: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("path", str(self.path))
-        self._set("floor", checks.number("floor", self.floor, 0.0, 1.0))
         self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
         _ = self._table
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Fraction, one_of, whole, within
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -133,36 +134,25 @@ class ShiftingArms(Environment):
         best: Floats  # (segments of all keys,)
         uniform: Floats  # (1,)
 
-    arms: int = 5
-    keys: int = 1
-    shifting: float = 1.0
+    arms: Annotated[int, whole(1, 2**20)] = 5
+    keys: Annotated[int, whole(1, 2**24)] = 1
+    shifting: Fraction = 1.0
     events: Any = (1, 10)
     clicks: Any = None
-    gap: float = 0.1
+    gap: Annotated[float, within(0.0, 0.99)] = 0.1
     high: float = 1.0
-    traffic: float = 1.0
-    dim: int = 0
-    margin: float = 0.1
-    signals: str = "box"
-    false_alarms: float = 0.0
-    missed: float = 0.0
+    traffic: Annotated[float, within(0.0, 10.0)] = 1.0
+    dim: Annotated[int, whole(0, 10_000)] = 0
+    margin: Annotated[float, within(0.0, 0.49)] = 0.1
+    signals: Annotated[str, one_of(*KINDS)] = "box"
+    false_alarms: Fraction = 0.0
+    missed: Fraction = 0.0
     stealthy: bool = False
     announced: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("arms", checks.integer("arms", self.arms, 1, 2**20))
-        self._set("keys", checks.integer("keys", self.keys, 1, 2**24))
-        self._set("shifting", checks.number("shifting", self.shifting, 0.0, 1.0))
-        self._set("gap", checks.number("gap", self.gap, 0.0, 0.99))
         self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
-        self._set("traffic", checks.number("traffic", self.traffic, 0.0, 10.0))
-        self._set("dim", checks.integer("dim", self.dim, 0, 10_000))
-        self._set("margin", checks.number("margin", self.margin, 0.0, 0.49))
-        self._set("false_alarms", checks.number("false_alarms", self.false_alarms, 0.0, 1.0))
-        self._set("missed", checks.number("missed", self.missed, 0.0, 1.0))
-        if self.signals not in KINDS:
-            raise InvalidValue("signals", self.signals, f"give one of {', '.join(KINDS)}")
         self._set("events", self._checked_events())
         if self.clicks is not None:
             self._set("clicks", probabilities("clicks", self.clicks, 2))

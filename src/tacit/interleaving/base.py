@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from tacit.core import checks
 from tacit.core.arrays import Generator
+from tacit.core.ranges import Checked, whole
 from tacit.errors import InvalidValue
 
 Item = str | int
@@ -184,7 +185,7 @@ CELLS: dict[str, Callable[[Any, int], bool]] = {
 
 
 @dataclass(frozen=True)
-class InterleavingMethod:
+class InterleavingMethod(Checked):
     """Base of all methods.
 
     A subclass is a frozen dataclass with ``_interleave``, ``_lists`` and ``_credits``.
@@ -203,14 +204,7 @@ class InterleavingMethod:
     duels: ClassVar[bool] = True
     """Whether it takes exactly two rankings."""
 
-    length: int = 10
-
-    def __post_init__(self) -> None:
-        self._set("length", checks.integer("length", self.length, 1, LONGEST))
-
-    def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
-        object.__setattr__(self, field, value)
+    length: Annotated[int, whole(1, LONGEST)] = 10
 
     def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
         """Return the list to show.

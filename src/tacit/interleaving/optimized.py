@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
-from tacit.errors import InvalidValue, MissingExtra
+from tacit.core.ranges import one_of, whole
+from tacit.errors import MissingExtra
 from tacit.interleaving.base import (
     Credit,
     Interleaved,
@@ -84,13 +84,8 @@ class Optimized(InterleavingMethod):
     1.0
     """
 
-    score: str = "linear"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("length", checks.integer("length", self.length, 1, MOST_ITEMS))
-        if self.score not in SCORES:
-            raise InvalidValue("score", self.score, f"give one of {', '.join(SCORES)}")
+    length: Annotated[int, whole(1, MOST_ITEMS)] = 10
+    score: Annotated[str, one_of(*SCORES)] = "linear"
 
     @property
     def _remembers(self) -> str:

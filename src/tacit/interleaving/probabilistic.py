@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from typing import Annotated
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
+from tacit.core.ranges import within
 from tacit.interleaving.base import (
     Credit,
     Interleaved,
@@ -74,12 +75,8 @@ class Probabilistic(InterleavingMethod):
     (0.1111, 0.0)
     """
 
-    decay: float = 3.0
+    decay: Annotated[float, within(0.0, 20.0)] = 3.0
     marginalised: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("decay", checks.number("decay", self.decay, 0.0, 20.0))
 
     @property
     def _remembers(self) -> str:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Annotated
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Generator
+from tacit.core.ranges import within
 from tacit.errors import InvalidValue
 from tacit.interleaving.base import (
     Credit,
@@ -74,11 +75,7 @@ class ProbabilisticMultileave(InterleavingMethod):
 
     duels = False
 
-    decay: float = 3.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("decay", checks.number("decay", self.decay, 0.0, 20.0))
+    decay: Annotated[float, within(0.0, 20.0)] = 3.0
 
     @property
     def _remembers(self) -> str:

@@ -93,7 +93,7 @@ class Offer:
                 raise InvalidValue("arms", arms, "arms are numbered here; say how many come")
             count = self.all + checks.integer("arms", arms, 1)
             return list(range(self.all, count)), Offer(count, self.retired)
-        names = checks.arms(arms)
+        names = checks.arms("arms", arms)
         if isinstance(names, int):
             raise InvalidValue("arms", arms, "arms have names here; give those of the new ones")
         for name in names:

@@ -91,9 +91,6 @@ class FeaturePolicy(Policy):
 
     arms: Any = field(default=None, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Check nothing: there are no arms to check."""
-
     def with_arms(self, arms: Any) -> Self:
         return self
 

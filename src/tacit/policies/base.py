@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.part import Part
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -133,8 +133,12 @@ class About(NamedTuple):
     otherwise: str = ""
 
 
+registry: dict[str, type[Policy]] = {}
+"""Every policy class that has been defined, by its canonical name."""
+
+
 @dataclass(frozen=True)
-class Policy:
+class Policy(Part):
     """Base of all policies: hyperparameters that are frozen, validated, hashable and printable.
 
     A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
@@ -164,29 +168,16 @@ class Policy:
     """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``."""
     about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
+    named: ClassVar[dict[str, Any]] = registry
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
-    learns_from_propensity: ClassVar[bool] = False
-    """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
     sums: ClassVar[tuple[str, ...]] = ()
     """Which arrays of the state (or tuples of them) that all keys share are sums over rewards, by
     their dotted names: learners that went apart add them up, and then :meth:`refit`."""
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Defaults of earlier versions where today's differ: what began with them keeps them."""
 
-    arms: Any
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        dispatch.register(cls, cls.kernels)
-        dispatch.enlist(cls, registry)
-
-    def __post_init__(self) -> None:
-        self._set("arms", checks.arms(self.arms))
-
-    def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
-        object.__setattr__(self, field, value)
+    arms: Annotated[Any, checks.arms]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -229,14 +220,6 @@ class Policy:
     def feedback_width(self) -> int:
         """How many numbers come back for an action."""
         return 1
-
-    @cached_property
-    def params(self) -> Any:
-        """The hyperparameters that kernels read, each of the type that its annotation says."""
-        layout = type(self).Params  # type: ignore[attr-defined]
-        hints = get_type_hints(layout)
-        values = ((hints[field], getattr(self, field)) for field in layout._fields)
-        return layout(*(kind(value) if kind in (int, float) else value for kind, value in values))
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -351,7 +334,3 @@ def _told(name: str, value: Any) -> str:
     if is_dataclass(value):
         return type(value).__name__
     return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"
-
-
-registry: dict[str, type[Policy]] = {}
-"""Every policy class that has been defined, by its canonical name."""

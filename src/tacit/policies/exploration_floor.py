@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import choose, epoch, learn, observe, propensity, refit, unlearn
+from tacit.core.ranges import PositiveFraction
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb1 import UCB1
@@ -73,16 +73,16 @@ class ExplorationFloor(Policy):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
-    epsilon: float = 0.05
+    epsilon: PositiveFraction = 0.05
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
         if self.policy.shows != "arm":
             raise InvalidValue("policy", self.policy, "give a policy that shows one arm")
         self._set("arms", self.policy.arms)
         self._set("randomized", self.policy.knows_propensity)
-        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0, open_low=True))
         if not self.knows_propensity:
             warnings.warn(
                 f"ExplorationFloor: {type(self.policy).__name__} does not know its propensity, so "

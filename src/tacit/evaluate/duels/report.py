@@ -86,7 +86,7 @@ class DuelReport:
     unclicked: int = 0
 
     def __post_init__(self) -> None:
-        names = checks.arms(list(self.names)) if len(self.names) else ()
+        names = checks.arms("arms", list(self.names)) if len(self.names) else ()
         plays = np.asarray(self.plays, np.float64)
         scores = np.asarray(self.scores, np.float64)
         shape = (len(self.names), len(self.names))

@@ -41,7 +41,7 @@ class ArmFunction:
     ) -> None:
         if not callable(function):
             raise InvalidValue("function", function, "give a function of a batch")
-        names = checks.arms(arms)
+        names = checks.arms("arms", arms)
         if isinstance(names, int):
             raise InvalidValue("arms", arms, "give the arms' names")
         self.function, self.arms = function, names

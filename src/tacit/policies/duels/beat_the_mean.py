@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import optional, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
@@ -253,11 +254,6 @@ class Elimination(Eliminating):
             state.winner[lane] = extreme(state, lane, state.high[lane])
 
 
-def _gamma(value: Any) -> float:
-    """Return γ, after checking that it is at least 1."""
-    return checks.number("gamma", value, 1.0, 100.0)
-
-
 @dataclass(frozen=True)
 class BeatTheMean(Elimination):
     """Compare the arm with the fewest comparisons with a random one, until one arm is left.
@@ -319,16 +315,9 @@ class BeatTheMean(Elimination):
         otherwise="RMED1, which needs a Condorcet winner only and has far less regret",
     )
 
-    horizon: int
-    gamma: float = 1.0
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("horizon", checks.integer("horizon", self.horizon, 1, 2**53))
-        self._set("gamma", _gamma(self.gamma))
-        if self.scale is not None:
-            self._set("scale", checks.positive("scale", self.scale))
+    horizon: Annotated[int, whole(1, 2**53)]
+    gamma: Annotated[float, within(1.0, 100.0)] = 1.0
+    scale: Annotated[float | None, optional(checks.positive)] = None
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -435,7 +424,7 @@ class BeatTheMeanPAC(Elimination):
 
     epsilon: float
     delta: float
-    gamma: float = 1.0
+    gamma: Annotated[float, within(1.0, 100.0)] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -444,7 +433,6 @@ class BeatTheMeanPAC(Elimination):
             if value == below:
                 raise InvalidValue(field, value, f"give a number below {below:g}")
             self._set(field, value)
-        self._set("gamma", _gamma(self.gamma))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Positive
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.duel_bounds import Bounds, record_duel, sure_losses
@@ -74,11 +74,7 @@ class DoubleThompsonSampling(DuelPolicy):
     )
     randomized: ClassVar[bool] = False
 
-    alpha: float = 0.51
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("alpha", checks.positive("alpha", self.alpha))
+    alpha: Positive = 0.51
 
     def init(self, lanes: int) -> State:
         arms = self.arm_count

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Positive, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
     Eliminating,
@@ -105,8 +105,8 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
 class Filter(Eliminating):
     """What both versions of Interleaved Filter are."""
 
-    horizon: int
-    scale: float = 2.0
+    horizon: Annotated[int, whole(1, 2**53)]
+    scale: Positive = 2.0
 
     about: ClassVar[About] = About(
         source="Yue, Broder, Kleinberg, Joachims (2009)",
@@ -117,11 +117,6 @@ class Filter(Eliminating):
         fails="regret grows steeply with γ, and differs between runs by far",
         otherwise="BeatTheMean where transitivity is relaxed; RMED1 for less regret",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("horizon", checks.integer("horizon", self.horizon, 1, 2**53))
-        self._set("scale", checks.positive("scale", self.scale))
 
     @property
     def kappa(self) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import optional, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
@@ -87,12 +87,7 @@ class RMED1(DuelPolicy):
         "worth many times the computing",
     )
 
-    f: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.f is not None:
-            self._set("f", checks.number("f", self.f, 0.0, 1e12))
+    f: Annotated[float | None, optional(within(0.0, 1e12))] = None
 
     @property
     def slack(self) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import probability_largest
@@ -74,11 +74,7 @@ class SelfSparring(DuelPolicy):
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 
-    eta: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("eta", checks.number("eta", self.eta, 0.0, 1e3, open_low=True))
+    eta: Annotated[float, within(0.0, 1000.0, open_low=True)] = 1.0
 
     def init(self, lanes: int) -> State:
         shape = (lanes, self.arm_count)

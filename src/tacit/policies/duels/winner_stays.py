@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.errors import InvalidValue
+from tacit.core.ranges import one_of, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 
@@ -77,14 +76,8 @@ class WinnerStays(DuelPolicy):
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 
-    variant: str = "strong"
-    beta: float = 1.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.variant not in ("strong", "weak"):
-            raise InvalidValue("variant", self.variant, "give strong or weak")
-        self._set("beta", checks.number("beta", self.beta, 1.0, 1e3, open_low=True))
+    variant: Annotated[str, one_of("strong", "weak")] = "strong"
+    beta: Annotated[float, within(1.0, 1000.0, open_low=True)] = 1.1
 
     @property
     def strong(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression
 
@@ -48,31 +49,17 @@ class ClickModel(FeaturePolicy):
 
     needs_examination: ClassVar[bool] = True
 
-    relevance_dim: int
-    examination_dim: int = 0
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
+    examination_dim: Annotated[int, whole(0, MAX_DIM)] = 0
 
     def __post_init__(self) -> None:
-        least = {"relevance_dim": 1, "examination_dim": int(self.needs_examination)}
-        for field, low in least.items():
-            self._set(field, checks.integer(field, getattr(self, field), low, MAX_DIM))
+        super().__post_init__()
+        if self.needs_examination:
+            checks.integer("examination_dim", self.examination_dim, 1, MAX_DIM)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim, dim)
-
-    def _check_positive(self, *names: str) -> None:
-        """Put numbers above 0 into their canonical form."""
-        for field in names:
-            self._set(field, checks.positive(field, getattr(self, field)))
-
-    def _check_flags(self, *names: str) -> None:
-        """Refuse what is neither true nor false."""
-        for field in names:
-            self._set(field, checks.flag(field, getattr(self, field)))
-
-    def _check_discount(self) -> None:
-        value = checks.number("discount", self.discount, 0.0, 1.0, open_low=True)  # type: ignore[attr-defined]
-        self._set("discount", value)
 
     @property
     def feature_dims(self) -> tuple[int, int]:

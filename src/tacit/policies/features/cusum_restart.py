@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import believed, learn, restart
+from tacit.core.ranges import Positive, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Outcome
 from tacit.policies.features.click_model import ClickModel
@@ -81,20 +81,18 @@ class CUSUMRestart(Restarting):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: ClickModel
-    drift: float = 0.15
-    threshold: float = 30.0
-    armed: int = 200
+    drift: Annotated[float, within(0.0, 1000000.0)] = 0.15
+    threshold: Positive = 30.0
+    armed: Annotated[int, whole(0)] = 200
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.policy, ClickModel):
             raise InvalidValue("policy", self.policy, "give one over features, as LaplaceEC(5, 5)")
         if self.policy.shows != "arm":
             remedy = "give one that shows one arm; for lists there are OracleRestart and a discount"
             raise InvalidValue("policy", self.policy, remedy)
         self._set("arms", self.policy.arms)
-        self._set("drift", checks.number("drift", self.drift, 0.0, 1e6))
-        self._set("threshold", checks.positive("threshold", self.threshold))
-        self._set("armed", checks.integer("armed", self.armed, 0))
         self._set("randomized", self.policy.randomized)
 
     @classmethod

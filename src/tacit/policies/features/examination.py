@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
@@ -125,12 +125,6 @@ def variational(
 class ExaminationModel(ClickModel):
     """Base of the policies below: two blocks of features, each with or without a constant."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_flags("relevance_intercept", "examination_intercept")
-        self._check_positive("prior_variance")
-        self._check_discount()
-
     def advise(self, relevance: Floats, examination: Floats) -> None:
         constants = {
             "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
@@ -219,16 +213,11 @@ class ECBandit(ExaminationModel):
         otherwise="LaplaceEC, which is calibrated; LogisticTS where nothing hides results",
     )
 
-    prior_variance: float = 1.0
-    inner_iterations: int = 5
-    relevance_intercept: bool = False
-    examination_intercept: bool = False
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        iterations = checks.integer("inner_iterations", self.inner_iterations, 1, 10_000)
-        self._set("inner_iterations", iterations)
+    prior_variance: Positive = 1.0
+    inner_iterations: Annotated[int, whole(1, 10_000)] = 5
+    relevance_intercept: Flag = False
+    examination_intercept: Flag = False
+    discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
         return self.State(
@@ -414,10 +403,10 @@ class LaplaceEC(Coupled, ExaminationModel):
         otherwise="LaplaceECMixture where arms are few; CUSUMRestart around it where users change",
     )
 
-    prior_variance: float = 1.0
-    relevance_intercept: bool = False
-    examination_intercept: bool = False
-    discount: float = 1.0
+    prior_variance: Positive = 1.0
+    relevance_intercept: Flag = False
+    examination_intercept: Flag = False
+    discount: PositiveFraction = 1.0
     draw: str = draw_field()
 
     def init(self, lanes: int) -> Gaussian:
@@ -538,18 +527,12 @@ class LaplaceECMixture(ExaminationModel):
         otherwise="LaplaceEC where arms are many: it is as good, and cheaper",
     )
 
-    components: int = 8
-    prior_variance: float = 1.0
-    spread: float = 0.5
-    relevance_intercept: bool = False
-    examination_intercept: bool = False
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("components", checks.integer("components", self.components, 1, 1000))
-        spread = checks.number("spread", self.spread, 0.0, 0.99)
-        self._set("spread", spread)
+    components: Annotated[int, whole(1, 1000)] = 8
+    prior_variance: Positive = 1.0
+    spread: Annotated[float, within(0.0, 0.99)] = 0.5
+    relevance_intercept: Flag = False
+    examination_intercept: Flag = False
+    discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
         shape = lanes, self.components, self.width

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, whole
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (
@@ -125,21 +125,13 @@ class HLinUCB(Policy):
     )
     randomized: ClassVar[bool] = False
 
-    relevance_dim: int
-    examination_dim: int
-    hidden_dim: int = 5
-    alpha: float = 0.5
-    hidden_alpha: float = 0.1
-    prior_variance: float = 1.0
-    intercept: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for field in ("relevance_dim", "examination_dim", "hidden_dim"):
-            self._set(field, checks.integer(field, getattr(self, field), 1, MAX_DIM))
-        for field in ("alpha", "hidden_alpha", "prior_variance"):
-            self._set(field, checks.positive(field, getattr(self, field)))
-        self._set("intercept", checks.flag("intercept", self.intercept))
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
+    examination_dim: Annotated[int, whole(1, MAX_DIM)]
+    hidden_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    alpha: Positive = 0.5
+    hidden_alpha: Positive = 0.1
+    prior_variance: Positive = 1.0
+    intercept: Flag = True
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, PositiveFraction
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
@@ -100,12 +101,6 @@ class LinearModel(ClickModel):
 
     needs_examination: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_flags("intercept")
-        self._check_positive("prior_variance")
-        self._check_discount()
-
     @property
     def width(self) -> int:
         """How many parameters there are."""
@@ -185,9 +180,9 @@ class LogisticTS(Coupled, LinearModel):
         otherwise="LaplaceEC where results go unseen",
     )
 
-    prior_variance: float = 1.0
-    intercept: bool = True
-    discount: float = 1.0
+    prior_variance: Positive = 1.0
+    intercept: Flag = True
+    discount: PositiveFraction = 1.0
     draw: str = draw_field()
 
     @staticmethod
@@ -286,15 +281,11 @@ class LinTS(Coupled, LeastSquares):
         otherwise="LogisticTS; LaplaceEC where results go unseen",
     )
 
-    prior_variance: float = 1.0
-    scale: float = 0.25
-    intercept: bool = True
-    discount: float = 1.0
+    prior_variance: Positive = 1.0
+    scale: Positive = 0.25
+    intercept: Flag = True
+    discount: PositiveFraction = 1.0
     draw: str = draw_field()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_positive("scale")
 
     @staticmethod
     def choose(
@@ -376,14 +367,10 @@ class LinUCB(LeastSquares):
         otherwise="LogisticTS; LaplaceEC where results go unseen",
     )
 
-    alpha: float = 0.5
-    prior_variance: float = 1.0
-    intercept: bool = True
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_positive("alpha")
+    alpha: Positive = 0.5
+    prior_variance: Positive = 1.0
+    intercept: Flag = True
+    discount: PositiveFraction = 1.0
 
     @staticmethod
     def choose(

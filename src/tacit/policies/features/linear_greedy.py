@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks, dispatch
+from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Fraction, Positive, PositiveFraction, whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import MAX_DIM, place_of
@@ -114,19 +115,11 @@ class LinearEpsilonGreedy(FeaturePolicy):
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
 
-    dim: int
-    epsilon: float = 0.2
-    prior_variance: float = 1.0
-    intercept: bool = True
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        self._set("dim", checks.integer("dim", self.dim, 1, MAX_DIM))
-        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0))
-        self._set("prior_variance", checks.positive("prior_variance", self.prior_variance))
-        self._set("intercept", checks.flag("intercept", self.intercept))
-        discount = checks.number("discount", self.discount, 0.0, 1.0, open_low=True)
-        self._set("discount", discount)
+    dim: Annotated[int, whole(1, MAX_DIM)]
+    epsilon: Fraction = 0.2
+    prior_variance: Positive = 1.0
+    intercept: Flag = True
+    discount: PositiveFraction = 1.0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import whole
 from tacit.policies.features.click_model import MAX_DIM
 from tacit.policies.features.coupled import Coupled
 from tacit.policies.features.examination import click_at
@@ -116,11 +116,7 @@ class Mixture(Coupled):
     randomized: ClassVar[bool] = True
     draw: ClassVar[str] = "coupled"
 
-    context_dim: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, MAX_DIM))
+    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
 
     @property
     def split(self) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import (
@@ -198,16 +198,11 @@ class PolyaGammaTS(LinearModel):
         otherwise="LogisticTS, which costs O(d²)",
     )
 
-    sweeps: int = 10
-    memory: int = 1000
-    prior_variance: float = 1.0
-    intercept: bool = True
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("sweeps", checks.integer("sweeps", self.sweeps, 1, 1_000_000))
-        self._set("memory", checks.integer("memory", self.memory, 1, 10_000_000))
+    sweeps: Annotated[int, whole(1, 1_000_000)] = 10
+    memory: Annotated[int, whole(1, 10_000_000)] = 1000
+    prior_variance: Positive = 1.0
+    intercept: Flag = True
+    discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:  # type: ignore[override]
         rows = np.zeros((lanes, self.memory, self.width))

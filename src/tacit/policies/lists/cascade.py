@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks, dispatch
+from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import confidence, index
+from tacit.core.ranges import whole, within
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.stationary.kl_ucb import kl_upper_bound
@@ -45,11 +46,7 @@ class CascadePolicy(SlatePolicy):
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.INDEX_KERNELS
     randomized: ClassVar[bool] = False
 
-    positions: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
+    positions: Annotated[int, whole(1, 10_000)] = 3
 
     def init(self, lanes: int) -> State:
         return State(Counts.zeros(lanes, self.arm_count), np.zeros((lanes, self.arm_count)))
@@ -208,11 +205,7 @@ class CascadeKLUCB(CascadePolicy):
         otherwise="RankedBandit where attractions depend on the arms above, or change",
     )
 
-    c: float = 3.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("c", checks.number("c", self.c, 0.0, 1e6))
+    c: Annotated[float, within(0.0, 1000000.0)] = 3.0
 
     @staticmethod
     def confidence(params: Params, state: State, lane: int) -> float:

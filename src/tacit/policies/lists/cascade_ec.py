@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Flag, Positive, PositiveFraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
@@ -365,19 +365,12 @@ class CascadeEC(ClickModel, SlatePolicy):
         "attraction depends on those above",
     )
 
-    positions: int = 3
-    one_click: bool = True
-    position_constants: bool = True
-    prior_variance: float = 1.0
-    relevance_intercept: bool = False
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
-        self._check_flags("one_click", "position_constants", "relevance_intercept")
-        self._check_positive("prior_variance")
-        self._check_discount()
+    positions: Annotated[int, whole(1, 10_000)] = 3
+    one_click: Flag = True
+    position_constants: Flag = True
+    prior_variance: Positive = 1.0
+    relevance_intercept: Flag = False
+    discount: PositiveFraction = 1.0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks, dispatch
+from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
+from tacit.core.ranges import Fraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
@@ -47,13 +48,8 @@ class MixPolicy(SlatePolicy):
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
 
-    positions: int = 3
-    epsilon: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
-        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0))
+    positions: Annotated[int, whole(1, 10_000)] = 3
+    epsilon: Fraction = 0.0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Positive, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
 
 MAX_POSITIONS = 1000
+Positions = Annotated[int, whole(1, MAX_POSITIONS)]
 
 
 class PositionCounts(NamedTuple):
@@ -129,14 +130,12 @@ def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> flo
 class PositionBased(Policy):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
-    positions: int
+    positions: Positions
     position_effects: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positions = checks.integer("positions", self.positions, 1, MAX_POSITIONS)
-        self._set("positions", positions)
-        self._set("position_effects", checked_effects(positions, self.position_effects))
+        self._set("position_effects", checked_effects(self.positions, self.position_effects))
 
     @property
     def known(self) -> bool:
@@ -196,13 +195,12 @@ class PlacedPBMUCB(PositionBased):
     )
     randomized: ClassVar[bool] = False
 
-    positions: int
+    positions: Positions
     position_effects: Any = None
-    scale: float = 1.0
+    scale: Positive = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("scale", checks.positive("scale", self.scale))
         if self.arm_count % self.positions:
             raise InvalidValue("arms", self.arms, f"give a multiple of {self.positions} positions")
 
@@ -338,13 +336,9 @@ class PBMUCB(PositionBased, SlatePolicy):
     )
     randomized: ClassVar[bool] = False
 
-    positions: int = 3
+    positions: Positions = 3
     position_effects: Any = None
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("scale", checks.positive("scale", self.scale))
+    scale: Positive = 1.0
 
     def init(self, lanes: int) -> State:
         counts = PositionCounts.zeros(lanes, self.arm_count, self.positions, self.position_effects)
@@ -468,7 +462,7 @@ class PBMThompson(PositionBased, SlatePolicy):
     )
     randomized: ClassVar[bool] = False
 
-    positions: int = 3
+    positions: Positions = 3
     position_effects: Any = None
 
     def init(self, lanes: int) -> State:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Generator, Ints
-from tacit.core.dispatch import (
-    choose,
-    epoch,
-    kernel,
-    learn,
-    learned_propensity,
-    observe,
-    refit,
-)
+from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
+from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -91,9 +83,10 @@ class RankedBandit(SlatePolicy):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
-    positions: int = 3
+    positions: Annotated[int, whole(1, 10_000)] = 3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.policy, Policy) or self.policy.shows != "arm":
             raise InvalidValue(
                 "policy", self.policy, "give a policy that shows one arm, such as UCB1(arms=5)"
@@ -103,7 +96,6 @@ class RankedBandit(SlatePolicy):
                 "policy", self.policy, "it knows arms by features; give one over fixed arms"
             )
         self._set("arms", self.policy.arms)
-        self._set("positions", checks.integer("positions", self.positions, 1, 10_000))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tacit.classifiers import Classifier, Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
+from tacit.core.ranges import PositiveFraction, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
@@ -296,30 +297,26 @@ class BWC(Restarting):
     arms: Any = None
     classifier: Classifier = field(kw_only=True)
     policy: Policy | None = field(default=None, kw_only=True)
-    test_rounds: int = field(default=500, kw_only=True)
-    min_shift: float = field(default=0.1, kw_only=True)
+    test_rounds: Annotated[int, whole(2, 2**40)] = field(default=500, kw_only=True)
+    min_shift: PositiveFraction = field(default=0.1, kw_only=True)
     merge_phases: bool = field(default=True, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
-    witnesses: int = field(default=0, kw_only=True)
-    audit_rounds: int = field(default=0, kw_only=True)
+    witnesses: Annotated[int, whole(0, 1024)] = field(default=0, kw_only=True)
+    audit_rounds: Annotated[int, whole(0, 2**40)] = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.policy is None:
             from tacit.policies.stationary.ucb1 import UCB1
 
             self._set("policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:
-            self._set("policy", self.policy.with_arms(checks.arms(self.arms)))
+            self._set("policy", self.policy.with_arms(checks.arms("arms", self.arms)))
         check_restartable("policy", self.policy)
         self._set("arms", self.inner.arms)
         if not isinstance(self.classifier, Classifier):
             remedy = "give a safe classifier, such as Rectangle(dim=2, margin=0.1)"
             raise InvalidValue("classifier", self.classifier, remedy)
-        self._set("test_rounds", checks.integer("test_rounds", self.test_rounds, 2, 2**40))
-        shift = checks.number("min_shift", self.min_shift, 0.0, 1.0, open_low=True)
-        self._set("min_shift", shift)
-        self._set("witnesses", checks.integer("witnesses", self.witnesses, 0, 1024))
-        self._set("audit_rounds", checks.integer("audit_rounds", self.audit_rounds, 0, 2**40))
         self._set("randomized", self.inner.randomized)
 
     @classmethod

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Fraction, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.index import greedy_choice, greedy_propensity
 from tacit.policies.shifting.detector import Detector
@@ -115,20 +116,11 @@ class CUSUMUCB(Detector):
     )
     randomized: ClassVar[bool] = True
 
-    samples: int = 100
-    epsilon: float = 0.1
-    threshold: float = 10.0
-    alpha: float = 0.02
-    xi: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("samples", checks.integer("samples", self.samples, 1, 2**31))
-        epsilon = checks.number("epsilon", self.epsilon, 0.0, 1.0, open_low=True)
-        self._set("epsilon", epsilon)
-        self._set("threshold", checks.positive("threshold", self.threshold))
-        self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0))
-        self._set("xi", checks.positive("xi", self.xi))
+    samples: Annotated[int, whole(1, 2**31)] = 100
+    epsilon: PositiveFraction = 0.1
+    threshold: Positive = 10.0
+    alpha: Fraction = 0.02
+    xi: Positive = 1.0
 
     @classmethod
     def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:

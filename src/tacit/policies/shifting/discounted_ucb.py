@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.ranges import Positive, within
 from tacit.policies.base import About, Outcome
 from tacit.policies.shifting.forgetting import ForgettingUCB
 
@@ -81,13 +82,8 @@ class DiscountedUCB(ForgettingUCB):
         otherwise="SlidingWindowUCB, which is close; GLRKLUCB, which forgets only at a shift",
     )
 
-    discount: float = 0.998
-    xi: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("discount", checks.number("discount", self.discount, 0.5, 1.0))
-        self._set("xi", checks.positive("xi", self.xi))
+    discount: Annotated[float, within(0.5, 1.0)] = 0.998
+    xi: Positive = 0.6
 
     @classmethod
     def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks
+from tacit.core.ranges import PositiveFraction
 from tacit.policies.base import About, Outcome
 from tacit.policies.stationary.exp3 import (
     ExponentialWeights,
@@ -60,11 +61,7 @@ class EXP3S(ExponentialWeightsPolicy):
         otherwise="Thompson with a discount; both adapt without knowing when intent shifts",
     )
     gamma: float = 0.1
-    alpha: float = 1e-4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0, open_low=True))
+    alpha: PositiveFraction = 1e-4
 
     @classmethod
     def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:

@@ -14,14 +14,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.errors import InvalidValue
+from tacit.core.ranges import Flag, Fraction, PositiveFraction, whole
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
 from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
@@ -201,20 +201,11 @@ class GLRKLUCB(ForcingDetector):
 
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"alpha": 0.02})
 
-    alpha: float = 0.005
-    delta: float = 1e-3
-    local: bool = False
-    every: int = 1
-    vertices: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0))
-        self._set("delta", checks.number("delta", self.delta, 0.0, 1.0, open_low=True))
-        if not isinstance(self.local, bool):
-            raise InvalidValue("local", self.local, "give true or false")
-        self._set("every", checks.integer("every", self.every, 1, 2**31))
-        self._set("vertices", checks.integer("vertices", self.vertices, 3, 2**20))
+    alpha: Fraction = 0.005
+    delta: PositiveFraction = 1e-3
+    local: Flag = False
+    every: Annotated[int, whole(1, 2**31)] = 1
+    vertices: Annotated[int, whole(3, 2**20)] = 32
 
     @classmethod
     def tuned(

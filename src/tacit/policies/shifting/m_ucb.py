@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import Fraction, Positive, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.shifting.detector import ForcingDetector
@@ -125,18 +126,14 @@ class MUCB(ForcingDetector):
         otherwise="GLRKLUCB, which needs no size of a change and no window",
     )
 
-    window: int = 800
-    threshold: float = 100.0
-    gamma: float = 0.05
+    window: Annotated[int, whole(2, 2**31)] = 800
+    threshold: Positive = 100.0
+    gamma: Fraction = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        window = checks.integer("window", self.window, 2, 2**31)
-        if window % 2:
-            raise InvalidValue("window", window, "give an even number")
-        self._set("window", window)
-        self._set("threshold", checks.positive("threshold", self.threshold))
-        self._set("gamma", checks.number("gamma", self.gamma, 0.0, 1.0))
+        if self.window % 2:
+            raise InvalidValue("window", self.window, "give an even number")
 
     @classmethod
     def tuned(

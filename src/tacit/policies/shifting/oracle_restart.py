@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import decide, restart, reward_in, shown_in
+from tacit.core.ranges import whole
 from tacit.policies.base import About, Impression, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 from tacit.policies.stationary.ucb1 import UCB1
@@ -68,12 +68,12 @@ class OracleRestart(Restarting):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
-    signal: int = 0
+    signal: Annotated[int, whole(0, 10_000)] = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_restartable("policy", self.policy, estimates=False)
         self._set("arms", self.policy.arms)
-        self._set("signal", checks.integer("signal", self.signal, 0, 10_000))
         self._set("randomized", self.policy.randomized)
         self._set("shows", self.policy.shows)
 

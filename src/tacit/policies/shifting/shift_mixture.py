@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.classifiers.unusual import Usual, is_unusual
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import whole, within
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play
@@ -224,13 +224,8 @@ class ShiftMixture(Policy):
         "shared.found",
         "shared.spread",
     )
-    context_dim: int = field(default=0, kw_only=True)
-    margin: float = field(default=0.1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("context_dim", checks.integer("context_dim", self.context_dim, 0, 10_000))
-        self._set("margin", checks.number("margin", self.margin, 0.0, math.inf))
+    context_dim: Annotated[int, whole(0, 10_000)] = field(default=0, kw_only=True)
+    margin: Annotated[float, within(0.0, math.inf)] = field(default=0.1, kw_only=True)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

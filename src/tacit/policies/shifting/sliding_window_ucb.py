@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
+from tacit.core.ranges import Positive, whole
 from tacit.policies.base import About, Outcome
 from tacit.policies.shifting.forgetting import ForgettingUCB
 
@@ -79,13 +80,8 @@ class SlidingWindowUCB(ForgettingUCB):
         otherwise="DiscountedUCB, where memory is scarce; GLRKLUCB, which forgets only at a shift",
     )
 
-    window: int = 1000
-    xi: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("window", checks.integer("window", self.window, 2, 2**31))
-        self._set("xi", checks.positive("xi", self.xi))
+    window: Annotated[int, whole(2, 2**31)] = 1000
+    xi: Positive = 0.6
 
     @classmethod
     def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:

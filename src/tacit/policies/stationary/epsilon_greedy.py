@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tacit.core import checks
 from tacit.core.arrays import Generator
+from tacit.core.ranges import Fraction
 from tacit.policies.base import About, Counts, Impression
 from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
 
@@ -54,11 +54,7 @@ class EpsilonGreedy(CountingPolicy):
     )
     randomized: ClassVar[bool] = True
 
-    epsilon: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("epsilon", checks.number("epsilon", self.epsilon, 0.0, 1.0))
+    epsilon: Fraction = 0.1
 
     @staticmethod
     def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:

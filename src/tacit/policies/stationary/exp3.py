@@ -11,6 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import PositiveFraction
 from tacit.policies.base import About, Impression, Outcome, Policy
 
 
@@ -92,11 +93,7 @@ class ExponentialWeightsPolicy(Policy):
 
     learns_from_propensity: ClassVar[bool] = True
 
-    gamma: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("gamma", checks.number("gamma", self.gamma, 0.0, 1.0, open_low=True))
+    gamma: PositiveFraction
 
     def init(self, lanes: int) -> ExponentialWeights:
         return ExponentialWeights.equal(lanes, self.arm_count)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.dispatch import kernel
+from tacit.core.ranges import within
 from tacit.policies.base import About, Counts
 from tacit.policies.index import CountingPolicy
 
@@ -99,11 +99,7 @@ class KLUCB(CountingPolicy):
         otherwise="EXP3S, or Thompson with a discount, where intent shifts",
     )
 
-    c: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("c", checks.number("c", self.c, 0.0, 1e6))
+    c: Annotated[float, within(0.0, 1000000.0)] = 0.0
 
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.ranges import Positive, PositiveFraction, whole
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import IndexPolicy
 
@@ -111,21 +112,16 @@ class TestableUCB1(IndexPolicy):
     __test__: ClassVar[bool] = False
     """No test case, whatever pytest makes of the name."""
 
-    horizon: int
-    min_shift: float = 0.1
-    alpha: float = 6.0
+    horizon: Annotated[int, whole(1, 2**40)]
+    min_shift: PositiveFraction = 0.1
+    alpha: Positive = 6.0
     t0: float | None = None
-    prior_plays: int = 1
+    prior_plays: Annotated[int, whole(0, 1)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("horizon", checks.integer("horizon", self.horizon, 1, 2**40))
-        shift = checks.number("min_shift", self.min_shift, 0.0, 1.0, open_low=True)
-        self._set("min_shift", shift)
-        self._set("alpha", checks.positive("alpha", self.alpha))
         t0 = self.horizon if self.t0 is None else self.t0
         self._set("t0", checks.number("t0", t0, 0.0, 2.0**53))
-        self._set("prior_plays", checks.integer("prior_plays", self.prior_plays, 0, 1))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

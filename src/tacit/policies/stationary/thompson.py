@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
+from tacit.core.ranges import PositiveFraction, within
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.beta_maximum import probability_largest
 
@@ -68,15 +68,9 @@ class Thompson(Policy):
         otherwise="GLRKLUCB where intent shifts; a discount below 1, which must suit the shifts",
     )
 
-    prior_successes: float = 1.0
-    prior_failures: float = 1.0
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for field in ("prior_successes", "prior_failures"):
-            self._set(field, checks.number(field, getattr(self, field), 1e-3, 1e6))
-        self._set("discount", checks.number("discount", self.discount, 0.0, 1.0, open_low=True))
+    prior_successes: Annotated[float, within(0.001, 1000000.0)] = 1.0
+    prior_failures: Annotated[float, within(0.001, 1000000.0)] = 1.0
+    discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
         shape = (lanes, self.arm_count)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import checks
+from tacit.core.ranges import Positive, within
 from tacit.policies.base import About, Counts
 from tacit.policies.index import CountingPolicy
 
@@ -64,13 +64,8 @@ class UCB1(CountingPolicy):
         otherwise="EXP3S, or Thompson with a discount, where intent shifts",
     )
 
-    alpha: float = 0.5
-    t0: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("alpha", checks.positive("alpha", self.alpha))
-        self._set("t0", checks.number("t0", self.t0, 0.0, 2.0**53))
+    alpha: Positive = 0.5
+    t0: Annotated[float, within(0.0, 2.0**53)] = 0.0
 
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:

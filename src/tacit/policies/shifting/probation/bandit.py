@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.classifiers import Classifier, Rectangle
-from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
+from tacit.core.ranges import one_of, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.probation.choice import BASES, drawn_chance, drawn_choice
@@ -134,12 +134,12 @@ class ProbationBandit(Policy):
 
     arms: Any
     classifier: Classifier = field(kw_only=True)
-    base: str = field(default="thompson", kw_only=True)
-    patience: int = field(default=200, kw_only=True)
-    changes: float = field(default=0.99, kw_only=True)
-    announced: float = field(default=1e-3, kw_only=True)
-    surprise: float = field(default=1e-3, kw_only=True)
-    excluded: float = field(default=3e-3, kw_only=True)
+    base: Annotated[str, one_of(*BASES)] = field(default="thompson", kw_only=True)
+    patience: Annotated[int, whole(2, 2**40)] = field(default=200, kw_only=True)
+    changes: Annotated[float, within(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
+    announced: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
+    surprise: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
+    excluded: Annotated[float, within(1e-12, 0.5)] = field(default=3e-3, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -147,12 +147,6 @@ class ProbationBandit(Policy):
         if not isinstance(self.classifier, Classifier):
             remedy = "give a safe classifier, such as Rectangle(dim=2, margin=0.1)"
             raise InvalidValue("classifier", self.classifier, remedy)
-        if self.base not in BASES:
-            raise InvalidValue("base", self.base, f"give one of {', '.join(BASES)}")
-        self._set("patience", checks.integer("patience", self.patience, 2, 2**40))
-        self._set("changes", checks.number("changes", self.changes, 1e-6, 1 - 1e-6))
-        for name in ("announced", "surprise", "excluded"):
-            self._set(name, checks.number(name, getattr(self, name), 1e-12, 0.5))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
