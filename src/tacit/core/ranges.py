@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from inspect import get_annotations
 from typing import Annotated, Any
@@ -76,14 +77,17 @@ class Checked:
 
 @cache
 def ranges(kind: type) -> dict[str, Check]:
-    """Return the check of each field of a class that has one; a subclass may annotate it anew."""
+    """Return the check of each field that a class is made with and that has one.
+
+    A subclass that declares a field again keeps its check, unless it says another.
+    """
     found: dict[str, Check] = {}
     for base in reversed(kind.__mro__):
         for field, hint in _annotations(base).items():
-            found.pop(field, None)
             if hasattr(hint, "__metadata__"):
                 found[field] = hint.__metadata__[0]
-    return found
+    made_with = (field.name for field in fields(kind) if field.init)
+    return {name: found[name] for name in made_with if name in found}
 
 
 def _annotations(kind: type) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
 
 MAX_POSITIONS = 1000
-Positions = Annotated[int, whole(1, MAX_POSITIONS)]
 
 
 class PositionCounts(NamedTuple):
@@ -130,7 +129,7 @@ def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> flo
 class PositionBased(Policy):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
-    positions: Positions
+    positions: Annotated[int, whole(1, MAX_POSITIONS)]
     position_effects: Any
 
     def __post_init__(self) -> None:
@@ -195,7 +194,7 @@ class PlacedPBMUCB(PositionBased):
     )
     randomized: ClassVar[bool] = False
 
-    positions: Positions
+    positions: int
     position_effects: Any = None
     scale: Positive = 1.0
 
@@ -336,7 +335,7 @@ class PBMUCB(PositionBased, SlatePolicy):
     )
     randomized: ClassVar[bool] = False
 
-    positions: Positions = 3
+    positions: int = 3
     position_effects: Any = None
     scale: Positive = 1.0
 
@@ -462,7 +461,7 @@ class PBMThompson(PositionBased, SlatePolicy):
     )
     randomized: ClassVar[bool] = False
 
-    positions: Positions = 3
+    positions: int = 3
     position_effects: Any = None
 
     def init(self, lanes: int) -> State:

@@ -12,7 +12,7 @@ from tacit.classifiers import Classifier, Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
-from tacit.core.ranges import PositiveFraction, whole
+from tacit.core.ranges import PositiveFraction, optional, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
@@ -294,7 +294,7 @@ class BWC(Restarting):
         otherwise="a change detector (GLRKLUCB) where contexts say little or are often wrong",
     )
 
-    arms: Any = None
+    arms: Annotated[Any, optional(checks.arms)] = None
     classifier: Classifier = field(kw_only=True)
     policy: Policy | None = field(default=None, kw_only=True)
     test_rounds: Annotated[int, whole(2, 2**40)] = field(default=500, kw_only=True)
@@ -311,7 +311,7 @@ class BWC(Restarting):
 
             self._set("policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:
-            self._set("policy", self.policy.with_arms(checks.arms("arms", self.arms)))
+            self._set("policy", self.policy.with_arms(self.arms))
         check_restartable("policy", self.policy)
         self._set("arms", self.inner.arms)
         if not isinstance(self.classifier, Classifier):
