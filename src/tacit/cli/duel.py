@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from tacit.cli.options import column_option, config_option, json_option, pairs, show, strict_option
+from tacit.cli.options import (
+    column_option,
+    config_option,
+    json_option,
+    pairs,
+    plot_option,
+    show,
+    strict_option,
+)
 
 
 @click.command()
@@ -22,9 +30,7 @@ from tacit.cli.options import column_option, config_option, json_option, pairs, 
     help="Of all that is decided, together.",
 )
 @strict_option
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the leader's duels into this file."
-)
+@plot_option("Draw the leader's duels into this file.")
 @json_option
 def duel(
     config: Path | None,
@@ -56,7 +62,4 @@ def duel(
         )
     if plot:
         report.plot(plot)
-    text = report.summary()
-    if rows.rejected:
-        text += "\n" + rows.summary()
-    show({**report.as_dict(), "rejected": dict(rows.rejected)}, text, as_json)
+    show(report.as_dict(), report.summary(), as_json, rows)

@@ -10,17 +10,15 @@ from typing import Any
 import click
 
 from tacit.cli.options import (
-    column_option,
     concluding,
     config_option,
-    constant_option,
-    format_option,
     json_option,
-    pairs,
+    names,
+    plot_option,
     ray_option_as,
+    reads_log,
     seed_option,
     show,
-    strict_option,
     usage,
     where,
 )
@@ -46,13 +44,9 @@ from tacit.cli.options import (
 @click.option("--slots", type=int, help="Most places of a list; by default the policy's, or 3.")
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
 @click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the estimates with their intervals."
-)
+@plot_option("Draw the estimates with their intervals.")
 @click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
-@format_option
-@column_option
-@constant_option
+@reads_log
 @click.option(
     "--window",
     default=1_000_000,
@@ -63,7 +57,6 @@ from tacit.cli.options import (
 @click.option(
     "--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice."
 )
-@strict_option
 @ray_option_as("ray", "Give LOGS first.")
 @click.option(
     "--shards",
@@ -86,12 +79,9 @@ def evaluate(
     weight_bound: float | None,
     plot: Path | None,
     passes: int,
-    format: str | None,
-    column: tuple[str, ...],
-    constant: tuple[str, ...],
+    read: Any,
     window: int,
     assume_uniform: bool,
-    strict: bool,
     ray: str | None,
     shards: int,
     seed: int,
@@ -106,7 +96,6 @@ def evaluate(
     """
     from tacit.core.calls import parsed_call
     from tacit.evaluate import fixed_target, named_estimators
-    from tacit.logs import read_log
     from tacit.plots import figure
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import policy_class
@@ -124,7 +113,7 @@ def evaluate(
                 )
         if estimator is None:
             estimator = "independent-ips,cascade-ips,slate-ips" if lists else "replay"
-        wanted = [name.strip() for name in estimator.split(",") if name.strip()]
+        wanted = names(estimator)
         weighted = [name for name in wanted if name != "replay"]
         if lists and "replay" in wanted:
             raise click.UsageError(
@@ -135,13 +124,7 @@ def evaluate(
             slots = policy.count(",") + 1
         options: dict[str, Any] = {"clip": clip, "threshold": threshold}
         estimators = named_estimators(weighted, **options, slots=slots or 3)
-        reader = read_log(
-            logs,
-            format=format,
-            columns=pairs("column", column),
-            constants=pairs("constant", constant),
-            strict=strict,
-        )
+        reader = read(logs)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     if not wanted:
@@ -189,10 +172,7 @@ def evaluate(
             "warnings": [each for estimate in result.estimates for each in estimate.warnings],
         }
         texts.append(result.summary())
-    rows = reader.report
-    if rows.rejected:
-        texts.append(rows.summary())
-    show({**content, "rejected": dict(rows.rejected)}, "\n".join(texts), as_json)
+    show(content, "\n".join(texts), as_json, reader.report)
 
 
 class Evaluation:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tacit.cli.options import (
-    column_option,
     concluding,
     config_option,
-    constant_option,
-    format_option,
     json_option,
-    pairs,
+    names,
+    plot_option,
+    reads_log,
     show,
-    strict_option,
     usage,
 )
 
@@ -29,20 +28,14 @@ from tacit.cli.options import (
     show_default=True,
     help="How to tell examination from relevance; with commas between several.",
 )
-@format_option
-@column_option
-@constant_option
-@strict_option
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the effects into this file.")
+@reads_log
+@plot_option("Draw the effects into this file.")
 @json_option
 def examine(
     config: Path | None,
     log: Path,
     method: str,
-    format: str | None,
-    column: tuple[str, ...],
-    constant: tuple[str, ...],
-    strict: bool,
+    read: Any,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -51,18 +44,11 @@ def examine(
     LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
     """
     from tacit.evaluate import examination
-    from tacit.logs import read_log
     from tacit.plots import figure
 
-    methods = [name.strip() for name in method.split(",") if name.strip()]
+    methods = names(method)
     with usage():
-        reader = read_log(
-            log,
-            format=format,
-            columns=pairs("column", column),
-            constants=pairs("constant", constant),
-            strict=strict,
-        )
+        reader = read(log)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     if not methods or not set(methods) <= set(examination.METHODS):
@@ -71,9 +57,6 @@ def examine(
         results = [examination.examine(reader, name) for name in methods]
     if plot:
         examination.plot(results, plot)
-    texts = [result.summary() for result in results]
-    if reader.report.rejected:
-        texts.append(reader.report.summary())
+    text = "\n\n".join(result.summary() for result in results)
     table = [row for result in results for row in result.table()]
-    content = {"effects": table, "rejected": dict(reader.report.rejected)}
-    show(content, "\n\n".join(texts), as_json)
+    show({"effects": table}, text, as_json, reader.report)

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,9 +76,6 @@ workers_option = click.option(
     type=click.IntRange(1),
     help="Threads; by default one per core. Never changes results.",
 )
-format_option = click.option(
-    "--format", help="parquet, csv, jsonl, open-bandit or ubi.  [default: from the suffix]"
-)
 column_option = click.option(
     "--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name."
 )
@@ -87,6 +85,32 @@ constant_option = click.option(
 strict_option = click.option(
     "--strict", is_flag=True, help="Stop at the first bad row instead of counting it."
 )
+
+
+def reads_log(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a click log is read; the command gets ``read``, which does."""
+
+    @wraps(command)
+    def reading(
+        *, format: str | None, column: Any, constant: Any, strict: bool, **others: Any
+    ) -> Any:
+        def read(log: Any) -> LogReader:
+            from tacit.logs import read_log
+
+            columns, constants = pairs("column", column), pairs("constant", constant)
+            return read_log(log, format=format, columns=columns, constants=constants, strict=strict)
+
+        return command(read=read, **others)
+
+    suffixes = "parquet, csv, jsonl, open-bandit or ubi.  [default: from the suffix]"
+    for option in (strict_option, constant_option, column_option):
+        reading = option(reading)
+    return click.option("--format", help=suffixes)(reading)
+
+
+def plot_option(what: str) -> Callable[[Command], Command]:
+    """Return the option ``--plot``."""
+    return click.option("--plot", type=click.Path(path_type=Path), help=what)
 
 
 def ray_option_as(name: str, note: str) -> Callable[[Command], Command]:
@@ -141,9 +165,17 @@ def concluding(reader: LogReader) -> Iterator[None]:
     check_kept(reader.report)
 
 
-def show(value: Any, text: str, as_json: bool) -> None:
-    """Print a result for machines or for people."""
+def show(value: Any, text: str, as_json: bool, rows: LogReport | None = None) -> None:
+    """Print a result for machines or for people, with the rows of a log that were rejected."""
+    if rows is not None:
+        value = {**value, "rejected": dict(rows.rejected)}
+        text += f"\n{rows.summary()}" if rows.rejected else ""
     click.echo(json.dumps(value, indent=1) if as_json else text)
+
+
+def names(text: str) -> list[str]:
+    """Split a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:

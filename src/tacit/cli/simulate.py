@@ -11,6 +11,7 @@ import click
 from tacit.cli.options import (
     config_option,
     json_option,
+    plot_option,
     ray_option,
     seed_option,
     show,
@@ -42,9 +43,7 @@ from tacit.cli.options import (
 @seed_option
 @workers_option
 @ray_option
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the regret curves into this file."
-)
+@plot_option("Draw the regret curves into this file.")
 @click.option(
     "--table", type=click.Path(path_type=Path), help="Write all checkpoints (.csv or .parquet)."
 )

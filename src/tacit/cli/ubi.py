@@ -11,6 +11,7 @@ from tacit.cli.options import (
     config_option,
     constant_option,
     json_option,
+    names,
     pairs,
     show,
     strict_option,
@@ -92,8 +93,3 @@ def ubi(
         "rejected": report.rejected,
     }
     show(content, f"{report.summary()}\nwrote {out}", as_json)
-
-
-def names(text: str) -> list[str]:
-    """Split a list with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
