@@ -50,12 +50,13 @@ class ClickModel(FeaturePolicy):
     needs_examination: ClassVar[bool] = True
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
-    examination_dim: Annotated[int, whole(0, MAX_DIM)] = 0
+    examination_dim: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.needs_examination:
-            checks.integer("examination_dim", self.examination_dim, 1, MAX_DIM)
+        least = int(self.needs_examination)
+        dim = checks.integer("examination_dim", self.examination_dim, least, MAX_DIM)
+        self._set("examination_dim", dim)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
