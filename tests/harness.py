@@ -85,6 +85,7 @@ def arrays(learner):
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.series.to_bytes()
+    counted += (json.dumps(placement.lift.saved()),)
     return *arrays(placement.learner), placement.open_windows(), counted
 
 

@@ -66,6 +66,7 @@ service/errors service/kind service/log
 service/config
 service/stores
 service/attribution service/sharing
+service/lift
 service/placements
 service/engine
 service/page service/http

@@ -16,6 +16,7 @@ from tacit.cli.demo import demo
 from tacit.cli.duel import duel
 from tacit.cli.evaluate import evaluate
 from tacit.cli.examine import examine
+from tacit.cli.lift import lift
 from tacit.cli.log import log
 from tacit.cli.propose import propose
 from tacit.cli.reproduce import reproduce
@@ -56,6 +57,7 @@ for command in (
     propose,
     serve,
     key,
+    lift,
     log,
     ubi,
     doctor,

@@ -23,10 +23,12 @@ from tacit.client.errors import (
     Unavailable,
 )
 from tacit.client.messages import (
+    Between,
     Clicks,
     Decided,
     Dueled,
     DuelsOfKey,
+    Earned,
     Feedback,
     Impression,
     Listed,
@@ -40,6 +42,7 @@ from tacit.client.messages import (
 
 __all__ = [
     "AsyncClient",
+    "Between",
     "Clicks",
     "Client",
     "Conflict",
@@ -47,6 +50,7 @@ __all__ = [
     "Denied",
     "Dueled",
     "DuelsOfKey",
+    "Earned",
     "Feedback",
     "Impression",
     "InvalidRequest",

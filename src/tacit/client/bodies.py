@@ -27,7 +27,7 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
 
     Parameters
     ----------
-    message : Impression, Search, Feedback, Clicks, Event, StandingsOf or ModeOf
+    message : Impression, Search, Feedback, Clicks, Event, StandingsOf, LiftOf or ModeOf
     place : str, default ""
         What errors put before a field: ``decisions[1].``.
 
@@ -96,11 +96,21 @@ def _rankings(field: str, given: Any) -> dict[str, list[Arm]]:
     }
 
 
+def _metrics(field: str, given: Any) -> dict[str, float]:
+    if not isinstance(given, Mapping):
+        raise InvalidValue(field, given, "give an amount for each metric, by name")
+    return {
+        checks.name(field, name): checks.number(f"{field}.{name}", amount, 0.0, LARGEST)
+        for name, amount in given.items()
+    }
+
+
 _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
     "arms": list_of(_arm),
     "clicks": list_of(_position),
+    "control": checks.name,
     "confidence": number_within(0.0, 1.0),
     "context": _features,
     "decision_id": checks.name,
@@ -109,9 +119,11 @@ CHECKS: dict[str, Check] = {
     "feedback_id": checks.name,
     "items": list_of(_arm),
     "key": checks.name,
+    "metrics": _metrics,
     "mode": checks.name,
     "rankings": _rankings,
     "relevance": list_of(_features),
     "reward": number_within(0.0, 1.0),
     "session": checks.name,
+    "user": checks.name,
 }

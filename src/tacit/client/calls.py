@@ -19,9 +19,11 @@ from tacit.client.messages import (
     Clicks,
     Decided,
     Dueled,
+    Earned,
     Event,
     Feedback,
     Impression,
+    LiftOf,
     Listed,
     Mode,
     ModeOf,
@@ -87,6 +89,7 @@ class Calls:
         relevance: Sequence[Sequence[float]] | None = None,
         examination: Sequence[Sequence[float]] | None = None,
         session: str | None = None,
+        user: str | None = None,
     ) -> Call[Decided]:
         """Return what to show.
 
@@ -109,7 +112,9 @@ class Calls:
             A row of features for each arm on offer, for policies that know arms by these; finite.
         session : str, optional
             Whose search this is, in 1 to 256 characters, for placements with the signal
-            ``reformulation``.
+            ``reformulation``, or with a holdout of sessions.
+        user : str, optional
+            Who is asking, in 1 to 256 characters, for placements with a holdout of users.
 
         Returns
         -------
@@ -124,7 +129,7 @@ class Calls:
             :class:`Conflict`, :class:`Denied`; :class:`Unavailable` after the last try.
         """
         impression = Impression(
-            key, arms, context, decision_id, deferred, relevance, examination, session
+            key, arms, context, decision_id, deferred, relevance, examination, session, user
         )
         return DECIDE.one(placement, impression)
 
@@ -282,8 +287,41 @@ class Calls:
         return call_to(placement, f"duels?{asked}", None, msgspec.json.Decoder(Standings).decode)
 
     @call
+    def lift(
+        self, placement: str, *, confidence: float = 0.95, control: str | None = None
+    ) -> Call[Earned]:
+        """Return what learning earned more than a control, and how sure that is.
+
+        Parameters
+        ----------
+        placement : str
+        confidence : float, default 0.95
+            Of the intervals, at whatever time they are looked at: 0.9, 0.95 or 0.99.
+        control : str, optional
+            In place of the holdout, what logged propensities compare with: ``uniform``, or
+            ``arm NAME``.
+
+        Returns
+        -------
+        Earned
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        asked = urlencode(body(LiftOf(confidence, control)))
+        return call_to(placement, f"lift?{asked}", None, msgspec.json.Decoder(Earned).decode)
+
+    @call
     def feedback(
-        self, placement: str, decision_id: str, reward: float, *, feedback_id: str | None = None
+        self,
+        placement: str,
+        decision_id: str,
+        reward: float,
+        *,
+        feedback_id: str | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> Call[Recorded]:
         """Record what came back for a decision.
 
@@ -296,6 +334,9 @@ class Calls:
         feedback_id : str, optional
             Names this feedback, in 1 to 256 characters: sent again with the same id, it counts
             once. By default a new UUID of version 7.
+        metrics : mapping from str to float, optional
+            What is watched beside the reward, by the names of the placement's configuration;
+            amounts for one decision are added up.
 
         Returns
         -------
@@ -306,7 +347,7 @@ class Calls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return FEEDBACK.one(placement, Feedback(decision_id, reward, feedback_id))
+        return FEEDBACK.one(placement, Feedback(decision_id, reward, feedback_id, metrics))
 
     @call
     def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> Call[list[Recorded]]:

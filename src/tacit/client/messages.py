@@ -22,7 +22,7 @@ class Impression(msgspec.Struct, frozen=True):
     decision_id : str, optional
     deferred : bool, default False
     relevance, examination : sequence of sequence of float, optional
-    session : str, optional
+    session, user : str, optional
     """
 
     key: str
@@ -33,6 +33,7 @@ class Impression(msgspec.Struct, frozen=True):
     relevance: Sequence[Sequence[float]] | None = None
     examination: Sequence[Sequence[float]] | None = None
     session: str | None = None
+    user: str | None = None
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -63,11 +64,13 @@ class Feedback(msgspec.Struct, frozen=True):
     reward : float
         In [0, 1].
     feedback_id : str, optional
+    metrics : mapping from str to float, optional
     """
 
     decision_id: str
     reward: float
     feedback_id: str | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 class Clicks(msgspec.Struct, frozen=True):
@@ -103,13 +106,20 @@ class StandingsOf(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+class LiftOf(msgspec.Struct, frozen=True):
+    """Which lift is asked for; see :meth:`tacit.client.Client.lift`."""
+
+    confidence: float
+    control: str | None = None
+
+
 class ModeOf(msgspec.Struct, frozen=True):
     """The mode that a placement shall have, and, as the answer, the one that it has."""
 
     mode: str
 
 
-Message = Impression | Search | Feedback | Clicks | Event | StandingsOf | ModeOf
+Message = Impression | Search | Feedback | Clicks | Event | StandingsOf | LiftOf | ModeOf
 
 
 class Would(msgspec.Struct, frozen=True):
@@ -284,3 +294,69 @@ class Standings(msgspec.Struct, frozen=True):
     key: str
     keys: list[DuelsOfKey]
     report: dict[str, Any]
+
+
+class Between(msgspec.Struct, frozen=True):
+    """An estimate and its interval; None for an end that is infinite, or not known.
+
+    Attributes
+    ----------
+    estimate, low, high : float or None
+    """
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+class Earned(msgspec.Struct, frozen=True):
+    """What learning earned more than a control.
+
+    Attributes
+    ----------
+    placement : str
+    method : str
+        ``holdout``, or ``propensities`` where the control is worked out from those.
+    control : str
+        ``uniform``, ``baseline`` or ``arm NAME``.
+    share : float or None
+        Of the control.
+    unit : str or None
+        Who stays in one group: ``decision``, ``session`` or ``user``.
+    since : str or None
+        From when on decisions count, in ISO 8601.
+    confidence : float
+    groups : dict
+        ``decisions`` and ``rewards`` of ``control`` and ``policy``.
+    claim : str
+        ``early``, ``undecided``, ``better`` or ``worse``.
+    ratio, difference : Between or None
+    verdict : str
+        What all this says, in words.
+    srm : list of dict
+        Whether the control has its share of the traffic: ``what``, ``share``, ``evidence``,
+        ``alarm``.
+    planner : dict or None
+        When a ``lift`` would show: after how many ``decisions``, in how many ``days``.
+    winner : dict or None
+        The best ``arm``, whether it is ``declared``, how far others are ``behind``.
+    metrics : list of dict
+        The same of what is watched beside the reward, and whether it is harmed.
+    """
+
+    placement: str
+    method: str
+    control: str
+    share: float | None
+    unit: str | None
+    since: str | None
+    confidence: float
+    groups: dict[str, dict[str, float]]
+    claim: str
+    ratio: Between | None
+    difference: Between | None
+    verdict: str
+    srm: list[dict[str, Any]]
+    planner: dict[str, Any] | None
+    winner: dict[str, Any] | None
+    metrics: list[dict[str, Any]]

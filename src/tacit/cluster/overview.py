@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.core.arrays import Floats
 from tacit.core.state import leaves
 from tacit.service.kind import kind_of
+from tacit.service.lift.sums import LiftSums
 from tacit.service.placements.base import Placement
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, Series, Shift
 from tacit.service.stores.base import StoredPlacement
@@ -33,6 +36,7 @@ class ShardSnapshot(NamedTuple):
     shifts: list[Shift]
     snapshot_time: int | None
     counts: Any
+    lift: LiftSums
     first: tuple[str, list[Any]] | None
 
 
@@ -53,6 +57,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         list(series.shifts),
         placement.snapshot_time,
         placement.counts(),
+        deepcopy(placement.lift),
         _first(placement),
     )
 
@@ -85,6 +90,8 @@ class ShardedView:
         self.key_count = (max if spread else sum)(one.keys for one in snapshots)  # type: ignore
         self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
+        lifts = [one.lift for one in snapshots if one.lift.terms == snapshots[0].lift.terms]
+        self.lift = reduce(LiftSums.merged, lifts)
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         counts = [one.counts for one in snapshots]

@@ -88,6 +88,37 @@ def refit_shared(params: Any, state: Any) -> None:
     refit(params, state)
 
 
+def impose_rows(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    rng: Generator,
+    imposed: Ints,
+    drawn: bool,
+    actions: Ints,
+    epochs: Ints,
+    propensities: Floats,
+) -> None:
+    """Decide for single arms as :func:`choose_rows`; show what is imposed in place of that.
+
+    ``imposed`` has a slot for each row, −1 where the policy's own choice is shown. Propensities
+    are those with which the policy alone would have shown what is shown: for one that is not
+    ``drawn``, 1 or 0.
+    """
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        impression = impression_of(batch, i)
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, actions[i])
+        epochs[i] = epoch(params, state, lane)
+        propensities[i] = 1.0
+        if imposed[i] >= 0:
+            propensities[i] = 1.0 if actions[i, 0] == imposed[i] else 0.0
+            actions[i, 0] = imposed[i]
+        if drawn:
+            propensities[i] = chance(params, state, lane, impression, actions[i])
+
+
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
     """Fill in, for each entry of ``arms``, with what probability it would be chosen."""
     for i in range(len(batch.lanes)):

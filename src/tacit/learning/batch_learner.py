@@ -135,7 +135,12 @@ class BatchLearner:
         self.made += 1
         return decision
 
-    def choose(self, keys: Sequence[str], given: tuple[Any, Any, Any, Any]) -> Decisions:
+    def choose(
+        self,
+        keys: Sequence[str],
+        given: tuple[Any, Any, Any, Any],
+        imposed: Ints | None = None,
+    ) -> Decisions:
         """Choose for many impressions, in their order.
 
         Parameters
@@ -143,6 +148,10 @@ class BatchLearner:
         keys : sequence of str
         given : tuple
             Contexts, arms, relevance and examination as ``Learner.choose_many`` takes them.
+        imposed : array of int64, shape (rows,), optional
+            For policies that show an arm: slots of arms to show whatever the policy chooses; −1
+            for its choice. Propensities are then those of the policy for what is shown, which are
+            1 or 0 for one that is deterministic.
 
         Raises
         ------
@@ -160,9 +169,15 @@ class BatchLearner:
         actions = np.empty((rows, self.policy.action_width), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
         asked = None if self.loops.asked is None else propensities
-        self.loops.choose(
-            self.loops.params, self.lanes.state, batch, self.rng, actions, epochs, asked
-        )
+        state = self.loops.params, self.lanes.state
+        if imposed is None:
+            self.loops.choose(*state, batch, self.rng, actions, epochs, asked)
+        else:
+            drawn = self.policy.randomized
+            wanted = imposed, drawn, actions, epochs, propensities
+            self.loops.impose(*state, batch, self.rng, *wanted)
+            if drawn and asked is None:
+                propensities[:] = np.nan
         offers = (arms or [None] * rows) if self.policy.arms is None else None
         made = self.decisions(batch, actions, epochs, propensities)
         self.made += rows

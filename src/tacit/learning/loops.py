@@ -14,6 +14,7 @@ from tacit.learning.batch import (
     Batch,
     choose_rows,
     correct_rows,
+    impose_rows,
     learn_rows,
     observe_rows,
     place_rows,
@@ -80,6 +81,14 @@ class Loops:
     def choose(self) -> Any:
         """The loop over ``choose_rows``."""
         return self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
+
+    @cached_property
+    def impose(self) -> Any:
+        """The loop over ``impose_rows``."""
+        imposed = np.empty(0, np.int64), False
+        return self._entry(
+            impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity
+        )
 
     @cached_property
     def observe(self) -> Any:

@@ -36,7 +36,9 @@ def lift_sentence(lift: Lift, days: float | None = None, shown: float = 0.1) -> 
     if lift.claim == "early":
         return EARLY
     if lift.claim == "undecided":
-        return UNDECIDED if days is None else f"{UNDECIDED} {planner_sentence(days, shown)}"
+        if days is None:
+            return UNDECIDED
+        return f"{UNDECIDED} {planner_sentence(days, shown)}"
     unit: Callable[[float], str]
     if lift.ratio is not None:
         estimate, low, high = lift.ratio
@@ -61,7 +63,11 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
     --------
     >>> planner_sentence(0.4)
     "At today's traffic a lift of 10 % would show in less than a day (4 times in 5)."
+    >>> planner_sentence(0.0)
+    'A lift of 10 % would have shown by now (4 times in 5).'
     """
+    if days <= 0:
+        return f"A lift of {percent(shown)} would have shown by now (4 times in 5)."
     when = "less than a day" if days < 1 else f"about {_rounded(days)} days"
     if 1 <= days < 1.5:
         when = "about a day"
@@ -101,6 +107,10 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
 
 
 PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
+
+NO_PROPENSITIES = (
+    "Not known: decisions carry no propensity. Set up a holdout, or a policy that draws at random."
+)
 
 
 def winner_sentence(arm: str | None, confidence: float = 0.95) -> str:

@@ -60,6 +60,8 @@ class Kind:
         Whether its decisions are rows of a click log (:mod:`tacit.logs`).
     sharded : bool
         Whether its keys can be dealt out to shards.
+    holdout : bool
+        Whether a control can decide for a part of its traffic.
     export : Export or None
         What the export of a log has of it besides.
     check : function
@@ -79,6 +81,7 @@ class Kind:
     takes_clicks: bool = False
     click_log: bool = False
     sharded: bool = True
+    holdout: bool = False
     export: Export | None = None
     check: Callable[[Any], None] = lambda policy: None
 

@@ -18,7 +18,7 @@ from tacit.service.engine.service import Service
 from tacit.service.http.problems import problem_of
 from tacit.service.http.route import GUARDED, Call, Limit, Route
 from tacit.service.kind import KINDS, check_path, kind_of
-from tacit.service.log.requests import Feedback, rewards
+from tacit.service.log.requests import Feedback, as_content, rewards
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD
 
 POSTED = (*GUARDED, 400, 404, 413, 415, 422)
@@ -107,13 +107,20 @@ def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Feedb
 
 
 def _reward(request: wire.FeedbackRequest) -> Feedback:
-    return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id)
+    metrics = as_content(request.metrics)
+    return Feedback(
+        request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics
+    )
 
 
 def _rewards(requests: Sequence[wire.FeedbackRequest]) -> Sequence[Feedback]:
     fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
     decisions, values, ids = zip(*fields, strict=True)
-    return rewards(decisions, values, ids)
+    block = rewards(decisions, values, ids)
+    metrics = [one.metrics for one in requests]
+    if not any(metrics):
+        return block
+    return block.with_column("metrics", list(map(as_content, metrics)))
 
 
 def _examined(request: wire.EventRequest) -> Feedback:

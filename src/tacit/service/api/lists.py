@@ -37,7 +37,7 @@ def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
 
 async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     query = QueryParams(call.query)
-    confidence = _number("confidence", query.get("confidence", "0.95"))
+    confidence = number("confidence", query.get("confidence", "0.95"))
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
     key, report = placement.report(query.get("key"), confidence)
@@ -48,7 +48,14 @@ async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     return wire_lists.DuelStandings(key, keys[:MOST_KEYS], content)
 
 
-def _number(field: str, text: str) -> float:
+def number(field: str, text: str) -> float:
+    """Return a parameter of an address as a number.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+    """
     try:
         return float(text)
     except ValueError:

@@ -92,8 +92,21 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
             Meta(
                 min_length=1,
                 max_length=256,
-                description="Whose search this is, for the signal ``reformulation``; only its hash "
-                "is kept.",
+                description="Whose search this is, for the signal ``reformulation`` and for a "
+                "holdout of sessions; only its hash is kept.",
+                extra_json_schema=PRINTABLE,
+            ),
+        ]
+        | None
+    ) = None
+    user: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=256,
+                description="Who is asking, for a holdout of users: all decisions of one user are "
+                "the control's, or none. It is not kept.",
                 extra_json_schema=PRINTABLE,
             ),
         ]
@@ -150,6 +163,16 @@ class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
         float, Meta(ge=0.0, le=1.0, description="A click (1), none (0), or a reward between.")
     ]
     feedback_id: FeedbackId | None = None
+    metrics: (
+        Annotated[
+            dict[str, float],
+            Meta(
+                description="What is watched beside the reward, by the names of the configuration; "
+                "amounts for one decision are added up."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class EventRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tacit.service.api import decisions, lists, site
+from tacit.service.api import decisions, lift, lists, site
 from tacit.service.http.problems import REFUSALS
 from tacit.service.http.route import Api, Found
 from tacit.service.personalizer.routes import PERSONALIZER
@@ -13,7 +13,7 @@ from tacit.service.ubi import routes as ubi
 PLACEMENTS = Api(
     "/v1/placements/{name}/",
     "/v1/placements/(?P<name>[^/]+)/",
-    (*decisions.ROUTES, *lists.ROUTES, *ubi.ROUTES),
+    (*decisions.ROUTES, *lists.ROUTES, *lift.ROUTES, *ubi.ROUTES),
     REFUSALS,
     attrgetter("engine"),
 )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.service.attribution import windows as codes
 from tacit.service.attribution.open_slots import Beside, OpenSlots
 from tacit.service.attribution.windows import LISTED, FeedbackColumns, Terms, entries
@@ -105,6 +105,27 @@ class Rewards(NamedTuple):
         )
 
 
+class Ended(NamedTuple):
+    """Decisions whose windows have just closed, in the order in which they were made.
+
+    Attributes
+    ----------
+    slots : array of int64
+        Theirs until the next ones are decided.
+    rewards : array of float64
+        What they have earned, learned before or not; NaN for nothing.
+    answered : array of bool
+        Whether a reward came, and not the default.
+    """
+
+    slots: Ints
+    rewards: Floats
+    answered: Booleans
+
+
+NONE_ENDED = Ended(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
+
+
 class _Queued(NamedTuple):
     """Windows that end at the same time; numbers tell slots that were given to others since."""
 
@@ -136,6 +157,7 @@ class Attribution(OpenSlots):
     def __init__(self, rule: Rule) -> None:
         super().__init__()
         self.time = 0
+        self.ended = NONE_ENDED
         self._queue: deque[_Queued] = deque()
         self._deferred: deque[_Queued] = deque()
         self._defaulted: deque[_Queued] = deque()
@@ -204,6 +226,7 @@ class Attribution(OpenSlots):
             closed.append(self._queue.popleft())
         while self._deferred and self._deferred[0].deadline <= time:
             self._abandon(self._deferred.popleft())
+        self.ended = NONE_ENDED
         if not closed:
             return Rewards(np.empty(0, np.int64), [])
         return self._closed(closed)
@@ -212,10 +235,20 @@ class Attribution(OpenSlots):
         slots = np.concatenate([queued.slots for queued in closed])
         earned = np.empty(len(slots))
         self._close(self._windows, self._terms, slots, earned)
+        self.ended = self._ended(slots)
         for queued in closed:
             self._forget(queued)
         taught = np.flatnonzero(earned == earned)
         return Rewards(slots[taught], self._earned(slots[taught], earned[taught].tolist()))
+
+    def _ended(self, slots: Ints) -> Ended:
+        """Return what decisions have earned in all, learned by now or not."""
+        came = self._windows.reward[slots]
+        answered = came == came
+        defaults = self._windows.examined[slots] | (self.rule.seen == "decided")
+        unanswered = np.where(defaults, self.rule.default, np.nan)
+        earned = np.where(answered, np.clip(came, self.rule.lowest, 1.0), unanswered)
+        return Ended(slots, earned, answered)
 
     def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned whose windows closed."""

@@ -14,10 +14,7 @@ from tacit.learning.decisions import none_for_nan
 from tacit.service.attribution.open_rows import OpenRows
 from tacit.service.attribution.windows import Windows
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import DecisionRow
-
-Content = tuple[str, float | None, str | None]
-"""What feedback says: its kind, its reward, its clicks."""
+from tacit.service.log.rows import Content, DecisionRow
 
 Beside = Callable[[Ints], Iterable[Iterable[Any]]]
 """Returns columns of what is known elsewhere of decisions, by their slots."""
@@ -182,7 +179,8 @@ class OpenSlots:
         if not parts:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
-        block: Block[DecisionRow] = Block.of(DecisionRow, map(DecisionRow._make, rows))
+        # Rows of earlier versions are shorter.
+        block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow(*row) for row in rows])
         slots, windows = self._given(block, in_order=False), self._windows
         windows.deadline[slots], windows.active[slots] = deadlines, active
         windows.examined[slots], windows.settled[slots] = examined, settled

@@ -14,6 +14,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
 from tacit.learning.merging import delta
+from tacit.service.config.holdout import HoldoutConfig, MetricConfig, OneArm
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.rule import Rule
 from tacit.service.config.signals import SignalConfig, check_config
@@ -196,6 +197,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     spread : bool
         In shards: whether impressions of each key go to all of them, instead of one, and what they
         learn is added up.
+    holdout : HoldoutConfig or None
+        The part of the traffic that a control decides.
+    metrics : dict of str to MetricConfig
+        What is watched beside the reward.
     """
 
     policy: Policy
@@ -211,6 +216,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     retention: float | None = None
     signals: SignalConfig | None = None
     spread: bool = False
+    holdout: HoldoutConfig | None = None
+    metrics: dict[str, MetricConfig] = {}
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):
@@ -224,6 +231,23 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         if self.signals is not None:
             reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
             check_config(self.signals, reads)
+        self._check_holdout()
+
+    def _check_holdout(self) -> None:
+        """Check that there can be a holdout, and metrics of it."""
+        for name, metric in self.metrics.items():
+            metric.check(name)
+        if self.holdout is None:
+            if self.metrics:
+                raise ConfigError("metrics: they are compared over a holdout; add one")
+            return
+        if not kind_of(self.kind).holdout:
+            raise ConfigError(f"holdout: the kind {self.kind!r} has none; leave it out")
+        control = self.holdout.control
+        arms = self.policy.arms
+        known = range(arms) if isinstance(arms, int) else arms or ()
+        if isinstance(control, OneArm) and control.arm not in known:
+            raise ConfigError(f"holdout.control.arm: {control.arm!r} is none of the policy's arms")
 
     def _check(self, policy: Policy) -> None:
         """Check that a policy is fit for the placement."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tacit.policies import Policy, policy_from_spec
+from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
 from tacit.service.config.signals import SignalConfig
@@ -60,6 +61,11 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ``inf`` for never.
     spread : bool
         In shards: whether impressions of a key go to all of them, and what they learn is added up.
+    holdout : table
+        A part of the traffic for a control that does not learn, so that the lift is known; for
+        ``arms`` and ``features``.
+    metrics : table of tables
+        What feedback carries beside the reward, by name: watched over the holdout.
     """
 
     kind: str = ARMS
@@ -79,6 +85,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     signals_slow: Seconds = 86_400.0
     client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
     spread: bool = False
+    holdout: HoldoutConfig | None = None
+    metrics: dict[str, MetricConfig] = {}
 
     @property
     def slots(self) -> Any:
@@ -152,6 +160,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             retention if self.retention is None else self.retention,
             self._signals,
             self.spread,
+            self.holdout,
+            self.metrics,
         )
 
     @property

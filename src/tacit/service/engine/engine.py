@@ -46,6 +46,7 @@ from tacit.service.log.requests import (
     checked_feedback,
 )
 from tacit.service.log.rows import (
+    HOLDOUT,
     MERGE,
     SETTINGS,
     DecisionRow,
@@ -144,6 +145,13 @@ class Engine(Verbs):
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
                 await self.switch(name, placement.config.mode)
+        await self._begin_lifts()
+
+    async def _begin_lifts(self) -> None:
+        """Begin the sums behind a lift anew where what they rest on was changed."""
+        for name, placement in list(self.placements.items()):
+            if placement.current_mark(HOLDOUT) != placement.lift_terms:
+                await self._submit(Switch(name, placement.lift_terms, HOLDOUT))
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
@@ -161,6 +169,7 @@ class Engine(Verbs):
             If the store fails.
         """
         await self._writer.between_groups(lambda: self._reconfigure(config))
+        await self._begin_lifts()
 
     async def _reconfigure(self, config: Config) -> None:
         before, self.config = self.config, config
@@ -209,8 +218,8 @@ class Engine(Verbs):
         Unavailable
             If it could not be made durable.
         """
-        lowest = self.placement(placement).config.rule.lowest
-        checked = checked_feedback(feedback, lowest)
+        config = self.placement(placement).config
+        checked = checked_feedback(feedback, config.rule.lowest, config.metrics)
         outcomes: list[str | TacitError] = await self._submit(Record(placement, checked))
         return outcomes
 

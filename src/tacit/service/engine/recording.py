@@ -10,12 +10,11 @@ import numpy as np
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.attribution.attribution import DUPLICATE
-from tacit.service.attribution.open_slots import Content
 from tacit.service.engine.pending import Key, Outcome, PendingLog
 from tacit.service.errors import Conflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.requests import Feedback, Record
-from tacit.service.log.rows import REWARD, FeedbackRow, Found
+from tacit.service.log.rows import REWARD, Content, FeedbackRow, Found
 from tacit.service.placements.base import Placement
 
 MOST_FEEDBACK = 100
@@ -112,6 +111,7 @@ class _Recorder:
                 feedback.column("kind"),
                 feedback.column("reward"),
                 clicks,
+                feedback.column("metrics"),
             ),
         )
         self._pending.log_feedback(rows)
@@ -156,7 +156,8 @@ def _refusal(
     """Return why feedback is not recorded after what came before; None where it is."""
     id = feedback.id
     if id is not None and id in known:
-        if known[id] == (feedback.kind, feedback.reward, clicks):
+        said = feedback.kind, feedback.reward, clicks
+        if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
             return DUPLICATE
         return Conflict(
             f"feedback_id: {id!r} stands for other feedback; send the same, or another id"

@@ -22,7 +22,7 @@ from tacit.service.page.view import View
 from tacit.service.placements.base import Placement
 
 KEY = "independence day"
-JUST_A_KEY = (None, None, None, False, None, None, None)
+JUST_A_KEY = (None, None, None, False, None, None, None, None)
 
 
 class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +71,7 @@ def example(placement: Placement) -> dict[str, Any]:
 
 
 _but_key = attrgetter(
-    "arms", "context", "decision_id", "deferred", "relevance", "examination", "session"
+    "arms", "context", "decision_id", "deferred", "relevance", "examination", "session", "user"
 )
 
 
@@ -122,4 +122,5 @@ KIND = Kind(
     ARMS, FORM.path, "arm", ArmsTable, Placement, View, example,
     form=FORM,
     click_log=True,
+    holdout=True,
 )  # fmt: skip

@@ -40,4 +40,5 @@ KIND = Kind(
     "features", arms.FORM.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, example,
     form=arms.FORM,
     by_features=True,
+    holdout=True,
 )  # fmt: skip

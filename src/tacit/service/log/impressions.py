@@ -26,6 +26,8 @@ class Impression(NamedTuple):
         What else was said, as the log keeps it.
     given : object
         The same, as the placement uses it.
+    unit : str or None
+        The user or the session that stays in its group of a holdout.
     """
 
     key: str
@@ -35,6 +37,7 @@ class Impression(NamedTuple):
     deferred: bool = False
     asked: str | None = None
     given: Any = None
+    unit: str | None = None
 
     def asks_for(self, row: DecisionRow, context: str | None) -> bool:
         """Whether a decision answers this very impression; its context is as it was asked."""

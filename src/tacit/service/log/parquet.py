@@ -21,13 +21,14 @@ SCHEMAS = {
             "propensity": pa.float64(), "epoch": pa.int64(), "context": pa.string(),
             "mode": pa.string(), "would": pa.string(), "would_propensity": pa.float64(),
             "deferred": pa.int8(), "asked": pa.string(), "shown": pa.string(),
+            "control": pa.int8(), "bucket": pa.int16(),
         }
     ),
     "feedback": pa.schema(
         {
             "seq": pa.int64(), "placement": pa.int32(), "decision": pa.int64(), "id": pa.string(),
             "time": pa.int64(), "kind": pa.string(), "reward": pa.float64(),
-            "clicks": pa.string(),
+            "clicks": pa.string(), "metrics": pa.string(),
         }
     ),
     "marks": pa.schema(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
 from tacit.service.log.impressions import Clicks, Impression, checked_id
 from tacit.service.log.rows import MODE, REWARD
@@ -28,6 +32,8 @@ class Feedback(NamedTuple):
         Sent again, it is the same feedback.
     clicks : Clicks or None
         Where the kind is ``clicks``.
+    metrics : str or None
+        JSON of the metrics that come with it, by name.
     """
 
     decision: str
@@ -35,6 +41,18 @@ class Feedback(NamedTuple):
     reward: float | None = None
     id: str | None = None
     clicks: Clicks | None = None
+    metrics: str | None = None
+
+
+def as_content(metrics: Mapping[str, float] | None) -> str | None:
+    """Return metrics as the log keeps them; None for none.
+
+    Examples
+    --------
+    >>> as_content({"seconds": 12.5, "revenue": 3.0})
+    '{"revenue":3.0,"seconds":12.5}'
+    """
+    return msgspec.json.encode(metrics, order="sorted").decode() if metrics else None
 
 
 def rewards(
@@ -57,8 +75,9 @@ def rewards(
     """
     count = len(decisions)
     names = [None] * count if ids is None else list(ids)
-    clicks: list[Any] = [None] * count
-    return Block(Feedback, [list(decisions), [REWARD] * count, list(values), names, clicks])
+    nothing: list[Any] = [None] * count
+    told = list(decisions), [REWARD] * count, list(values), names
+    return Block(Feedback, [*told, nothing, nothing])
 
 
 class Decide(NamedTuple):
@@ -93,20 +112,27 @@ class Export(NamedTuple):
 Request = Decide | Record | Switch | Export
 
 
-def checked_feedback(feedback: Sequence[Feedback], lowest: float) -> Sequence[Feedback]:
-    """Return feedback, its rewards and its ids checked; a block as a block.
+def checked_feedback(
+    feedback: Sequence[Feedback], lowest: float, metrics: Collection[str] = ()
+) -> Sequence[Feedback]:
+    """Return feedback, its rewards, metrics and ids checked; a block as a block.
 
     Parameters
     ----------
     feedback : sequence of Feedback
     lowest : float
         The least reward.
+    metrics : collection of str
+        The names of those that may come.
 
     Raises
     ------
     InvalidValue
         If one does not fit.
     """
+    for content in blocks.values(feedback, "metrics"):
+        if content is not None:
+            _check_metrics(content, metrics)
     if type(feedback) is not Block:
         return [_checked(one, lowest) for one in feedback]
     for id in feedback.column("id"):
@@ -114,14 +140,23 @@ def checked_feedback(feedback: Sequence[Feedback], lowest: float) -> Sequence[Fe
             checked_id("feedback_id", id)
     kinds, rewards = feedback.column("kind"), feedback.column("reward")
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
-        values = np.array(rewards)
-        if ((values >= lowest) & (values <= 1.0)).all():
+        known = np.array(rewards)
+        if ((known >= lowest) & (known <= 1.0)).all():
             return feedback
     checked = [
         _checked_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
     return feedback.with_column("reward", checked)
+
+
+def _check_metrics(content: str, known: Collection[str]) -> None:
+    for name, amount in msgspec.json.decode(content).items():
+        if name not in known:
+            remedy = f"the placement watches {', '.join(known) or 'none'}"
+            raise InvalidValue(f"metrics.{name}", amount, remedy)
+        # JSON has no infinity.
+        checks.number(f"metrics.{name}", amount, 0.0, math.inf)
 
 
 def _checked(feedback: Feedback, lowest: float) -> Feedback:

@@ -17,7 +17,7 @@ from tacit.learning.decisions import Arm
 from tacit.service.log.blocks import Run
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE, SETTINGS, MERGE = "tick", "mode", "settings", "merge"
+TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 
 QUERY, EVENT = "query", "event"
 
@@ -67,6 +67,11 @@ class DecisionRow(NamedTuple):
     shown : str or None
         JSON of what was shown, where one arm does not say it: a pair and its interleaved list, a
         slate.
+    control : int or None
+        1 where the control of a holdout decided, 0 where the policy did beside it; None without a
+        holdout. The propensity is that of both together.
+    bucket : int or None
+        Where users or sessions stay in their group: to which of 128 buckets this one belongs.
     """
 
     seq: int
@@ -86,6 +91,12 @@ class DecisionRow(NamedTuple):
     deferred: int = 0
     asked: str | None = None
     shown: str | None = None
+    control: int | None = None
+    bucket: int | None = None
+
+
+Content = tuple[str, float | None, str | None] | tuple[str, float | None, str | None, str]
+"""What feedback says: its kind, its reward, its clicks, and metrics if there are any."""
 
 
 class FeedbackRow(NamedTuple):
@@ -108,6 +119,8 @@ class FeedbackRow(NamedTuple):
         unless the kind is ``reward``.
     clicks : str or None
         JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
+    metrics : str or None
+        JSON of the metrics that came with it, by name.
     """
 
     seq: int
@@ -118,16 +131,18 @@ class FeedbackRow(NamedTuple):
     kind: str
     reward: float | None
     clicks: str | None = None
+    metrics: str | None = None
 
     @property
-    def content(self) -> tuple[str, float | None, str | None]:
+    def content(self) -> Content:
         """What it says, whenever it came."""
-        return self.kind, self.reward, self.clicks
+        said = self.kind, self.reward, self.clicks
+        return said if self.metrics is None else (*said, self.metrics)
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode or settings changed, another
-    shard told what it has learned (``merge``).
+    """What else happened: time went by (``tick``), a placement's mode, settings or holdout changed,
+    another shard told what it has learned (``merge``).
 
     Attributes
     ----------
@@ -137,9 +152,9 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``mode``, ``settings`` or ``merge``.
+        ``tick``, ``mode``, ``settings``, ``merge`` or ``holdout``.
     value : str
-        The new mode, JSON of the settings, or JSON of what was told.
+        The new mode, JSON of the settings or of the holdout, or JSON of what was told.
     """
 
     seq: int

@@ -22,7 +22,7 @@ from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, Row
 from tacit.service.stores.base import Store
 
 ROWS = 10_000
-VERSION = 3
+VERSION = 4
 BASES_SCHEMA = pa.schema(
     {
         "placement": pa.int32(), "seq": pa.int64(), "time": pa.int64(), "plan": pa.string(),

@@ -19,7 +19,17 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.log.rows import MERGE, MODE, TICK, DecisionRow, Event, FeedbackRow, MarkRow, Rows
+from tacit.service.log.rows import (
+    HOLDOUT,
+    MERGE,
+    MODE,
+    TICK,
+    DecisionRow,
+    Event,
+    FeedbackRow,
+    MarkRow,
+    Rows,
+)
 from tacit.service.log.slots import MOST_SHARDS, shard_of, slot_in, slot_of
 from tacit.service.placements.base import Placement
 from tacit.service.sharing.base import Learned
@@ -112,7 +122,7 @@ class Target:
         self.seq = 0
         self.placements: dict[str, StoredPlacement] = {}
         self._rows = Rows([], [], [])
-        self._modes: dict[int, str] = {}
+        self._marks: dict[tuple[int, str], str] = {}
 
     def add(self, row: Any) -> int:
         """Append a row; return its sequence number."""
@@ -128,11 +138,11 @@ class Target:
             self.flush()
         return self.seq
 
-    def switch(self, placement: int, time: int, mode: str) -> None:
-        """Append a change of mode, if it is one."""
-        if self._modes.get(placement) != mode:
-            self._modes[placement] = mode
-            self.add(MarkRow(0, placement, time, MODE, mode))
+    def switch(self, placement: int, mark: MarkRow) -> None:
+        """Append a change of mode or holdout, if it is one."""
+        if self._marks.get((placement, mark.kind)) != mark.value:
+            self._marks[placement, mark.kind] = mark.value
+            self.add(mark._replace(placement=placement))
 
     def flush(self) -> None:
         """Make durable what was appended."""
@@ -219,10 +229,10 @@ def _deal(
             target = targets[number]
             stored = target.placements[source.names[event.placement]]
             target.add(event._replace(placement=stored.id, decision=seq))
-        elif event.kind == MODE and event.placement is not None:
+        elif event.kind in (MODE, HOLDOUT) and event.placement is not None:
             for target in targets:
                 stored = target.placements[source.names[event.placement]]
-                target.switch(stored.id, event.time, event.value)
+                target.switch(stored.id, event)
         _merge(targets, source.after(event))
     for source in sources:
         for record in source.store.records():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from tacit.errors import InvalidValue
+from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
+from tacit.service.lift.sums import NO_HOLDOUT
 from tacit.service.log.rows import (
     FROZEN,
+    HOLDOUT,
     MERGE,
     MODE,
     SHADOW,
@@ -59,6 +62,8 @@ class Placement(Deciding, Learning, Saving):
         # Nobody's request shall wait for the compiler.
         for learner in filter(None, (self.learner, self.shadow)):
             learner.compile()
+        if self.coin is not None:
+            _ = self.learner.batch.loops.impose
 
     @property
     def key_count(self) -> int:
@@ -85,7 +90,16 @@ class Placement(Deciding, Learning, Saving):
 
     def current_mark(self, kind: str) -> str | None:
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
-        return self.mode if kind == MODE else None
+        return {MODE: self.mode, HOLDOUT: self.lift.terms}.get(kind)
+
+    @property
+    def lift_terms(self) -> str:
+        """What the sums behind the lift rest on, as JSON; with other terms they begin anew."""
+        holdout, rule = self.config.holdout, self.config.rule
+        if holdout is None:
+            return NO_HOLDOUT
+        terms = {"holdout": holdout, "rule": rule, "metrics": self.config.metrics}
+        return msgspec.json.encode(terms, order="sorted").decode()
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -93,6 +107,11 @@ class Placement(Deciding, Learning, Saving):
             return
         if mark.kind == MODE:
             self.mode = mark.value
+            self.lift.begin(None, mark.seq, mark.time)
+        elif mark.kind == HOLDOUT:
+            unit = self.config.holdout and self.config.holdout.unit
+            sticky = unit not in (None, DECISION)
+            self.lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
         elif mark.kind == MERGE:
             self.since_snapshot += 1
             if self.shared is not None and self.mode != FROZEN:

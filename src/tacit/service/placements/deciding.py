@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import filterfalse, groupby
 from typing import Any
 
@@ -13,6 +14,8 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
+from tacit.service.config.holdout import SESSION, USER, OneArm
+from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.impressions import Impression, as_json, checked_id
@@ -39,13 +42,14 @@ class Deciding(Opening):
         relevance: FeatureRows | None = None,
         examination: FeatureRows | None = None,
         session: str | None = None,
+        user: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If the key, an arm, the context, the session or the id does not fit.
+            If the key, an arm, the context, the session, the user or the id does not fit.
         """
         if relevance is not None or examination is not None:
             field = "examination" if relevance is None else "relevance"
@@ -53,7 +57,8 @@ class Deciding(Opening):
             raise InvalidValue(field, given, "leave it out: the policy reads no features")
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()]
-        return self._impression(key, arms, context, id, deferred, self._session(session))
+        told = self._impression(key, arms, context, id, deferred, self._session(session))
+        return self._of_unit(told, session, user)
 
     def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
         """Return impressions of which nothing is said but their keys; as :meth:`checked`.
@@ -69,16 +74,33 @@ class Deciding(Opening):
             _checked_key(key)
         count = len(keys)
         blank: tuple[list[Any], ...] = [None] * count, [None] * count, [None] * count
-        columns = list(keys), *blank, [False] * count, [None] * count, [None] * count
+        nothing: list[Any] = [None] * count
+        columns = list(keys), *blank, [False] * count, nothing, nothing, nothing
         return Block(Impression, columns)
 
     def _session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it."""
         if id is None:
             return None
-        if self.signals is None:
+        checked_id("session", id)
+        held = self.config.holdout is not None and self.config.holdout.unit == SESSION
+        if self.signals is not None and (self.signals.stream.follows_sessions or not held):
+            return self.signals.session(id)
+        if not held:
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
-        return self.signals.session(checked_id("session", id))
+        return None
+
+    def _of_unit(self, told: Impression, session: str | None, user: str | None) -> Impression:
+        """Return an impression with who stays in their group of a holdout, checked."""
+        if user is not None:
+            checked_id("user", user)
+        holdout = self.config.holdout
+        if holdout is None:
+            return told
+        control = holdout.control
+        if isinstance(control, OneArm) and told.arms is not None and control.arm not in told.arms:
+            raise InvalidValue("arms", told.arms, f"offer {control.arm!r}, which the control shows")
+        return told._replace(unit={SESSION: session, USER: user}.get(holdout.unit))
 
     def _impression(
         self,
@@ -141,14 +163,34 @@ class Deciding(Opening):
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         ids = self.new_ids(time, asked.column("key"), seq)
         self._draws.begin(self.learner.rng, ids[0])
-        decisions = self._choose_many(asked)
-        rows = self._rows(asked, seq, ids, time, decisions)
+        decisions, tossed = self._held_out(asked, ids)
+        rows = self._rows(asked, seq, ids, time, decisions, tossed)
         self._decided(rows, decisions)
         return rows
 
+    def _held_out(
+        self, asked: Block[Impression], ids: Sequence[str]
+    ) -> tuple[Sequence[Decision], Tossed | None]:
+        """Return decisions, those of a control among them, and what its coin said."""
+        if self.coin is None:
+            return self._choose_many(asked), None
+        offers = list(map(self._offer_of, asked))
+        tossed = self.coin.toss(ids, asked.column("unit"), offers)
+        made = self._choose_many(asked, tossed.imposed)
+        assert isinstance(made, Decisions)
+        mixed = self.coin.mixed(made.propensities, made.actions[:, 0], offers)
+        return replace(made, propensities=mixed), tossed
+
     def _chosen(self, told: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
-        decision = self._drawn(self.learner, self._draws, told, id)
+        one: Block[Impression] = Block.of(Impression, [told])
+        tossed = None
+        if self.coin is not None and self.mode != APPRENTICE:
+            self._draws.begin(self.learner.rng, id)
+            with self._standing(self.learner, told.key):
+                (decision,), tossed = self._held_out(one, [id])
+        else:
+            decision = self._drawn(self.learner, self._draws, told, id)
         shown, counterfactual = decision, None
         if self.mode == APPRENTICE:
             # A baseline that is always shown has the propensity 1.
@@ -165,7 +207,7 @@ class Deciding(Opening):
             counterfactual = decision
         elif self.mode == SHADOW and self.shadow is not None:
             counterfactual = self._drawn(self.shadow, self._shadow_draws, told, id)
-        row = self._rows(Block.of(Impression, [told]), seq, [id], time, [shown], counterfactual)
+        row = self._rows(one, seq, [id], time, [shown], tossed, counterfactual)
         shadow = None
         if self.mode == SHADOW and counterfactual is not None:
             # The second policy learns from what was shown.
@@ -180,9 +222,10 @@ class Deciding(Opening):
         ids: list[str],
         time: int,
         decisions: Sequence[Decision],
+        tossed: Tossed | None = None,
         counterfactual: Decision | None = None,
     ) -> Block[DecisionRow]:
-        keys, arms, contexts, _, deferred, told, _ = asked.columns
+        keys, arms, contexts, _, deferred, told, *_ = asked.columns
         count = len(keys)
         if isinstance(decisions, Decisions):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
@@ -209,6 +252,8 @@ class Deciding(Opening):
             list(map(int, deferred)),
             told,
             self._all_shown(asked, decisions, ids),
+            [None] * count if tossed is None else tossed.control,
+            [None] * count if tossed is None else tossed.bucket,
         )
         return Block(DecisionRow, columns)
 

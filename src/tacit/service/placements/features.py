@@ -51,6 +51,7 @@ class FeaturePlacement(Placement):
         relevance: FeatureRows | None = None,
         examination: FeatureRows | None = None,
         session: str | None = None,
+        user: str | None = None,
     ) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
@@ -59,7 +60,7 @@ class FeaturePlacement(Placement):
         key : str
         arms : sequence of arms, optional
             Names of those on offer; numbers from 0 if left out.
-        context, id, deferred, session
+        context, id, deferred, session, user
             As for other placements.
         relevance, examination : sequence of sequence of float, optional
             A row of features for each arm on offer, as the policy reads them.
@@ -85,7 +86,8 @@ class FeaturePlacement(Placement):
         if arms is not None:
             arms = self._offer(arms, size)
         asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
-        return self._impression(key, arms, context, id, deferred, asked.decode(), given)
+        told = self._impression(key, arms, context, id, deferred, asked.decode(), given)
+        return self._of_unit(told, session, user)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self._slots:
@@ -105,20 +107,20 @@ class FeaturePlacement(Placement):
             told.key, context, told.arms, relevance=relevance, examination=examination
         )
 
-    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
+    def _given(self, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
             [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
         )
-        return self.learner.choose_many(
-            asked.column("key"),
-            [context or () for context in asked.column("context")]
-            if self.config.policy.context_dim
-            else None,
-            asked.column("arms"),
-            relevance=relevance,
-            examination=examination,
-        )
+        contexts = None
+        if self.config.policy.context_dim:
+            contexts = [context or () for context in asked.column("context")]
+        return contexts, asked.column("arms"), relevance, examination
+
+    def _offer_of(self, told: Impression) -> Ints:
+        if self._slots or told.arms is not None:
+            return self._offered_slots(told.arms)
+        return np.arange(max(len(rows) for rows in told.given if rows is not None))
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
         if told.arms is None and not self._slots:

@@ -10,10 +10,12 @@ import numpy as np
 from tacit.core.arrays import Booleans, Ints
 from tacit.learning.learner import Learner
 from tacit.service.attribution.attribution import FROZEN as NOT_LEARNING
-from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Rewards
+from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Ended, Rewards
+from tacit.service.lift.sums import Closed
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
+    APPRENTICE,
     FROZEN,
     REWARD,
     DecisionRow,
@@ -32,6 +34,7 @@ class Learning(Opening):
     def advance(self, time: int) -> None:
         """Advance to a time: learn what the windows that close by then teach."""
         rewards = self.windows.advance(time)
+        self._add_lift(self.windows.ended)
         if not rewards.values:
             return
         if self.signals is not None:
@@ -44,6 +47,37 @@ class Learning(Opening):
             left = np.setdiff1d(rewards.slots, learned.slots)
             self.windows.not_learned(left)
         self._teach(learned)
+
+    def _add_lift(self, ended: Ended) -> None:
+        """Add decisions whose windows have closed to the sums behind the lift."""
+        if not self.shows_one or self.mode == APPRENTICE or not len(ended.slots):
+            return
+        seqs = self.windows.seqs(ended.slots)
+        metrics = self.lift.amounts_of(seqs)
+        counts = np.array(seqs) >= self.lift.seq
+        counts &= ended.rewards == ended.rewards
+        slots = ended.slots[counts]
+        if not len(slots):
+            return
+        offers, shown = self._open.offers(slots), self._open.actions(slots)[:, 0]
+        logged = self._open.propensities(slots)
+        control = self.windows.values(slots, "control")
+        policy = logged
+        if self.coin is not None and control.count(None) < len(control):
+            policy = self.coin.unmixed(logged, shown, offers)
+        self.lift.add(
+            Closed(
+                np.array(self._scaled(ended.rewards[counts].tolist())),
+                ended.answered[counts],
+                control,
+                self.windows.values(slots, "bucket"),
+                shown if self._slots else np.zeros_like(shown),
+                np.array(list(map(len, offers))),
+                logged,
+                policy,
+                {name: amounts[counts] for name, amounts in metrics.items()},
+            )
+        )
 
     def told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
@@ -67,6 +101,8 @@ class Learning(Opening):
 
     def _told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         outcomes, parts = self.windows.told(feedback, slots)
+        if any(contents := feedback.column("metrics")):
+            self.lift.note(feedback.column("decision"), contents, outcomes)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)
         time = feedback.column("time")[0]

@@ -82,6 +82,17 @@ class OpenDecisions:
         """Return what decisions showed, as the slots of arms."""
         return self._actions[slots]
 
+    def propensities(self, slots: Ints) -> Floats:
+        """Return the propensities of decisions; NaN where they are not known."""
+        return self._propensities[slots]
+
+    def offers(self, slots: Ints) -> list[Ints]:
+        """Return the slots of the arms that were on offer."""
+        whole = self._learner.batch.offer.slots
+        if not self._offers:
+            return [whole] * len(slots)
+        return [self._offers[slot][0] if slot in self._offers else whole for slot in slots.tolist()]
+
     def decisions(self, slots: Ints) -> Decisions:
         """Return decisions, for the learner to learn from; without their keys."""
         return self._learner.batch.decisions(

@@ -41,6 +41,7 @@ class _Saved(msgspec.Struct):
     counts: Any = None
     signals: bytes | None = None
     shared: Any = None
+    lift: dict[str, Any] | None = None
     # The last ones, so that they can be written bit by bit.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []
@@ -90,6 +91,7 @@ class Saving(Recalling):
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
             self.shared and self.shared.saved(),
+            self.lift.saved(),
         )
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
         learners = {"learner": self._frozen(self.learner)}
@@ -168,6 +170,11 @@ class Saving(Recalling):
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
+        if saved.lift is None:
+            # A snapshot of an earlier version: what came before is not known.
+            self.lift.begin(None, snapshot.seq + 1, snapshot.time)
+        else:
+            self.lift.restore(saved.lift)
         if self.shared is not None:
             self.shared.restore(saved.shared)
         same = json.loads(snapshot.plan).get("signals") == json.loads(self.fold_spec).get("signals")

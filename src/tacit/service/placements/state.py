@@ -15,8 +15,11 @@ from tacit.learning.decisions import NOTHING, Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
 from tacit.service.attribution.attribution import Attribution, Rewards
+from tacit.service.config.holdout import OneArm
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.kind import kind_of
+from tacit.service.lift.coin import Coin
+from tacit.service.lift.sums import LiftSums
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.ids import decision_ids
@@ -92,6 +95,12 @@ class State:
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
+        self.coin: Coin | None = None
+        if config.holdout is not None:
+            control = config.holdout.control
+            slot = self._slots[control.arm] if isinstance(control, OneArm) else None
+            self.coin = Coin(config.holdout, self.seed, slot)
+        self.lift = LiftSums(max(len(self._slots), 1), config.metrics)
         self.mode = ONLINE
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
@@ -111,13 +120,21 @@ class State:
         context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
-    def _choose_many(self, asked: Block[Impression]) -> Sequence[Decision]:
+    def _choose_many(
+        self, asked: Block[Impression], imposed: Ints | None = None
+    ) -> Sequence[Decision]:
+        """Decide for many; show the arms of the slots that are imposed, where they are not −1."""
+        return self.learner.batch.choose(asked.column("key"), self._given(asked), imposed)
+
+    def _given(self, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+        """Return contexts, arms, relevance and examination, as a learner takes them."""
         arms = asked.column("arms")
-        return self.learner.choose_many(
-            asked.column("key"),
-            asked.column("context") if self.config.policy.context_dim else None,
-            None if arms.count(None) == len(arms) else arms,
-        )
+        contexts = asked.column("context") if self.config.policy.context_dim else None
+        return contexts, None if arms.count(None) == len(arms) else arms, None, None
+
+    def _offer_of(self, told: Impression) -> Ints:
+        """Return the slots of the arms on offer, the baseline first."""
+        return self._offered_slots(told.arms)
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
         """Return what the mode ``apprentice`` shows."""

@@ -166,6 +166,10 @@ MIGRATIONS = (
     CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
         FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
     """,
+    """
+    ALTER TABLE decisions ADD COLUMN control smallint, ADD COLUMN bucket smallint;
+    ALTER TABLE feedback ADD COLUMN metrics text;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 

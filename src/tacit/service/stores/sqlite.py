@@ -212,6 +212,11 @@ MIGRATIONS = (
             OR EXISTS (SELECT 1 FROM feedback WHERE seq = NEW.seq)
         BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
     """,
+    """
+    ALTER TABLE decisions ADD COLUMN control INTEGER;
+    ALTER TABLE decisions ADD COLUMN bucket INTEGER;
+    ALTER TABLE feedback ADD COLUMN metrics TEXT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 

@@ -1,0 +1,66 @@
+"""``tacit lift``: what did learning earn at a placement of a running service?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tacit.cli.options import config_option, json_option, show
+from tacit.errors import MissingExtra
+
+
+@click.command()
+@config_option
+@click.argument("placement")
+@click.option(
+    "--url", default="http://127.0.0.1:8787", show_default=True, help="Where the service answers."
+)
+@click.option("--key", help="API key with the scope read; better in TACIT_LIFT_KEY.")
+@click.option(
+    "--confidence",
+    default="0.95",
+    show_default=True,
+    type=click.Choice(["0.9", "0.95", "0.99"]),
+    help="Of the intervals, at whatever time they are looked at.",
+)
+@click.option(
+    "--control",
+    help="In place of the holdout, what propensities compare with: uniform, or 'arm NAME'.",
+)
+@json_option
+def lift(
+    config: Path | None,
+    placement: str,
+    url: str,
+    key: str | None,
+    confidence: str,
+    control: str | None,
+    as_json: bool,
+) -> None:
+    """Say what learning earned more than a control, at a PLACEMENT of a running service."""
+    try:
+        import msgspec
+
+        from tacit.client import Client
+    except ImportError as error:
+        raise MissingExtra(error.name or "the client", "client") from error
+    with Client(url, key) as client:
+        found = client.lift(placement, confidence=float(confidence), control=control)
+    lines = [found.verdict]
+    for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
+        if interval is not None:
+            shown = [number(x) for x in (interval.estimate, interval.low, interval.high)]
+            lines.append("{}: {}, between {} and {}".format(name, *shown))
+    for group, counts in found.groups.items():
+        earned = f"{counts['decisions']:,.0f} decisions, {counts['rewards']:,.6g} rewards"
+        lines.append(f"{group}: {earned}")
+    if found.winner is not None:
+        lines.append(found.winner["verdict"])
+    lines += [metric["verdict"] for metric in found.metrics]
+    show(msgspec.to_builtins(found), "\n".join(lines), as_json)
+
+
+def number(x: float | None) -> str:
+    """Return a number as it is printed; one that is infinite or not known has no digits."""
+    return "?" if x is None else f"{x:.4g}"

@@ -1,0 +1,322 @@
+"""What learning earned, as it is told over HTTP, on the page and on the command line."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tacit.errors import InvalidValue, TacitError
+from tacit.proof import (
+    ALARM,
+    HoldoutSums,
+    Lift,
+    boundary,
+    decisions_needed,
+    dispersion,
+    guarded,
+    holdout_lift,
+    share_evidence,
+    winner,
+)
+from tacit.proof import sentences as said
+from tacit.proof.result import Interval
+from tacit.proof.traffic import independent_counts
+from tacit.service.config.holdout import HoldoutConfig, OneArm
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.lift.sums import LiftSums
+
+DAY = 86_400e6
+PLANNED_LIFT = 0.1
+EXPLICIT = 0.8
+"""From this share of explicit feedback on, the control must have its own share of it: where only
+clicks are told, more of them is what learning is for."""
+
+Claim = Literal["early", "undecided", "better", "worse"]
+
+
+class Bounds(msgspec.Struct):
+    """An estimate and its interval; null for an end that is infinite, or not known."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+class Group(msgspec.Struct):
+    """What one group had."""
+
+    decisions: int
+    rewards: float
+
+
+class Mismatch(msgspec.Struct):
+    """Whether the control has its share of something."""
+
+    what: Annotated[str, Meta(description="``decisions``, ``activations`` or ``feedback``.")]
+    share: float | None
+    evidence: Annotated[float, Meta(description="Logarithm; above ln 100 = 4.6 there is an alarm.")]
+    alarm: bool
+
+
+class Plan(msgspec.Struct):
+    """When a lift would show, 4 times in 5."""
+
+    lift: float
+    decisions: Annotated[float, Meta(description="Of both groups, from the beginning.")]
+    days: Annotated[
+        float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")
+    ]
+
+
+class BestArm(msgspec.Struct):
+    """The arm with the best estimate, and by how much others earn less."""
+
+    arm: int | str
+    declared: Annotated[bool, Meta(description="Whether it beats all others, without doubt.")]
+    behind: dict[str, Bounds]
+    verdict: str
+
+
+class MetricLift(msgspec.Struct):
+    """The lift of a metric that is watched."""
+
+    name: str
+    claim: Claim
+    ratio: Bounds | None
+    difference: Bounds | None
+    safety: Annotated[str, Meta(description="``harm``, ``safe``, ``unknown`` or ``early``.")]
+    verdict: str
+
+
+class LiftReport(msgspec.Struct):
+    """What learning earned more than a control, on average since a moment."""
+
+    placement: str
+    method: Annotated[
+        Literal["holdout", "propensities"],
+        Meta(description="Whether the control was shown, or is worked out from propensities."),
+    ]
+    control: Annotated[str, Meta(description="``uniform``, ``baseline`` or ``arm NAME``.")]
+    share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
+    unit: str | None
+    since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
+    confidence: float
+    groups: dict[str, Group]
+    claim: Claim
+    ratio: Bounds | None
+    difference: Annotated[Bounds | None, Meta(description="Of rewards, per decision.")]
+    verdict: Annotated[str, Meta(description="What all this says, in words.")]
+    srm: list[Mismatch]
+    planner: Plan | None
+    winner: BestArm | None
+    metrics: list[MetricLift]
+
+
+def lift_report(
+    placement: Any, now: int, confidence: float = 0.95, control: str | None = None
+) -> LiftReport:
+    """Return what learning earned at a placement.
+
+    Parameters
+    ----------
+    placement : Placement
+    now : int
+        Microseconds since 1970.
+    confidence : float, default 0.95
+        0.9, 0.95 or 0.99.
+    control : str, optional
+        In place of the holdout, what propensities compare with: ``uniform``, or ``arm NAME``.
+
+    Raises
+    ------
+    InvalidValue
+        If the confidence or the control is another one, or propensities are not known.
+    """
+    boundary(confidence)
+    return _Reporter(placement, now, confidence, control).report()
+
+
+class _Reporter:
+    """Works out a report."""
+
+    def __init__(self, placement: Any, now: int, confidence: float, control: str | None) -> None:
+        self._name, self._arms = placement.name, placement.arms
+        self._sums: LiftSums = placement.lift
+        self._config: PlacementConfig = placement.config
+        self._holdout = placement.config.holdout if control is None else None
+        self._control = control or "uniform"
+        self._now, self._confidence = now, confidence
+        self._lowest = placement.config.rule.lowest
+
+    def report(self) -> LiftReport:
+        """Return all of it."""
+        holdout = self._holdout
+        lift = self._by_propensities() if holdout is None else self._of(holdout)
+        plan = None if holdout is None else self._plan(holdout)
+        mismatches = [] if holdout is None else self._mismatches(holdout)
+        return LiftReport(
+            placement=self._name,
+            method="propensities" if holdout is None else "holdout",
+            control=self._control if holdout is None else _named(holdout),
+            share=holdout and holdout.share,
+            unit=holdout and holdout.unit,
+            since=self._moment(self._sums.time).isoformat() if self._sums.time else None,
+            confidence=self._confidence,
+            groups=self._groups(),
+            claim=lift.claim,
+            ratio=_bounds(lift.ratio),
+            difference=_bounds(lift.difference),
+            verdict=" ".join(self._sentences(lift, plan, mismatches)),
+            srm=mismatches,
+            planner=plan,
+            winner=self._winner(),
+            metrics=[] if holdout is None else self._metrics(holdout),
+        )
+
+    # The lift --------------------------------------------------------------------------------
+
+    def _of(self, holdout: HoldoutConfig) -> Lift:
+        lift = holdout_lift(self._sums.reward, holdout.share, confidence=self._confidence)
+        return self._unscaled(lift)
+
+    def _unscaled(self, lift: Lift) -> Lift:
+        """Return a lift of rewards as they came: a ratio of such below 0 has no meaning."""
+        if not self._lowest or lift.difference is None:
+            return lift
+        span = 1.0 - self._lowest
+        return Lift(lift.claim, None, Interval(*(span * end for end in lift.difference)))
+
+    def _by_propensities(self) -> Lift:
+        if self._control == "uniform":
+            return self._unscaled(self._sums.scores.over_uniform().lift(self._confidence))
+        names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
+        if self._control not in names:
+            allowed = ", ".join(["uniform", *names][:10])
+            raise InvalidValue("control", self._control, f"give one of {allowed}")
+        if self._sums.partial:
+            remedy = "compare with uniform: some decisions did not have every arm on offer"
+            raise InvalidValue("control", self._control, remedy)
+        scores = self._sums.scores.over(names[self._control])
+        return self._unscaled(scores.lift(self._confidence))
+
+    def _groups(self) -> dict[str, Group]:
+        if self._holdout is None:
+            n, rewards, _ = self._sums.scores.overall
+            return {"policy": Group(int(n), self._amount(n, rewards))}
+        counts, totals = self._sums.reward.counts, self._sums.reward.totals
+        return {
+            name: Group(int(n), self._amount(n, total))
+            for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
+        }
+
+    def _amount(self, n: float, total: float) -> float:
+        """Return the sum of rewards as they came."""
+        lowest: float = self._lowest
+        return float(total) * (1.0 - lowest) + float(n) * lowest
+
+    # What is said with it --------------------------------------------------------------------
+
+    def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
+        found = [
+            said.mismatch_sentence(one.what, one.share or 0.0, self._holdout.share)
+            for one in wrong
+            if one.alarm and self._holdout is not None
+        ]
+        if self._holdout is None and not self._sums.scores.overall[0]:
+            return [said.NO_PROPENSITIES]
+        days = None if plan is None else plan.days
+        found.append(said.lift_sentence(lift, days, PLANNED_LIFT))
+        if lift.claim in ("better", "worse"):
+            found.append(
+                said.since_sentence(self._moment(self._sums.time), self._moment(self._now))
+            )
+        return found
+
+    @staticmethod
+    def _moment(time: int) -> datetime:
+        return datetime.fromtimestamp(time / 1e6, UTC)
+
+    def _mismatches(self, holdout: HoldoutConfig) -> list[Mismatch]:
+        sums = self._sums.reward
+        counts = independent_counts(sums)
+        # So many decisions are worth one, where users stay in their group.
+        effect = float(sums.counts.sum()) / max(sum(counts), 1.0) or 1.0
+        pairs = {"decisions": self._sums.decided, "activations": sums.counts}
+        if self._sums.answered.sum() >= EXPLICIT * sums.counts.sum() > 0:
+            pairs["feedback"] = self._sums.answered
+        found = []
+        for what, pair in pairs.items():
+            evidence = share_evidence((pair / max(effect, 1.0)).tolist(), holdout.share)
+            share = float(pair[0] / pair.sum()) if pair.sum() else None
+            found.append(Mismatch(what, share, evidence, evidence > ALARM))
+        return found
+
+    def _plan(self, holdout: HoldoutConfig) -> Plan | None:
+        sums = self._sums.reward
+        if self._lowest or not (sums.counts.all() and sums.totals.sum() > 0):
+            return None
+        # The control's rate is known too badly at first.
+        rate = float(sums.totals.sum() / sums.counts.sum())
+        try:
+            needed = decisions_needed(
+                rate, PLANNED_LIFT, holdout.share, dispersion=float(dispersion(sums))
+            )
+        except TacitError:
+            return None
+        passed, done = self._now - self._sums.time, float(sums.counts.sum())
+        days = None
+        if passed > 0:
+            days = max(needed - done, 0.0) * passed / DAY / done
+        return Plan(PLANNED_LIFT, needed, days)
+
+    def _winner(self) -> BestArm | None:
+        scores = self._sums.scores
+        if len(self._arms) < 2 or self._sums.partial:
+            return None
+        found = winner(scores, self._confidence)
+        if found is None:
+            return None
+        names = [str(arm) for arm in self._arms]
+        span = 1.0 - self._lowest
+        behind = {
+            name: Bounds(*(span * end for end in interval))
+            for name, interval in zip(names, found.behind, strict=True)
+        }
+        best = self._arms[found.leader]
+        sentence = said.winner_sentence(str(best) if found.declared else None)
+        return BestArm(best, found.declared, behind, sentence)
+
+    def _metrics(self, holdout: HoldoutConfig) -> list[MetricLift]:
+        found = []
+        for name, config in self._config.metrics.items():
+            sums: HoldoutSums = self._sums.metrics[name]
+            lift = holdout_lift(
+                sums,
+                holdout.share,
+                confidence=self._confidence,
+                comparisons=len(self._config.metrics),
+                largest=config.largest,
+            )
+            safety = guarded(lift, config.margin, better=config.better)
+            verdict = said.guardrail_sentence(name, safety, config.margin)
+            found.append(
+                MetricLift(
+                    name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict
+                )
+            )
+        return found
+
+
+def _named(holdout: HoldoutConfig) -> str:
+    control = holdout.control
+    return f"arm {control.arm}" if isinstance(control, OneArm) else control
+
+
+def _bounds(interval: Interval | None) -> Bounds | None:
+    if interval is None:
+        return None
+    return Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))

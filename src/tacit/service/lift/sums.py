@@ -1,0 +1,191 @@
+"""The sums behind a placement's lift: a fold over its part of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.proof import HoldoutSums, ScoreSums
+from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
+from tacit.service.config.holdout import MetricConfig
+
+NO_HOLDOUT = "null"
+"""What a mark says where there is no holdout."""
+
+
+class Closed(NamedTuple):
+    """Decisions whose windows have closed, in that order; those that earned something.
+
+    Attributes
+    ----------
+    rewards : array of float64
+        In [0, 1].
+    answered : array of bool
+        Whether a reward came, and not the default.
+    control, bucket : list of int or None
+        As the log has them.
+    shown : array of int64
+        Slots of the arms.
+    offered : array of int64
+        How many arms were on offer.
+    propensities, policy : array of float64
+        With what probability each was shown, and would have been by the policy alone; NaN where it
+        is not known.
+    metrics : dict of str to array of float64
+    """
+
+    rewards: Floats
+    answered: Booleans
+    control: Sequence[int | None]
+    bucket: Sequence[int | None]
+    shown: Ints
+    offered: Ints
+    propensities: Floats
+    policy: Floats
+    metrics: dict[str, Floats]
+
+
+class LiftSums:
+    """What is summed since the holdout, the mode or the window changed last.
+
+    Parameters
+    ----------
+    arms : int
+        How many arms have slots of their own.
+    metrics : mapping of str to MetricConfig
+        What is watched beside the reward.
+
+    Attributes
+    ----------
+    terms : str
+        JSON of the holdout and of the rule that hold since then.
+    seq, time : int
+        The first row that counts, and when it began, in microseconds since 1970; 0 where nothing
+        was decided yet.
+    reward : HoldoutSums
+    metrics : dict of str to HoldoutSums
+    scores : ScoreSums
+    partial : int
+        Decisions of known propensity that could not show every arm.
+    decided, answered : array of float64, shape (2,)
+        Decisions, and those to which a reward came: of the control, of the policy.
+    """
+
+    def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
+        self._arms, self._configs = arms, metrics
+        # Amounts that came for decisions whose windows are open, by their places in the log.
+        self._amounts: dict[int, dict[str, float]] = {}
+        self.terms = NO_HOLDOUT
+        self.time = 0
+        self.begin(NO_HOLDOUT, 0, 0)
+
+    def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool = False) -> None:
+        """Begin anew with the row ``seq``; None leaves the terms as they are."""
+        if terms is not None:
+            self.terms, self.clustered = terms, clustered
+        self.seq, self.time = seq, time
+        self.reward = HoldoutSums.empty(clustered=self.clustered)
+        self.metrics = {name: HoldoutSums.empty(clustered=self.clustered) for name in self._configs}
+        self.scores, self.partial = ScoreSums.empty(self._arms), 0
+        self.decided, self.answered = np.zeros(2), np.zeros(2)
+
+    def made(self, control: Sequence[int | None], time: int) -> None:
+        """Count decisions as they are made."""
+        self.time = self.time or time
+        if control[0] is not None or any(one is not None for one in control):
+            held = control.count(1)
+            self.decided += held, len(control) - held - control.count(None)
+
+    def note(
+        self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]
+    ) -> None:
+        """Note metrics that came with feedback, where its decision's window was open."""
+        for seq, content, outcome in zip(seqs, contents, outcomes, strict=True):
+            if content is not None and outcome not in (LATE, CORRECTED, INACTIVE):
+                amounts = self._amounts.setdefault(seq, {})
+                for name, amount in msgspec.json.decode(content).items():
+                    amounts[name] = amounts.get(name, 0.0) + amount
+
+    def amounts_of(self, seqs: Sequence[int]) -> dict[str, Floats]:
+        """Return what came of each metric for decisions whose windows close, and forget it."""
+        came = [self._amounts.pop(seq, {}) for seq in seqs]
+        return {
+            name: np.array([min(amounts.get(name, 0.0), config.largest) for amounts in came])
+            for name, config in self._configs.items()
+        }
+
+    def add(self, closed: Closed) -> None:
+        """Add decisions."""
+        self._add_scores(closed)
+        held = np.array([-1 if one is None else one for one in closed.control], np.int64)
+        among = held >= 0
+        if not among.any():
+            return
+        groups = 1 - held[among]
+        buckets = None
+        if self.reward.buckets is not None:
+            places = [0 if one is None else one for one in closed.bucket]
+            buckets = np.array(places, np.int64)[among]
+        self.reward.add(groups, closed.rewards[among], buckets)
+        for name, sums in self.metrics.items():
+            sums.add(groups, closed.metrics[name][among], buckets)
+        np.add.at(self.answered, groups[closed.answered[among]], 1.0)
+
+    def _add_scores(self, closed: Closed) -> None:
+        known = ~np.isnan(closed.propensities) & (closed.propensities > 0)
+        if not known.any():
+            return
+        if not known.all():
+            columns = closed.rewards, closed.shown, closed.offered
+            rewards, shown, offered = (column[known] for column in columns)
+            propensities, policy = closed.propensities[known], closed.policy[known]
+        else:
+            rewards, shown, offered = closed.rewards, closed.shown, closed.offered
+            propensities, policy = closed.propensities, closed.policy
+        self.partial += int((offered < self._arms).sum())
+        self.scores.add(shown, rewards, propensities, policy, offered)
+
+    def merged(self, other: LiftSums) -> LiftSums:
+        """Return the sums over the decisions of both, which are of the same terms."""
+        both = LiftSums(self._arms, self._configs)
+        both.begin(self.terms, 0, 0, clustered=self.clustered)
+        both.time = min(filter(None, (self.time, other.time)), default=0)
+        both.reward = self.reward.merged(other.reward)
+        both.metrics = {
+            name: sums.merged(other.metrics[name]) for name, sums in self.metrics.items()
+        }
+        both.scores, both.partial = self.scores.merged(other.scores), self.partial + other.partial
+        both.decided = self.decided + other.decided
+        both.answered = self.answered + other.answered
+        return both
+
+    def saved(self) -> dict[str, Any]:
+        """Return the sums as JSON data."""
+        return {
+            "terms": self.terms,
+            "clustered": self.clustered,
+            "seq": self.seq,
+            "time": self.time,
+            "reward": self.reward.as_dict(),
+            "metrics": {name: sums.as_dict() for name, sums in self.metrics.items()},
+            "scores": self.scores.as_dict(),
+            "partial": self.partial,
+            "decided": self.decided.tolist(),
+            "answered": self.answered.tolist(),
+            "amounts": sorted(self._amounts.items()),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take over what :meth:`saved` gave."""
+        self.begin(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
+        self.reward = HoldoutSums.from_dict(saved["reward"])
+        found = {name: HoldoutSums.from_dict(sums) for name, sums in saved["metrics"].items()}
+        # Of a metric that is new, nothing is known yet; the next mark says that it is.
+        self.metrics |= {name: sums for name, sums in found.items() if name in self.metrics}
+        self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
+        self.decided, self.answered = np.array(saved["decided"]), np.array(saved["answered"])
+        self._amounts = dict(saved["amounts"])

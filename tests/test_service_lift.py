@@ -1,0 +1,552 @@
+"""Holdouts and what they say: through the engine, over HTTP, from shards, after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+from harness import SECOND, START, Clock, as_after_a_crash, everything, served
+from test_cli import tacit
+
+from tacit.client import AsyncClient, Client, Feedback, Impression, InvalidRequest, NotFound
+from tacit.cluster.overview import sharded_view, snapshot_of
+from tacit.errors import ConfigError, InvalidValue
+from tacit.proof.sums import BUCKETS
+from tacit.service.config.file import load_config
+from tacit.service.config.holdout import HoldoutConfig, OneArm
+from tacit.service.engine.engine import Engine
+from tacit.service.lift.coin import Coin
+from tacit.service.lift.report import lift_report
+from tacit.service.log.requests import Feedback as Told
+from tacit.service.log.requests import as_content
+from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
+
+ARMS = ["film", "recipe"]
+RATES = {"film": 0.45, "recipe": 0.2}
+HALF = {"share": 0.5}
+FEATURED = "lin-ts(relevance_dim=2, examination_dim=1)"
+
+
+def configured(holdout=HALF, path=None, **more):
+    placement = {"arms": ARMS, "seed": 7, "policy": "epsilon-greedy(epsilon=0.1)"} | more
+    if holdout is not None:
+        placement["holdout"] = holdout
+    overrides = {"placements": {"home": placement}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
+    """Decide and click, window after window."""
+    for i in range(rounds):
+        rng = np.random.default_rng((i, size))
+        engine.clock.now += 40 * SECOND
+        home = engine.placements[name]
+        users = rng.integers(100, size=size).tolist()
+        told = [
+            home.checked(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
+            for j in range(size)
+        ]
+        rows = await engine.decide_many(name, told)
+        clicked = [row for row in rows if rng.random() < rates[row.arm]]
+        if clicked:
+            await engine.record_many(name, [Told(row.id, reward=1.0) for row in clicked])
+
+
+async def closed(engine, name="home"):
+    """Let all windows close."""
+    engine.clock.now += 3600 * SECOND
+    await engine.switch(name, engine.placements[name].mode)
+
+
+def report(engine, **more):
+    return lift_report(engine.placements["home"], engine.clock(), **more)
+
+
+# Over HTTP -----------------------------------------------------------------------------------
+
+
+def shown(client, clock, placement, rates, rounds=8, size=500):
+    """Decide and click over HTTP, let the windows close; return the lift, and what was shown."""
+    rng = np.random.default_rng(3)
+    arms = []
+    for _ in range(rounds):
+        made = client.decide_many(placement, [Impression("tomato")] * size)
+        clicks = [Feedback(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
+        client.feedback_many(placement, clicks)
+        arms += [one.arm for one in made]
+        clock.now += 40 * SECOND
+    client.decide(placement, "tomato")
+    return client.lift(placement), arms
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """Give a service with a clock of its own, and what learning is worth at its placements."""
+    clock = Clock()
+    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    guesses = {"arms": ARMS, "seed": 5, "policy": "uniform-random"}
+    overrides = {
+        "server.port": 0,
+        "store.path": str(tmp_path_factory.mktemp("lift") / "s.db"),
+        "placements": {
+            "helps": {**learns, "holdout": {"share": 0.3}},
+            "harms": {**guesses, "holdout": {"share": 0.3, "control": {"arm": "film"}}},
+            "same": {**learns, "holdout": {"share": 0.3, "control": "baseline"}},
+            "without": learns,
+            "fixed": {"arms": ARMS, "policy": "ucb1"},
+        },
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(load_config(overrides=overrides)) as address, Client(address) as client:
+            yield SimpleNamespace(address=address, client=client, clock=clock)
+
+
+def test_a_lift_is_found(service):
+    found, arms = shown(service.client, service.clock, "helps", RATES)
+    assert (found.method, found.control, found.share) == ("holdout", "uniform", 0.3)
+    assert found.claim == "better"
+    # Three in ten decisions are the control's, half of them film.
+    policy = (np.mean([RATES[arm] for arm in arms]) - 0.3 * 0.325) / 0.7
+    assert found.ratio.low < policy / 0.325 < found.ratio.high
+    assert found.difference.low < policy - 0.325 < found.difference.high
+    assert found.verdict.startswith("Learning earned ")
+    assert "more than the control" in found.verdict
+    assert "You may look at this at any time." in found.verdict
+    assert "This is the average since 14 November" in found.verdict
+    assert sum(group["decisions"] for group in found.groups.values()) == 4000
+    assert [one["alarm"] for one in found.srm] == [False, False]
+    assert found.winner["arm"] == "film"
+    assert found.winner["declared"]
+
+    async def asked():
+        async with AsyncClient(service.address) as client:
+            return await client.lift("helps", confidence=0.9)
+
+    sharper = asyncio.run(asked())
+    assert sharper.ratio.low > found.ratio.low
+    told = tacit("lift", "helps", "--url", service.address)
+    assert told.returncode == 0
+    assert told.stdout.splitlines()[0] == found.verdict
+    assert "control: " in told.stdout
+    again = tacit("lift", "helps", "--url", service.address, "--json")
+    assert json.loads(again.stdout) == msgspec.to_builtins(found)
+
+
+def test_a_harm_is_caught(service):
+    found, _ = shown(service.client, service.clock, "harms", RATES)
+    assert found.control == "arm film"
+    assert found.claim == "worse"
+    assert found.ratio.high < 1
+    assert "less than the control" in found.verdict
+
+
+def test_where_arms_are_equal_nothing_is_claimed(service):
+    found, _ = shown(service.client, service.clock, "same", dict.fromkeys(ARMS, 0.3))
+    assert found.claim == "undecided"
+    assert found.ratio.low < 1 < found.ratio.high
+    assert found.verdict.startswith("No difference shown yet.")
+    assert found.planner["lift"] == 0.1
+    assert not found.winner["declared"]
+
+
+def test_without_a_holdout_propensities_say_it(service):
+    found, arms = shown(service.client, service.clock, "without", RATES)
+    assert (found.method, found.claim, found.ratio, found.share) == (
+        "propensities", "better", None, None,
+    )  # fmt: skip
+    policy = np.mean([RATES[arm] for arm in arms])
+    assert found.difference.low < policy - 0.325 < found.difference.high
+    assert " per decision more than the control" in found.verdict
+    over = service.client.lift("without", control="arm recipe")
+    assert (over.claim, over.control) == ("better", "arm recipe")
+    assert over.difference.low < policy - 0.2 < over.difference.high
+    same = service.client.lift("without", control="arm film")
+    assert same.difference.low < policy - 0.45 < same.difference.high
+    with pytest.raises(InvalidRequest, match="control"):
+        service.client.lift("without", control="arm soup")
+    with pytest.raises(InvalidRequest, match="confidence"):
+        service.client.lift("without", confidence=0.8)
+    with pytest.raises(NotFound):
+        service.client.lift("nowhere")
+
+
+def test_without_propensities_nothing_is_known(service):
+    found, _ = shown(service.client, service.clock, "fixed", RATES, rounds=1, size=10)
+    assert found.claim == "early"
+    assert found.verdict.startswith("Not known: decisions carry no propensity.")
+    assert found.winner is None
+
+
+# The coin ------------------------------------------------------------------------------------
+
+
+def test_the_coin_stays_with_its_unit_and_has_its_share():
+    ids = [f"d{i}" for i in range(4000)]
+    offers = [np.arange(4)] * len(ids)
+    coin = Coin(HoldoutConfig(share=0.1), seed=3)
+    tossed = coin.toss(ids, [None] * len(ids), offers)
+    assert coin.toss(ids, [None] * len(ids), offers).control == tossed.control
+    # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
+    assert abs(sum(tossed.control) - 400) < 100
+    assert set(tossed.bucket) == {None}
+    imposed = tossed.imposed[tossed.imposed >= 0]
+    assert len(imposed) == sum(tossed.control)
+    assert np.bincount(imposed, minlength=4).min() > 50
+    users = [f"u{i % 400}" for i in range(4000)]
+    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3).toss(ids, users, offers)
+    of_user = np.array(sticky.control).reshape(10, 400)
+    assert (of_user == of_user[0]).all()
+    assert 0 < of_user[0].sum() < 100
+    assert (np.array(sticky.bucket).reshape(10, 400)[0] == sticky.bucket[:400]).all()
+    assert {*sticky.bucket} <= set(range(BUCKETS))
+
+
+def test_more_share_keeps_whoever_was_held_out():
+    ids = [f"d{i}" for i in range(500)]
+    offers = [np.arange(2)] * len(ids)
+    few, many = (
+        np.array(Coin(HoldoutConfig(share=share), seed=3).toss(ids, ids, offers).control)
+        for share in (0.1, 0.3)
+    )
+    assert (few <= many).all()
+
+
+@pytest.mark.parametrize(
+    ("control", "slot", "chances"),
+    [
+        ("uniform", None, [1 / 3, 1 / 3, 1 / 2]),
+        ("baseline", None, [0, 1, 1]),
+        (OneArm("c"), 2, [0, 1, 0]),
+    ],
+)
+def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
+    coin = Coin(HoldoutConfig(share=0.2, control=control), seed=3, slot=slot)
+    offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
+    policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
+    mixed = coin.mixed(policy, shown, offers)
+    expected = 0.8 * policy + 0.2 * np.array(chances)
+    np.testing.assert_allclose(mixed, expected)
+    np.testing.assert_allclose(coin.unmixed(mixed, shown, offers), policy, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
+def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured({"share": 0.2}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for arm in range(4):
+        q = np.array([row.propensity for row in rows])
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        # Of a deterministic policy the variance is that of the control's draws.
+        error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["decision", "user"])
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
+def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
+    async def session():
+        config = configured({"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            await traffic(engine, 12, size=40)
+            live = everything(engine.placements["home"])
+            store = SqliteStore(as_after_a_crash(path))
+        recovered = Engine(config, store, Clock(engine.clock.now))
+        assert everything(recovered.placements["home"]) == live
+        assert verify(config, store) == []
+        store.close()
+        return recovered.placements["home"]
+
+    home = asyncio.run(session())
+    assert home.lift.reward.counts.sum() == 11 * 40
+    assert home.lift.decided.sum() == 12 * 40
+    assert home.lift.scores.overall[0] == 11 * 40
+    assert (home.lift.reward.buckets is not None) == (unit == "user")
+
+
+def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            home = engine.placements["home"]
+            first = await engine.decide("home", "k", id="a")
+            await engine.feedback("home", first.id, 1.0)
+            assert home.lift.reward.counts.sum() == 0
+            second = await engine.decide("home", "k", id="b")
+            engine.clock.now += 31 * SECOND
+            await engine.decide("home", "k", id="c")
+            assert await engine.feedback("home", second.id, 1.0) == "late"
+            assert home.lift.reward.counts.sum() == 2
+            assert home.lift.reward.totals.sum() == 1
+            assert home.lift.answered.sum() == 1
+
+    asyncio.run(session())
+
+
+def test_a_change_begins_anew_and_leaves_out_what_was_open(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, configured()) as engine:
+            await traffic(engine, 3, size=10)
+            home = engine.placements["home"]
+            assert home.lift.reward.counts.sum() == 20
+            await engine.switch("home", "frozen")
+            assert home.lift.reward.counts.sum() == 0
+            await traffic(engine, 2, size=10)
+            assert home.lift.reward.counts.sum() == 10
+            await engine.reload(configured({"share": 0.25}))
+            home = engine.placements["home"]
+            assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
+            await traffic(engine, 2, size=10)
+            assert home.lift.reward.counts.sum() == 10
+            await engine.reload(configured({"share": 0.25}))
+            assert engine.placements["home"].lift.reward.counts.sum() == 10
+            await engine.reload(configured(None))
+            assert engine.placements["home"].lift.terms == "null"
+            rows = list(engine.store.events(0))
+        marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
+        assert len(marks) == 3
+        async with served(path, configured(None)) as engine:
+            assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (
+                rows[-1].seq
+            )
+
+    asyncio.run(session())
+
+
+def test_apprentices_have_no_holdout(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
+            row = await engine.decide("home", "k")
+            assert (row.arm, row.control, row.propensity) == ("film", None, 1.0)
+            await closed(engine)
+            return report(engine)
+
+    assert asyncio.run(session()).groups["policy"].decisions == 0
+
+
+@pytest.mark.parametrize("mode", ["frozen", "shadow"])
+def test_other_modes_have_one(tmp_path, mode):
+    async def session():
+        config = configured(mode=mode, shadow="ucb1")
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            return report(engine)
+
+    groups = asyncio.run(session()).groups
+    assert sum(group.decisions for group in groups.values()) == 60
+    assert min(group.decisions for group in groups.values()) > 10
+
+
+def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, configured(None)) as engine:
+            await traffic(engine, 3, size=10)
+        store = SqliteStore(path)
+        kept = store.snapshot(1)
+        windows = msgspec.json.decode(kept.windows)
+        del windows["lift"]
+        for row, *_ in windows["open"]:
+            del row[-2:]
+        from tacit.service.stores.base import save
+
+        save(store, kept._replace(windows=msgspec.json.encode(windows)))
+        store.close()
+        async with served(path, configured(None), Clock(START + 3600 * SECOND)) as engine:
+            home = engine.placements["home"]
+            assert home.covered == kept.seq
+            assert home.lift.scores.overall[0] == 0
+            await traffic(engine, 2, size=10)
+            assert home.lift.scores.overall[0] == 10
+            assert home.decisions == 50
+
+    asyncio.run(session())
+
+
+def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured({"share": 0.5, "unit": "user"})) as engine:
+            home = engine.placements["home"]
+            for i in range(20):
+                told = home.checked("k", id=f"d{i}", user="ann")
+                (first,) = await engine.decide_many("home", [told])
+                (again,) = await engine.decide_many("home", [told])
+                assert first == again
+            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert len(rows) == 20
+            assert len({(row.control, row.bucket) for row in rows}) == 1
+
+    asyncio.run(session())
+
+
+def test_features_have_a_holdout(tmp_path):
+    async def session():
+        config = configured(arms=None, kind="features", policy=FEATURED)
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for i in range(200):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    "k",
+                    ["a", "b", "c"][: 2 + i % 2],
+                    relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                    examination=[[1]] * (2 + i % 2),
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            found = report(engine)
+            anew = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            assert everything(anew.placements["home"]) == everything(home)
+            anew.store.close()
+            return found
+
+    found = asyncio.run(session())
+    assert (found.claim, found.winner) == ("better", None)
+    assert sum(group.decisions for group in found.groups.values()) == 200
+
+
+# Metrics -------------------------------------------------------------------------------------
+
+METRICS = {"revenue": {}, "returns": {"range": [0, 1], "better": "less", "margin": 0.05}}
+
+
+def test_metrics_are_added_up_and_judged(tmp_path):
+    async def session():
+        config = configured(metrics=METRICS, snapshot_every=300)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            for i in range(40):
+                rng = np.random.default_rng(i)
+                engine.clock.now += 40 * SECOND
+                told = [engine.placements["home"].checked("k", id=f"{i} {j}") for j in range(50)]
+                rows = await engine.decide_many("home", told)
+                for part in (rows[:25], rows[25:]):
+                    sent = []
+                    for row in part:
+                        film = row.arm == "film"
+                        amounts = {
+                            "revenue": 2.0 + film,
+                            "returns": float(rng.random() < 0.1 + 0.6 * film),
+                        }
+                        sent.append(Told(row.id, reward=float(film), metrics=as_content(amounts)))
+                    await engine.record_many("home", sent)
+                if i == 20:
+                    # Twice the same, in another piece: amounts are added, within their range.
+                    await engine.record_many("home", [msg._replace(id="again") for msg in sent])
+            engine.clock.now += 40 * SECOND
+            await closed(engine)
+            live = everything(engine.placements["home"])
+            found = report(engine)
+            store = SqliteStore(as_after_a_crash(path))
+        again = Engine(config, store, Clock(engine.clock.now))
+        assert everything(again.placements["home"]) == live
+        sums = again.placements["home"].lift.metrics
+        store.close()
+        return found, sums
+
+    found, sums = asyncio.run(session())
+    revenue, returns = found.metrics
+    assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
+    assert (returns.claim, returns.safety) == ("better", "harm")
+    assert returns.verdict == "Learning harms returns."
+    assert sums["returns"].totals.sum() <= 2000
+
+
+@pytest.mark.parametrize(
+    ("metrics", "field"),
+    [({"clicks": 1.0}, "metrics.clicks"), ({"revenue": -1.0}, "metrics.revenue")],
+)
+def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
+    async def session():
+        async with served(tmp_path / "s.db", configured(metrics=METRICS)) as engine:
+            row = await engine.decide("home", "k")
+            with pytest.raises(InvalidValue, match=field):
+                await engine.record_many(
+                    "home", [Told(row.id, "reward", 1.0, None, None, as_content(metrics))]
+                )
+
+    asyncio.run(session())
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"holdout": {"share": 0.0}}, "holdout.share"),
+        ({"holdout": {"share": 0.6}}, "holdout.share"),
+        ({"holdout": {"control": {"arm": "soup"}}}, "none of the policy's arms"),
+        ({"holdout": {"control": "best"}}, "holdout.control"),
+        ({"holdout": {"unit": "tribe"}}, "holdout.unit"),
+        ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
+        ({"metrics": {"revenue": {"range": [1, 2]}}}, "metrics.revenue.range"),
+        ({"metrics": {"revenue": {"margin": 1.0}}}, r"metrics\[...\].margin"),
+        ({"arms": 3, "kind": "slates", "positions": 2, "policy": "list-mix"}, "kind 'slates'"),
+    ],
+)
+def test_what_cannot_be_refuses_to_start(more, message):
+    with pytest.raises(ConfigError, match=message):
+        configured(**{"holdout": HALF, **more})
+
+
+def test_requests_that_do_not_fit_are_refused(tmp_path):
+    async def session():
+        config = configured({"control": {"arm": "film"}, "unit": "session"})
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            assert home.checked("k", session="s1").unit == "s1"
+            assert home.checked("k", user="u1").unit is None
+            with pytest.raises(InvalidValue, match="film"):
+                home.checked("k", ["recipe"])
+            with pytest.raises(InvalidValue, match="user"):
+                home.checked("k", user="\n")
+
+    asyncio.run(session())
+
+
+# Shards --------------------------------------------------------------------------------------
+
+
+def test_shards_are_added_up(tmp_path):
+    async def session():
+        config = configured({"share": 0.5, "unit": "user"})
+        parts = []
+        for number in range(2):
+            async with served(tmp_path / f"{number}.db", config) as engine:
+                await traffic(engine, 4, size=30 + number)
+                parts.append(snapshot_of(engine.placements["home"]))
+        whole = sharded_view("home", config.placements["home"])
+        whole.show(parts)
+        return whole, parts
+
+    whole, parts = asyncio.run(session())
+    lifts = [part.lift for part in parts]
+    assert whole.lift.reward.counts.sum() == 3 * 30 + 3 * 31
+    expected = sum(lift.reward.totals for lift in lifts)
+    np.testing.assert_allclose(whole.lift.reward.totals, expected, rtol=1e-12)
+    assert whole.lift.time == min(lift.time for lift in lifts)
+    assert lift_report(whole, whole.lift.time + SECOND).groups["control"].decisions > 0
