@@ -186,6 +186,16 @@ def test_without_propensities_nothing_is_known(service):
     assert found.winner is None
 
 
+def test_lists_have_no_lift(tmp_path):
+    async def session():
+        config = configured(None, kind="slates", policy="cascade-kl-ucb")
+        async with served(tmp_path / "s.db", config) as engine:
+            with pytest.raises(InvalidValue, match="home"):
+                report(engine)
+
+    asyncio.run(session())
+
+
 # The coin ------------------------------------------------------------------------------------
 
 
@@ -505,7 +515,7 @@ def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
         ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
         ({"metrics": {"revenue": {"range": [1, 2]}}}, "metrics.revenue.range"),
         ({"metrics": {"revenue": {"margin": 1.0}}}, r"metrics\[...\].margin"),
-        ({"arms": 3, "kind": "slates", "positions": 2, "policy": "list-mix"}, "kind 'slates'"),
+        ({"kind": "slates", "policy": "cascade-kl-ucb"}, "kind 'slates'"),
     ],
 )
 def test_what_cannot_be_refuses_to_start(more, message):

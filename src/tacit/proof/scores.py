@@ -18,6 +18,7 @@ from tacit.errors import InvalidValue
 from tacit.proof.boundary import boundary
 from tacit.proof.result import Interval, Lift, claim_of
 
+ROWS = np.arange(5)[:, None]
 ENOUGH = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
@@ -166,22 +167,18 @@ class ScoreSums(NamedTuple):
         own = (q if policy is None else np.asarray(policy, np.float64)) / q
         count = self.arms.shape[1] if offered is None else np.asarray(offered, np.float64)
         apart = r - self._means_before(r)
-        for sums, coef in ((self.policy, own), (self.uniform, own - 1 / (count * q))):
-            _add(sums, coef, apart)
-        coef, score = 1 / q, apart / q
-        kept = score, score * score, coef * coef, own * apart * score, own * coef
-        for row, values in zip(self.arms, kept, strict=True):
-            np.add.at(row, arms, values)
+        _add(self.policy, own, apart)
+        _add(self.uniform, own - 1 / (count * q), apart)
+        score = apart / q
+        kept = np.array([score, score * score, 1 / (q * q), own * apart * score, own / q])
+        np.add.at(self.arms, (ROWS, arms), kept)
 
     def _means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision; count them all."""
-        # A sum from the left, so that the bits do not depend on how decisions are parted.
-        totals = np.cumsum(np.concatenate([self.overall[1:2], rewards]))
-        counts = self.overall[0] + np.arange(len(rewards))
-        self.overall[0] += len(rewards)
-        self.overall[1] = totals[-1]
-        np.add.at(self.overall, np.full(len(rewards), 2), rewards * rewards)
-        return np.asarray(totals[:-1] / np.maximum(counts, 1))
+        ones = np.ones_like(rewards)
+        running = _running(self.overall, ones, rewards, rewards * rewards)
+        self.overall[:] = running[:, -1]
+        return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 
     def over_uniform(self) -> Scores:
         """Return the comparison of the policy with arms drawn uniformly."""
@@ -220,8 +217,15 @@ class ScoreSums(NamedTuple):
 
 def _add(sums: Floats, coef: Floats, apart: Floats) -> None:
     score = coef * apart
-    for i, values in enumerate((score, score * score, coef * coef)):
-        np.add.at(sums, np.full(len(values), i), values)
+    sums[:] = _running(sums, score, score * score, coef * coef)[:, -1]
+
+
+def _running(before: Floats, *columns: Floats) -> Floats:
+    """Return running sums of columns, from the left: the same bits however they are parted."""
+    each = np.empty((len(columns), len(columns[0]) + 1))
+    each[:, 0] = before
+    each[:, 1:] = columns
+    return np.asarray(np.add.accumulate(each, axis=1))
 
 
 class Winner(NamedTuple):

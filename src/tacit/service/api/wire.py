@@ -129,7 +129,10 @@ class DecideAnswer(msgspec.Struct, omit_defaults=True):
     arm: Arm
     propensity: Annotated[
         float | None,
-        Meta(description="Probability with which the policy chose it; null if deterministic."),
+        Meta(
+            description="Probability with which the policy chose it, with a holdout that of policy "
+            "and control together; null if deterministic."
+        ),
     ]
     epoch: Annotated[int, Meta(description="How often the key had restarted.")]
     durability: Durability

@@ -134,9 +134,12 @@ def lift_report(
     Raises
     ------
     InvalidValue
-        If the confidence or the control is another one, or propensities are not known.
+        If the confidence or the control is another one, or the placement shows more than one arm.
     """
     boundary(confidence)
+    if not placement.shows_one:
+        remedy = "ask one that shows one arm; those that show lists have no lift yet"
+        raise InvalidValue("placement", placement.name, remedy)
     return _Reporter(placement, now, confidence, control).report()
 
 

@@ -26,8 +26,8 @@ class Closed(NamedTuple):
         In [0, 1].
     answered : array of bool
         Whether a reward came, and not the default.
-    control, bucket : list of int or None
-        As the log has them.
+    control, bucket : list of int or None, or None
+        As the log has them; None without a holdout.
     shown : array of int64
         Slots of the arms.
     offered : array of int64
@@ -40,8 +40,8 @@ class Closed(NamedTuple):
 
     rewards: Floats
     answered: Booleans
-    control: Sequence[int | None]
-    bucket: Sequence[int | None]
+    control: Sequence[int | None] | None
+    bucket: Sequence[int | None] | None
     shown: Ints
     offered: Ints
     propensities: Floats
@@ -96,14 +96,17 @@ class LiftSums:
     def made(self, control: Sequence[int | None], time: int) -> None:
         """Count decisions as they are made."""
         self.time = self.time or time
-        if control[0] is not None or any(one is not None for one in control):
+        unheld = control.count(None)
+        if unheld < len(control):
             held = control.count(1)
-            self.decided += held, len(control) - held - control.count(None)
+            self.decided += held, len(control) - held - unheld
 
     def note(
         self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]
     ) -> None:
         """Note metrics that came with feedback, where its decision's window was open."""
+        if not self._configs:
+            return
         for seq, content, outcome in zip(seqs, contents, outcomes, strict=True):
             if content is not None and outcome not in (LATE, CORRECTED, INACTIVE):
                 amounts = self._amounts.setdefault(seq, {})
@@ -112,6 +115,8 @@ class LiftSums:
 
     def amounts_of(self, seqs: Sequence[int]) -> dict[str, Floats]:
         """Return what came of each metric for decisions whose windows close, and forget it."""
+        if not self._configs:
+            return {}
         came = [self._amounts.pop(seq, {}) for seq in seqs]
         return {
             name: np.array([min(amounts.get(name, 0.0), config.largest) for amounts in came])
@@ -121,13 +126,15 @@ class LiftSums:
     def add(self, closed: Closed) -> None:
         """Add decisions."""
         self._add_scores(closed)
+        if closed.control is None:
+            return
         held = np.array([-1 if one is None else one for one in closed.control], np.int64)
         among = held >= 0
         if not among.any():
             return
         groups = 1 - held[among]
         buckets = None
-        if self.reward.buckets is not None:
+        if self.reward.buckets is not None and closed.bucket is not None:
             places = [0 if one is None else one for one in closed.bucket]
             buckets = np.array(places, np.int64)[among]
         self.reward.add(groups, closed.rewards[among], buckets)

@@ -50,7 +50,7 @@ class DecisionRow(NamedTuple):
     arm : int or str
         What was shown.
     propensity : float or None
-        None where the policy is deterministic.
+        Of what was shown; None where the policy is deterministic and there is no holdout.
     epoch : int
     context : str or None
         JSON list of numbers.

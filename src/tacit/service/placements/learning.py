@@ -59,20 +59,19 @@ class Learning(Opening):
         slots = ended.slots[counts]
         if not len(slots):
             return
-        offers, shown = self._open.offers(slots), self._open.actions(slots)[:, 0]
-        logged = self._open.propensities(slots)
-        control = self.windows.values(slots, "control")
-        policy = logged
-        if self.coin is not None and control.count(None) < len(control):
-            policy = self.coin.unmixed(logged, shown, offers)
+        shown, logged = self._open.actions(slots)[:, 0], self._open.propensities(slots)
+        policy, control, bucket = logged, None, None
+        if self.coin is not None:
+            control, bucket = (self.windows.values(slots, name) for name in ("control", "bucket"))
+            policy = self.coin.unmixed(logged, shown, self._open.offers(slots))
         self.lift.add(
             Closed(
                 np.array(self._scaled(ended.rewards[counts].tolist())),
                 ended.answered[counts],
                 control,
-                self.windows.values(slots, "bucket"),
+                bucket,
                 shown if self._slots else np.zeros_like(shown),
-                np.array(list(map(len, offers))),
+                np.array(self._sizes(slots)),
                 logged,
                 policy,
                 {name: amounts[counts] for name, amounts in metrics.items()},
