@@ -116,7 +116,8 @@ def impose_rows(
             propensities[i] = 1.0 if actions[i, 0] == imposed[i] else 0.0
             actions[i, 0] = imposed[i]
         if drawn:
-            propensities[i] = chance(params, state, lane, impression, actions[i])
+            shown = shown_in(params, actions[i])
+            propensities[i] = propensity(params, state, lane, impression, shown)
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
