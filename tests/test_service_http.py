@@ -263,7 +263,7 @@ def test_the_list_of_placements_counts(client):
     _, _, after = client.ask("GET", "/v1/placements")
     default, plain = after["placements"]
     assert [default["name"], plain["name"]] == ["default", "plain"]
-    assert default["policy"]["name"] == "Thompson"
+    assert default["policy"]["name"] == "ShiftMixture"
     assert (default["arms"], plain["arms"]) == (ARMS, [0, 1, 2])
     assert plain["decisions"] == before["placements"][1]["decisions"] + 1
     assert plain["keys"] == before["placements"][1]["keys"] + 1

@@ -72,7 +72,7 @@ def scenario(
         ),
         keys=keys,
         arms=arms,
-        policy=policy_from_spec(policy or "exploration-floor(glr-kl-ucb, epsilon=0.05)", arms),
+        policy=policy_from_spec(policy or "auto", arms),
         impressions=impressions or 15_000,
         seed=seed,
     )

@@ -26,7 +26,7 @@ from tacit.cli.options import (
 @click.option(
     "--policy",
     multiple=True,
-    default=("ucb1", "thompson"),
+    default=("auto", "thompson"),
     show_default=True,
     help='Name, call or module:Class; may be repeated. E.g. "epsilon-greedy(epsilon=0.05)".',
 )
@@ -69,7 +69,9 @@ def simulate(
 
     with usage():
         world = environment_from_spec(environment)
-        players = [policy_from_spec(spec, arms=world.arm_count) for spec in policy]
+        players = [
+            policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy
+        ]
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
         if table and table.suffix not in (".csv", ".parquet"):

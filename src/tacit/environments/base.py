@@ -124,6 +124,15 @@ class Environment(Part):
         return 1
 
     @property
+    def setting(self) -> dict[str, Any]:
+        """What :func:`tacit.auto` is told of it."""
+        if self.takes == "slate":
+            return {"shows": self.takes, "positions": self.action_width}
+        if self.feature_dims != (0, 0):
+            return dict(zip(("relevance_dim", "examination_dim"), self.feature_dims, strict=True))
+        return {"shows": self.takes, "context_dim": self.context_dim}
+
+    @property
     def plain_duels(self) -> PlainDuels | None:
         """What is needed to leap over duels, where they are independent and learned at once."""
         return None

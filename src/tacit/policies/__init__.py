@@ -4,6 +4,7 @@ from tacit.core.dispatch import public as _public
 from tacit.policies.actions import DuelPolicy as DuelPolicy
 from tacit.policies.actions import FeaturePolicy as FeaturePolicy
 from tacit.policies.actions import SlatePolicy as SlatePolicy
+from tacit.policies.auto import auto as auto
 from tacit.policies.base import About as About
 from tacit.policies.base import Counts as Counts
 from tacit.policies.base import Impression as Impression

@@ -124,6 +124,8 @@ class About(NamedTuple):
         What goes wrong when it does not.
     otherwise : str
         What to use then.
+    suits : str
+        For what it is recommended, and why.
     """
 
     source: str
@@ -131,6 +133,7 @@ class About(NamedTuple):
     assumes: str
     fails: str = ""
     otherwise: str = ""
+    suits: str = ""
 
 
 registry: dict[str, type[Policy]] = {}
@@ -236,6 +239,29 @@ class Policy(Part):
             if f.name != "arms" and value != f.default
         ]
         return type(self).__name__ + (f"({', '.join(told)})" if told else "")
+
+    @property
+    def reason(self) -> str:
+        """Why to use it, what it assumes, and what to use where that does not hold.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> print(tacit.UCB1(arms=3).reason)
+        UCB1, of Auer, Cesa-Bianchi, Fischer (2002), figure 1
+          assumes  click probabilities that never change
+          if not   goes on showing what was best for long after a shift
+          instead  EXP3S, or Thompson with a discount, where intent shifts
+        """
+        about = self.about
+        lines = {
+            "suits": about.suits,
+            "assumes": about.assumes,
+            "if not": about.fails,
+            "instead": about.otherwise,
+        }
+        told = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
+        return "\n".join([f"{self.label}, of {about.source}", *told])
 
     def init(self, lanes: int) -> Any:
         """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from inspect import signature
+from types import MappingProxyType
 from typing import Any
 
 from tacit.core.calls import GRAMMAR, matched, named_class, parsed_call
+from tacit.core.dispatch import canonical
 from tacit.errors import InvalidValue, UnknownName
+from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
+
+AUTO = "auto"
+Setting = Mapping[str, Any]
+NO_SETTING: Setting = MappingProxyType({})
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -32,7 +41,21 @@ def policy_class(name: str) -> type[Policy]:
     return named_class(name, registry, Policy)
 
 
-def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Policy:
+def is_auto(spec: Any) -> bool:
+    """Whether a spec asks for the recommended policy.
+
+    Examples
+    --------
+    >>> is_auto("auto"), is_auto({"name": "auto", "relevance_dim": 5}), is_auto("thompson")
+    (True, True, False)
+    """
+    name = spec.get("name") if isinstance(spec, dict) else spec
+    return isinstance(name, str) and canonical(name.partition("(")[0].strip()) == AUTO
+
+
+def policy_from_spec(
+    spec: Any, arms: Any = None, *, imports: bool = True, setting: Setting = NO_SETTING
+) -> Policy:
     """Return a policy from text or from a plain table.
 
     Parameters
@@ -45,6 +68,9 @@ def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Po
         The arms, where the spec does not say them.
     imports : bool, default True
         Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
+    setting : mapping, optional
+        What ``auto`` is told of where the policy decides, such as ``shows``, if the spec does not
+        say it.
 
     Raises
     ------
@@ -71,25 +97,41 @@ def policy_from_spec(spec: Any, arms: Any = None, *, imports: bool = True) -> Po
         raise InvalidValue("policy", spec, f"{GRAMMAR}, or a table with the key name")
     if ":" in name and not imports:
         raise UnknownName(f"policy: {name!r} may not be imported from here; import it yourself")
-    return _made(policy_class(name), positional, named, arms, imports)
-
-
-def _made(
-    policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any, imports: bool
-) -> Policy:
-    # Text names no arms by position: a first bare number would be read as the arms by mistake.
-    allowed = [field.name for field in fields(policy) if field.init]
-    given = matched(policy, [name for name in allowed if name != "arms"], positional, named)
+    if canonical(name) == AUTO:
+        return _recommended(positional, named, arms, setting)
+    kind = policy_class(name)
+    given = _given(kind, positional, named, arms)
     if "classifier" in given:
         from tacit.classifiers.spec import classifier_from_spec
 
         given["classifier"] = classifier_from_spec(given["classifier"], imports=imports)
     if "policy" in given:
         over = given.get("arms", arms)
-        given["policy"] = policy_from_spec(given["policy"], over, imports=imports)
-    elif "arms" in allowed and given.setdefault("arms", arms) is None:
+        inner = given["policy"]
+        given["policy"] = policy_from_spec(inner, over, imports=imports, setting=setting)
+    return kind(**given)
+
+
+def _recommended(
+    positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting
+) -> Policy:
+    takes = list(signature(auto).parameters)
+    surplus = [*positional, *(name for name in named if name not in takes)]
+    if surplus:
+        raise InvalidValue(AUTO, surplus[0], f"it takes, by name, {', '.join(takes)}")
+    return auto(**{"arms": arms, **setting, **named})
+
+
+def _given(
+    policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any
+) -> dict[str, Any]:
+    """Match what a spec says to a policy's hyperparameters; its arms are those it says, or ours."""
+    # Text names no arms by position: a first bare number would be read as the arms by mistake.
+    allowed = [field.name for field in fields(policy) if field.init]
+    given = matched(policy, [name for name in allowed if name != "arms"], positional, named)
+    if "policy" not in given and "arms" in allowed and given.setdefault("arms", arms) is None:
         raise InvalidValue("arms", None, "say the number of arms or their names")
-    return policy(**given)
+    return given
 
 
 def _plain(value: Any) -> Any:

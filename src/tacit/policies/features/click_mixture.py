@@ -113,6 +113,8 @@ class ClickMixture(Mixture):
         fails="can settle on a wrong arm, where features speak against the best of many",
         otherwise="LaplaceEC(draw='coupled') where time is short; CUSUMRestart around it where "
         "users change",
+        suits="arms known by features, whether results may go unseen or not: no knobs, exact "
+        "propensities",
     )
 
     def init(self, lanes: int) -> State:

@@ -312,6 +312,7 @@ class ListMix(MixPolicy):
         fails="arms are ranked by clicks that their places won or lost them",
         otherwise="SafeListMix where the order on offer is good already; RankedBandit where "
         "attractions depend on the arms above, or change",
+        suits="lists, however they are read: no knobs, exact propensities",
     )
 
     def init(self, lanes: int) -> Readers:

@@ -122,6 +122,7 @@ class SafeListMix(MixPolicy):
         assumes="the order on offer is good; readers near one of twelve hypotheses",
         fails="a bad order is left by one step at a time, slowly",
         otherwise="ListMix",
+        suits="lists whose order is good already: never far below it, exact propensities",
     )
 
     def init(self, lanes: int) -> State:

@@ -216,6 +216,8 @@ class ShiftMixture(Policy):
         fails="a shift that lifts an arm which is not shown is found late",
         otherwise="ExplorationFloor over it, where such shifts matter or logs shall answer for all "
         "arms",
+        suits="arms known by their names, whether intent shifts or not: no knobs, exact "
+        "propensities",
     )
 
     sums: ClassVar[tuple[str, ...]] = (

@@ -201,6 +201,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         The part of the traffic that a control decides.
     metrics : dict of str to MetricConfig
         What is watched beside the reward.
+    recommended : bool
+        Whether the policy is the one that ``auto`` stands for; a store that has another one for
+        these arms keeps it.
     """
 
     policy: Policy
@@ -218,6 +221,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     spread: bool = False
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
+    recommended: bool = False
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):

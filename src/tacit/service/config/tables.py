@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tacit.policies import Policy, policy_from_spec
+from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
@@ -23,7 +24,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
         terms of that API.
     policy : str or table
-        As on the command line, or a table with the key ``name``.
+        As on the command line, or a table with the key ``name``. ``auto`` is the recommended one,
+        and goes on with the policy that the store has already.
     seed : int
         Where its random draws come from; by default drawn once, and kept in the store.
     snapshot_every : int
@@ -69,7 +71,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     kind: str = ARMS
-    policy: str | dict[str, Any] = "thompson"
+    policy: str | dict[str, Any] = AUTO
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     snapshot_every: Count = 50_000
     attribution_window: Seconds = 30.0
@@ -92,6 +94,16 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def slots(self) -> Any:
         """The policy's arms."""
         raise NotImplementedError
+
+    @property
+    def context_dim(self) -> int:
+        """How many signals a context has."""
+        return len(self.signals) + self.client_signals
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What the recommended policy depends on, besides the arms."""
+        return {}
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -122,7 +134,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             If one cannot be made.
         """
         policies = [
-            None if spec is None else self.fitted(policy_from_spec(spec, self.slots))
+            None
+            if spec is None
+            else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
             for spec in (self.policy, self.shadow)
         ]
         policy, shadow = policies
@@ -162,6 +176,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.spread,
             self.holdout,
             self.metrics,
+            is_auto(self.policy),
         )
 
     @property

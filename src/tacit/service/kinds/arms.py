@@ -55,6 +55,10 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         return self.arms
 
     @property
+    def setting(self) -> dict[str, Any]:
+        return {"context_dim": self.context_dim, "sums": self.spread or self.late == "correct"}
+
+    @property
     def attribution(self) -> dict[str, Any]:
         return {
             "default": self.default_reward,

@@ -53,7 +53,6 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     """
 
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
-    policy: str | dict[str, Any] = "rmed1"
     interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
     length: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
     ties: Literal["coin", "keep", "again"] = "coin"
@@ -64,6 +63,10 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     @property
     def slots(self) -> Any:
         return self.rankers
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"shows": "duel"}
 
     @property
     def attribution(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from tacit.service.config.schema import Count
 from tacit.service.kind import Kind
@@ -20,10 +22,21 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
     ----------
     arms : int or list of str
         Only for policies that keep something for each arm.
+    relevance_dim, examination_dim : int
+        Features of each arm that the recommended policy reads; at least one of the first.
     """
 
     arms: Count | list[str] | None = None  # type: ignore[assignment]
-    policy: str | dict[str, Any]
+    relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
+    examination_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {
+            "relevance_dim": self.relevance_dim,
+            "examination_dim": self.examination_dim,
+            "context_dim": self.context_dim,
+        }
 
 
 def example(placement: Placement) -> dict[str, Any]:

@@ -43,12 +43,15 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     arms: Count | list[str]
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
-    policy: str | dict[str, Any] = "cascade-kl-ucb"
     aggregation: ClickAggregation = "union"
 
     @property
     def slots(self) -> Any:
         return self.arms
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"shows": "slate", "positions": self.positions}
 
     @property
     def attribution(self) -> dict[str, Any]:

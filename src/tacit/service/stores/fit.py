@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.policies import policy_from_spec
+from tacit.policies import Policy, policy_from_spec
 from tacit.policies.spec import goes_on
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.stores.base import StoredPlacement
@@ -16,7 +16,8 @@ from tacit.service.stores.base import StoredPlacement
 def as_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> PlacementConfig:
     """Return a placement's configuration with the policy and the seed that the store has of it.
 
-    The policy may differ in defaults that an earlier version had.
+    The policy may differ in defaults that an earlier version had; the recommended one gives way to
+    the one that the store has.
 
     Raises
     ------
@@ -24,7 +25,7 @@ def as_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> Pl
         If the placement has learned with another policy, other arms or another seed.
     """
     before = policy_from_spec(json.loads(stored.spec))
-    if not goes_on(config.policy, before):
+    if not (goes_on(config.policy, before) or (config.recommended and _for_same(config, before))):
         raise ConfigError(
             f"placements.{name}.policy: the store holds what {before} learned, which is not for "
             f"{config.policy}; set it back, or give the placement a new name"
@@ -35,3 +36,11 @@ def as_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> Pl
             f"{config.seed}; leave it out, or give the placement a new name"
         )
     return msgspec.structs.replace(config, policy=before, seed=stored.seed)
+
+
+def _for_same(config: PlacementConfig, before: Policy) -> bool:
+    """Whether a policy decides over the same arms and features as the recommended one."""
+    told = config.policy
+    return (getattr(told, "arms", None), told.feature_dims, told.action_width) == (
+        getattr(before, "arms", None), before.feature_dims, before.action_width
+    )  # fmt: skip

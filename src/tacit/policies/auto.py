@@ -1,0 +1,112 @@
+"""The recommended policy for what is known of a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.errors import InvalidValue
+from tacit.policies.base import Policy
+from tacit.policies.duels.rmed import RMED1
+from tacit.policies.features.click_mixture import ClickMixture
+from tacit.policies.lists.list_mix import ListMix
+from tacit.policies.lists.safe_list_mix import SafeListMix
+from tacit.policies.shifting.shift_mixture import ShiftMixture
+from tacit.policies.stationary.thompson import Thompson
+
+SHOWS = ("arm", "duel", "slate")
+
+
+def auto(
+    arms: Any = None,
+    *,
+    shows: str = "arm",
+    positions: int = 3,
+    own_order: bool = False,
+    context_dim: int = 0,
+    relevance_dim: int = 0,
+    examination_dim: int = 0,
+    sums: bool = False,
+) -> Policy:
+    """Return the recommended policy; it has no knob that must be turned.
+
+    ``print(policy.reason)`` says why it is recommended, what it assumes, and what to use where
+    that does not hold. A later version may recommend another policy; what began with one keeps
+    it, because snapshots and stores hold the policy by its own name.
+
+    Parameters
+    ----------
+    arms : int or sequence of str, optional
+        How many arms there are, or their names; may be left out where arms are known by features.
+    shows : str, default "arm"
+        What is shown: one ``arm``, a ``duel`` of two, or a ``slate``, a list of several.
+    positions : int, default 3
+        How many arms a slate shows; at least 1.
+    own_order : bool, default False
+        Whether the order in which arms are given is good already: then lists start from it and
+        leave it only for what proves better.
+    context_dim : int, default 0
+        Numbers in a context: signals that may announce a shift of intent; where arms are known by
+        features, features of the user.
+    relevance_dim, examination_dim : int, default 0
+        Features that describe how relevant an arm is, and how likely it is to be seen.
+    sums : bool, default False
+        Whether what is learned must be sums, from which a reward can be taken out again and which
+        shards can add up.
+
+    Raises
+    ------
+    InvalidValue
+        If the arms are missing, or what is said does not go together.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.auto(arms=5).label
+    'ShiftMixture'
+    >>> tacit.auto(arms=20, shows="slate", positions=5).label
+    'ListMix(positions=5)'
+    >>> tacit.auto(arms=["old", "new"], shows="duel")
+    RMED1(arms=('old', 'new'), f=None)
+    >>> tacit.auto(relevance_dim=5, examination_dim=5).label
+    'ClickMixture(relevance_dim=5, examination_dim=5)'
+    """
+    by_features = bool(relevance_dim or examination_dim)
+    said = {
+        "context_dim": context_dim,
+        "own_order": own_order,
+        "relevance_dim": relevance_dim,
+        "examination_dim": examination_dim,
+        "sums": sums,
+    }
+    if shows not in SHOWS:
+        raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
+    if shows == "duel":
+        _only(said, "a duel", ())
+        return RMED1(_told(arms))
+    if shows == "slate":
+        _only(said, "a slate", ("own_order",))
+        return (SafeListMix if own_order else ListMix)(_told(arms), positions=positions)
+    if by_features:
+        _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim"))
+        return ClickMixture(relevance_dim, examination_dim, context_dim)
+    _only(said, "an arm by its name", ("context_dim", "sums"))
+    return Thompson(_told(arms)) if sums else ShiftMixture(_told(arms), context_dim=context_dim)
+
+
+def _told(arms: Any) -> Any:
+    if arms is None:
+        raise InvalidValue(
+            "arms",
+            None,
+            "say the number of arms or their names, or, where they are known by features, "
+            "relevance_dim",
+        )
+    return arms
+
+
+def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
+    """Refuse what the recommended policy does not read, so that nothing is silently left out."""
+    for field, value in said.items():
+        if value and field not in known:
+            takes = ", ".join(("arms", *known))
+            raise InvalidValue(field, value, f"leave it out: to show {what} takes {takes}")

@@ -1,0 +1,142 @@
+"""The recommended policy: what it is for what is known, and that what began goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import tacit
+from tacit.errors import ConfigError, InvalidValue
+from tacit.policies import policy_from_spec
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.stores.sqlite import SqliteStore
+
+RECOMMENDED = [
+    ({"arms": 5}, tacit.ShiftMixture(5)),
+    ({"arms": ["a", "b"], "context_dim": 2}, tacit.ShiftMixture(["a", "b"], context_dim=2)),
+    ({"arms": 5, "sums": True}, tacit.Thompson(5)),
+    ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
+    ({"arms": 20, "shows": "slate", "own_order": True}, tacit.SafeListMix(20, positions=3)),
+    ({"arms": ["x", "y"], "shows": "duel"}, tacit.RMED1(["x", "y"])),
+    ({"relevance_dim": 5}, tacit.ClickMixture(5)),
+    ({"relevance_dim": 5, "examination_dim": 2}, tacit.ClickMixture(5, 2)),
+    ({"relevance_dim": 5, "context_dim": 3}, tacit.ClickMixture(5, context_dim=3)),
+]
+
+
+@pytest.mark.parametrize(("known", "policy"), RECOMMENDED)
+def test_what_is_known_leads_to_one_policy(known, policy):
+    found = tacit.auto(**known)
+    assert found == policy
+    suits = found.about.suits or "click probabilities that never change"
+    assert found.reason.startswith(found.label)
+    assert suits in found.reason
+
+
+@pytest.mark.parametrize(("known", "policy"), RECOMMENDED)
+def test_a_spec_that_says_auto_means_the_same(known, policy):
+    given = {key: value for key, value in known.items() if key != "arms"}
+    assert policy_from_spec({"name": "auto", **given}, known.get("arms")) == policy
+    assert policy_from_spec("auto", known.get("arms"), setting=given) == policy
+
+
+@pytest.mark.parametrize(
+    ("known", "field"),
+    [
+        ({}, "arms"),
+        ({"arms": 3, "shows": "list"}, "shows"),
+        ({"arms": 3, "shows": "duel", "context_dim": 1}, "context_dim"),
+        ({"arms": 3, "shows": "slate", "relevance_dim": 1}, "relevance_dim"),
+        ({"arms": 3, "own_order": True}, "own_order"),
+        ({"relevance_dim": 3, "sums": True}, "sums"),
+    ],
+)
+def test_what_the_policy_would_not_read_is_refused(known, field):
+    with pytest.raises(InvalidValue, match=f"^{field}"):
+        tacit.auto(**known)
+
+
+def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
+    wrapped = policy_from_spec("exploration-floor(auto, epsilon=0.1)", 3)
+    assert wrapped == tacit.ExplorationFloor(tacit.ShiftMixture(3), epsilon=0.1)
+    with pytest.raises(InvalidValue, match="it takes, by name, arms, shows, positions"):
+        policy_from_spec("auto(epsilon=0.1)", 3)
+
+
+@pytest.mark.parametrize(
+    ("environment", "policy"),
+    [
+        (tacit.BernoulliArms([0.1, 0.2]), tacit.ShiftMixture(2)),
+        (tacit.CascadeArms([0.4, 0.3, 0.2], positions=2), tacit.ListMix(3, positions=2)),
+        (tacit.PreferenceMatrix("arxiv"), tacit.RMED1(6)),
+    ],
+)
+def test_an_environment_says_what_it_takes(environment, policy):
+    found = policy_from_spec("auto", environment.arm_count, setting=environment.setting)
+    assert found == policy
+
+
+# In the service ------------------------------------------------------------------------------
+
+
+def configured(tmp_path, **placements):
+    return load_config(overrides={"store.path": str(tmp_path / "s.db"), "placements": placements})
+
+
+def test_every_kind_of_placement_begins_with_it(tmp_path):
+    config = configured(
+        tmp_path,
+        arms={"arms": 3},
+        signals={"arms": 3, "signals": ["volume"], "client_signals": 1},
+        corrected={"arms": 3, "late": "correct"},
+        lists={"kind": "slates", "arms": 4, "positions": 2},
+        duels={"kind": "duels", "rankers": ["a", "b"]},
+        features={"kind": "features", "relevance_dim": 3, "examination_dim": 1},
+    )
+    assert {name: each.policy for name, each in config.placements.items()} == {
+        "arms": tacit.ShiftMixture(3),
+        "signals": tacit.ShiftMixture(3, context_dim=2),
+        "corrected": tacit.Thompson(3),
+        "lists": tacit.ListMix(4, positions=2),
+        "duels": tacit.RMED1(["a", "b"]),
+        "features": tacit.ClickMixture(3, 1),
+    }
+
+
+def test_features_need_their_number(tmp_path):
+    with pytest.raises(ConfigError, match="relevance_dim"):
+        configured(tmp_path, articles={"kind": "features"})
+
+
+async def session(config):
+    """Decide once; return the policy that the placement has and the spec that the store has."""
+    engine = Engine(config, SqliteStore(config.store.path))
+    await engine.start()
+    decision = await engine.decide("home", "key")
+    await engine.feedback("home", decision.id, 1.0)
+    (stored,) = engine.store.placements().values()
+    await engine.stop()
+    return engine.placement("home").config.policy, json.loads(stored.spec)
+
+
+def test_the_store_has_it_by_its_own_name(tmp_path):
+    policy, spec = asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+    assert policy == tacit.ShiftMixture(3)
+    assert spec["name"] == "ShiftMixture"
+
+
+def test_a_placement_that_has_learned_keeps_its_policy(tmp_path):
+    """So it does when a later version recommends another one."""
+    asyncio.run(session(configured(tmp_path, home={"arms": 3, "policy": "ucb1(alpha=0.3)"})))
+    policy, spec = asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+    assert policy == tacit.UCB1(3, alpha=0.3)
+    assert spec["name"] == "UCB1"
+
+
+def test_other_arms_are_refused_as_ever(tmp_path):
+    asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+    with pytest.raises(ConfigError, match="give the placement a new name"):
+        asyncio.run(session(configured(tmp_path, home={"arms": 4})))
