@@ -748,6 +748,8 @@ def test_a_restarted_lane_is_as_new():
         ({"margin": -0.1}, "margin"),
         ({"margin": math.nan}, "margin"),
         ({"arms": 0}, "arms"),
+        ({"notice_within": 188}, "notice_within"),
+        ({"notice_within": 500.5}, "notice_within"),
     ],
 )
 def test_bad_values_name_the_field(wrong, field):
@@ -760,6 +762,53 @@ def test_it_survives_its_spec():
     policy = tacit.ShiftMixture(["a", "b"], context_dim=2, margin=0.2)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     assert hash(policy) == hash(policy_from_spec(policy_to_spec(policy)))
+
+
+# Changes in what is not shown ------------------------------------------------------------------
+
+
+def test_to_notice_what_is_not_shown_takes_exploration():
+    """With 3 arms 3·(15 + 2·3) = 63 impressions explore: 63/630 of those in which to notice."""
+    policy = tacit.ShiftMixture(3, notice_within=630)
+    assert policy.exploration == pytest.approx(0.1)
+    assert tacit.ShiftMixture(3).exploration == 0.0
+    state = played(policy, 300, seed=2)
+    told = chances(policy, state, 0, np.arange(3))
+    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    assert told.min() >= 0.1 / 3
+    without = chances(tacit.ShiftMixture(3), state, 0, np.arange(3))
+    np.testing.assert_allclose(told, 0.9 * without + 0.1 / 3)
+
+
+def test_exploration_is_as_frequent_as_its_propensity():
+    """40,000 choices; a fault at 5.1 standard deviations, 1e-6 for each arm."""
+    learner = tacit.Learner(tacit.ShiftMixture(3, notice_within=200), seed=1)
+    for _ in range(60):
+        decision = learner.choose("query")
+        learner.learn(decision, float(decision.arm == 1))
+    told = learner.probabilities("query")
+    slots = learner.choose_many(["query"] * 40_000).slots
+    observed = np.bincount(slots, minlength=3) / 40_000
+    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / 40_000)).all()
+
+
+def test_a_change_in_what_is_not_shown_is_noticed_in_time():
+    """An arm rises from 0.2 to 0.8, beside one of 0.5, after 10,000 rounds. Noticed within 600
+    rounds in nine of ten runs, it is shown in most of the 300 after them; fewer than 12 of 20
+    such runs would have a probability below 1e-3."""
+    clicks = [[0.5, 0.2, 0.1, 0.1], [0.5, 0.8, 0.1, 0.1]]
+    environment = tacit.ShiftingArms(arms=4, events=[10_001], clicks=clicks)
+    ends = [10_600, 10_900]
+    result = tacit.simulate(
+        tacit.ShiftMixture(4, notice_within=600),
+        environment,
+        10_900,
+        runs=20,
+        seed=6,
+        checkpoints=ends,
+    )
+    lost = np.diff(result.regret[0], axis=1)[:, 0] / 300
+    assert np.count_nonzero(lost < 0.15) >= 12
 
 
 # What it is good for -------------------------------------------------------------------------

@@ -25,7 +25,7 @@ IMPOSSIBLE = 1e-100
 RECALLED_PLAYS, THOUSANDTHS = 60.0, 1000.0
 # A change every 1000 rounds is expected of a key, as if 0.3 had been seen in 300.
 HAZARD_FOUND, HAZARD_ROUNDS, HAZARD_MOST = 0.3, 300.0, 0.05
-SPAWN_ROUNDS, SPAWN_MOST = 20, 0.5
+SPAWN_MOST = 0.5
 
 
 class Hypotheses(NamedTuple):
@@ -257,12 +257,15 @@ def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
 
 
 @kernel
-def pass_round(own: Hypotheses, found: Found, lane: int) -> None:
-    """Count a round of the lane, in which the rates may have changed."""
+def pass_round(own: Hypotheses, found: Found, lane: int, least: float, spawn: int) -> None:
+    """Count a round of the lane, in which the rates may have changed.
+
+    They do at a rate of ``least`` or more; hypotheses are added every ``spawn`` rounds.
+    """
     rate = (HAZARD_FOUND + own.found[lane]) / (HAZARD_ROUNDS + own.rounds[lane])
-    own.hazard[lane] += min(rate, HAZARD_MOST)
+    own.hazard[lane] += min(max(rate, least), HAZARD_MOST)
     own.rounds[lane] += 1
-    if own.rounds[lane] % SPAWN_ROUNDS == 0:
+    if own.rounds[lane] % spawn == 0:
         add_hypotheses(own, found, lane, min(own.hazard[lane], SPAWN_MOST), 0)
         own.hazard[lane] = 0.0
 

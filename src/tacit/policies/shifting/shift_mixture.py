@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers.unusual import Usual, is_unusual
+from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.ranges import whole, within
@@ -32,6 +33,10 @@ from tacit.policies.shifting.hypotheses import (
 
 # What rewards may vary less than clicks do, at most, and how many clicks' worth of doubt there is.
 STEADIEST, DOUBT = 20.0, 5.0
+# So many plays, and so many more for each arm, show in nine of ten cases that an arm has risen to
+# 0.3 above what is shown.
+NOTICED, NOTICED_ARM, HAZARD = 15, 2, 0.25
+SPAWN_LEAST, SPAWN_MOST = 20, 100
 # Beyond this z nothing is left of a normal distribution, to 1e-16.
 FAR = 8.3
 
@@ -175,6 +180,12 @@ class ShiftMixture(Policy):
     margin : float, default 0.1
         How far a signal must be outside of all but the 0.3 % of the highest and of the lowest so
         far to be a warning; at least 0.
+    notice_within : int, optional
+        After how many impressions of a key at most a change shall be noticed in what is not shown:
+        an arm has risen to 0.3 above the one shown, whose clicks are as before. With K arms at
+        least 3·K·(15 + 2·K). A share of the impressions (``exploration``), K·(15 + 2·K) over this
+        number, then shows an arm drawn uniformly, and loses what that one is worse by. By default
+        none does; such a change may then not be noticed for long.
 
     Raises
     ------
@@ -183,6 +194,11 @@ class ShiftMixture(Policy):
 
     Notes
     -----
+    With ``notice_within``, changes from 0.2 to 0.8 beside an arm of 0.5, and from 0.05 to 0.4
+    beside one of 0.1, were noticed in time in nine of ten runs or more, after 30,000 impressions
+    without any; in eight of ten with 20 arms and the first change. The smaller the rise, the more
+    it takes.
+
     A key takes 74·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB an arm.
 
     References
@@ -204,6 +220,9 @@ class ShiftMixture(Policy):
 
     class Params(NamedTuple):
         margin: float
+        exploration: float
+        hazard: float
+        spawn: int
 
     class State(NamedTuple):
         own: Hypotheses
@@ -228,10 +247,43 @@ class ShiftMixture(Policy):
     )
     context_dim: Annotated[int, whole(0, 10_000)] = field(default=0, kw_only=True)
     margin: Annotated[float, within(0.0, math.inf)] = field(default=0.1, kw_only=True)
+    notice_within: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.notice_within is not None:
+            number = checks.integer("notice_within", self.notice_within, 3 * self._explored)
+            self._set("notice_within", number)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, context_dim=dim)
+
+    @property
+    def exploration(self) -> float:
+        """The share of impressions that show an arm drawn uniformly.
+
+        They lose so much of the difference between the best arm's mean reward and that of all.
+        """
+        if self.notice_within is None:
+            return 0.0
+        return self._explored / self.notice_within
+
+    @property
+    def _explored(self) -> int:
+        """How many impressions must explore before a change is noticed."""
+        return (NOTICED + NOTICED_ARM * self.arm_count) * self.arm_count
+
+    @property
+    def hazard(self) -> float:
+        """The least rate at which intent is held to shift, per impression of a key."""
+        return 0.0 if self.notice_within is None else HAZARD / self.notice_within
+
+    @property
+    def spawn(self) -> int:
+        """After how many impressions of a key hypotheses are added."""
+        within = 0 if self.notice_within is None else self.notice_within
+        return min(max(SPAWN_LEAST, within // 100), SPAWN_MOST)
 
     def init(self, lanes: int) -> State:
         arms = self.arm_count
@@ -252,6 +304,8 @@ class ShiftMixture(Policy):
         params: Params, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
         own, priors = state.own, state.shared.priors
+        if params.exploration > 0.0 and rng.random() < params.exploration:
+            return int(impression.arms[int(rng.random() * len(impression.arms))])
         h = drawn(own, lane, rng.random())
         z, coins = abs(rng.standard_normal()), rng.random()
         kept_tie = rng.random()
@@ -297,7 +351,8 @@ class ShiftMixture(Policy):
         for h in range(HYPOTHESES):
             if own.weight[lane, h] >= IDLE:
                 found += own.weight[lane, h] * chance_under(state, lane, h, impression, arm)
-        return float(found / deciding(own, lane))
+        found *= (1.0 - params.exploration) / deciding(own, lane)
+        return float(found + params.exploration / len(impression.arms))
 
     @staticmethod
     def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
@@ -318,7 +373,7 @@ class ShiftMixture(Policy):
             )
         weigh(own, shared.priors, lane, arm, reward, scale)
         believe(own, shared.priors, shared.found, lane)
-        pass_round(own, shared.found, lane)
+        pass_round(own, shared.found, lane, params.hazard, params.spawn)
         count_round(shared.priors)
 
     @staticmethod
