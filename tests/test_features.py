@@ -353,6 +353,24 @@ def test_identifiability_is_warned_of_once():
         learner.choose("a", relevance=features, examination=features)
 
 
+def test_features_of_the_user_alone_are_warned_of_once():
+    """They are the same for all arms of a decision, and so change the place of none."""
+    rng, learner = np.random.default_rng(1), tacit.Learner(tacit.LogisticTS(3), seed=1)
+    films, users = rng.standard_normal((4, 1)), rng.standard_normal((30, 2))
+    offers = [np.hstack([films, np.tile(user, (4, 1))]) for user in users]
+    with pytest.warns(
+        tacit.errors.AssumptionWarning, match=r"columns \[1, 2\] are the same.*dim=2"
+    ):
+        learner.choose_many(["home"] * 30, relevance=offers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.choose_many(["home"] * 30, relevance=offers)
+        # One user throughout, or a constant, says nothing of the kind; nor do arms on their own.
+        for same in ([offers[0]] * 30, [offer[:1] for offer in offers]):
+            fresh = tacit.Learner(tacit.LogisticTS(3), seed=1)
+            fresh.choose_many(["home"] * 30, relevance=same)
+
+
 def test_what_features_leave_undetermined():
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((2, 40, 3))
@@ -641,6 +659,10 @@ KNOWN = [
     (tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER),
     (tacit.LaplaceEC(2, 3, draw="coupled"), OFFER),
     (tacit.ClickMixture(2, 3), OFFER),
+    (tacit.ClickMixture(2), {"relevance": OFFER["relevance"]}),
+    (tacit.HybridClickMixture(2, 3), OFFER),
+    (tacit.LinTS(2, 3, draw="coupled"), OFFER),
+    (tacit.LogisticTS(2, 3, draw="coupled"), OFFER),
     (tacit.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
 ]
 

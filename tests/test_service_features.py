@@ -24,6 +24,8 @@ POLICIES = {
     "logistic": "logistic-ts(relevance_dim=2, examination_dim=1)",
     "ec": "ec-bandit(relevance_dim=2, examination_dim=1)",
     "laplace": "laplace-ec(relevance_dim=2, examination_dim=1)",
+    "mixture": "click-mixture(relevance_dim=2, examination_dim=1)",
+    "hybrid": "hybrid-click-mixture(relevance_dim=2, examination_dim=1)",
     "floor": "exploration-floor(lin-ucb(relevance_dim=2, examination_dim=1), epsilon=0.2)",
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.learning.assumptions import ContextWatch
+from tacit.learning.assumptions import ContextWatch, UserWatch
 from tacit.learning.decisions import Arm
 from tacit.learning.offer import Offer
 from tacit.policies.base import NO_FEATURES, Policy
@@ -32,6 +32,7 @@ class ImpressionReader:
 
     def __init__(self, policy: Policy) -> None:
         self.watch = ContextWatch(policy)
+        self._users = UserWatch()
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
     def read(
@@ -59,6 +60,8 @@ class ImpressionReader:
         context_rows = _contexts(policy, contexts, rows)
         if policy.context_dim:
             self.watch.look(context_rows)
+        if sizes is not None:
+            self._users.look(blocks[0], sizes)
         return *offers, context_rows, *blocks
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
