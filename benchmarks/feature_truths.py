@@ -1,10 +1,10 @@
-"""Environments over features in which nothing hides results, for measurements."""
+"""Environments over features, for measurements: what the library has none of."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,15 +96,6 @@ class PlainArms(tacit.Environment):
         return clipped_mean(best) if params.linear else best
 
 
-def settings() -> dict[str, Any]:
-    """Return the environments by name."""
-    return {
-        "logistic clicks, θ × 1": PlainArms(1.0),
-        "logistic clicks, θ × 4": PlainArms(4.0),
-        "linear rewards": PlainArms(1.0, linear=True),
-    }
-
-
 @dataclass(frozen=True)
 class KeyedArms(tacit.Environment):
     """Keys in random order whose parameters lie about common ones; a hundred arms, ten on offer.
@@ -177,4 +168,94 @@ class KeyedArms(tacit.Environment):
         best = 0.0
         for i in range(len(world.chances)):
             best = max(best, world.chances[i])
+        return best
+
+
+@dataclass(frozen=True)
+class UserArms(tacit.Environment):
+    """Users who like different arms: ten arms with four features, users with four, drawn a round.
+
+    The click probability is σ(scale·(x·w + u·W·x)), x and u of length 1. ``told`` says what a
+    policy is given of users: ``context``; ``beside``, their features beside those of each arm; or
+    ``product``, the arm's and the outer product.
+    """
+
+    class Params(NamedTuple):
+        scale: float
+        way: int
+
+    class World(NamedTuple):
+        impression: tacit.Impression
+        arms: Floats  # (arms, 4)
+        taste: Floats  # (4,)
+        matrix: Floats  # (4, 4)
+        user: Floats  # (4,)
+        chances: Floats  # (arms,)
+        noise: Floats  # (1,)
+
+    scale: float = 2.0
+    told: str = "context"
+
+    @property
+    def way(self) -> int:
+        """Which of the three it is, as a number."""
+        return ("context", "beside", "product").index(self.told)
+
+    @property
+    def arm_count(self) -> int:
+        return 10
+
+    @property
+    def context_dim(self) -> int:
+        return 4 if self.told == "context" else 0
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return (4, 8, 20)[self.way], 0
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        arms, taste = rng.standard_normal((10, 4)), rng.standard_normal(4)
+        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+        rows = np.zeros((10, self.feature_dims[0]))
+        rows[:, :4] = arms
+        blank = tacit.Impression(np.arange(10), np.zeros(self.context_dim), rows, rows[:, :0])
+        matrix, scratch = rng.standard_normal((4, 4)), (np.zeros(4), np.zeros(10), np.zeros(1))
+        return self.World(blank, arms, taste, matrix, *scratch)
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        user, length = world.user, 0.0
+        for i in range(4):
+            user[i] = rng.standard_normal()
+            length += user[i] * user[i]
+        for i in range(4):
+            user[i] /= np.sqrt(length)
+        for a in range(len(world.arms)):
+            score = dot(world.arms[a], world.taste)
+            for i in range(4):
+                score += user[i] * dot(world.matrix[i], world.arms[a])
+                if params.way == 0:
+                    world.impression.context[i] = user[i]
+                elif params.way == 1:
+                    world.impression.relevance[a, 4 + i] = user[i]
+                else:
+                    for j in range(4):
+                        world.impression.relevance[a, 4 + 4 * i + j] = user[i] * world.arms[a, j]
+            world.chances[a] = sigmoid(params.scale * score)
+        world.noise[0] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+        return 1.0 if world.noise[0] < world.chances[arm] else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+        return float(world.chances[arm])
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        best = 0.0
+        for a in range(len(world.chances)):
+            best = max(best, world.chances[a])
         return best
