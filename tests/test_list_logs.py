@@ -14,19 +14,24 @@ import pytest
 from harness import SECOND, START, Clock
 
 import tacit
+from tacit import cluster
 from tacit.cli import main
 from tacit.environments import simulated_log
-from tacit.errors import InvalidValue, UnfitLog
+from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
 from tacit.evaluate import (
     IPS,
+    SNIPS,
     CascadeIPS,
     IndependentIPS,
     Ranking,
     SlateIPS,
     Table,
+    Uniform,
     off_policy,
     replay,
 )
+from tacit.evaluate.intervals import score
+from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
@@ -341,3 +346,174 @@ def test_the_command_refuses_what_does_not_fit(tmp_path):
         status, _, error = command(*arguments, "--estimator", estimator)
         assert status == 2
         assert message in " ".join(error.split())
+
+
+# Without propensities, and the score interval ---------------------------------------------------
+
+
+def placed_by_key(lists, seed):
+    """Return a log whose lists depend on the key alone, with its propensities by position."""
+    rng = np.random.default_rng(seed)
+    orders = [("d", "b", "c"), ("b", "d", "a"), ("c", "a", "d"), ("e", "c", "b")]
+    chances = {"one": [0.4, 0.3, 0.2, 0.1], "other": [0.1, 0.2, 0.3, 0.4]}
+    rows = []
+    for i in range(lists):
+        key = ("one", "other")[i % 2]
+        slate = orders[rng.choice(4, p=chances[key])]
+        for k, (arm, click) in enumerate(zip(slate, clicks_on(slate, rng), strict=True)):
+            alike = [p for order, p in zip(orders, chances[key], strict=True) if order[k] == arm]
+            rows.append(
+                {
+                    "timestamp": "2026-01-01T00:00:00Z",
+                    "decision_id": str(i),
+                    "placement": "home",
+                    "key": key,
+                    "arms": list(ARMS),
+                    "arm": arm,
+                    "position": k,
+                    "position_propensity": sum(alike),
+                    "reward": click,
+                }
+            )
+    table = pa.Table.from_pylist(rows)
+    return table.set_column(6, "position", table["position"].cast(pa.int32()))
+
+
+def test_estimated_propensities_do_what_logged_ones_do():
+    """4,000 lists of two keys: within 4 standard errors of the truth, as with the logged ones."""
+    log = placed_by_key(4000, 11)
+    truth = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
+    (known,) = off_policy(always(*WANTED), log, [IndependentIPS(3)]).estimates
+    with pytest.warns(AssumptionWarning, match="not logged"):
+        result = off_policy(
+            always(*WANTED), without_places(log), [IndependentIPS(3)], propensities="estimated"
+        )
+    (found,) = result.estimates
+    assert abs(known.value - truth) < 4 * known.standard_error
+    assert abs(found.value - truth) < 4 * found.standard_error
+    assert abs(found.value - known.value) < known.standard_error
+    assert result.assumes in result.summary()
+    ranked = off_policy(list_mix(), without_places(log), propensities="estimated")
+    assert [each.estimator for each in ranked.estimates] == ["IndependentIPS(slots=3)"]
+
+
+def without_places(log):
+    return log.drop_columns(["position_propensity"])
+
+
+def test_estimated_propensities_by_hand():
+    """Six rows of one key, dealt to five folds: counts of the others, drawn towards all keys."""
+    arms = ["a", "b", "a", "a", "b", "a"]
+    log = pa.table(
+        {
+            "timestamp": ["2026-01-01T00:00:00Z"] * 6,
+            "decision_id": list("123456"),
+            "placement": ["home"] * 6,
+            "key": ["query"] * 6,
+            "arms": [["a", "b"]] * 6,
+            "arm": arms,
+            "reward": [1.0] * 6,
+        }
+    )
+    weights = []
+    for row, arm in enumerate(arms):
+        others = [one for i, one in enumerate(arms) if i % 5 != row % 5]
+        count = {one: others.count(one) for one in "ab"}
+        total = len(others)
+        share = (count[arm] + 10 * (count[arm] + 1) / (total + 2)) / (total + 10)
+        weights.append(0.5 / share)
+    for batch in (1, 4, 6):
+        batches = log.to_batches(max_chunksize=batch)
+        result = off_policy(Uniform(), batches, [IPS()], propensities="estimated")
+        assert result.estimates[0].value == pytest.approx(np.mean(weights), abs=1e-12)
+
+
+def test_the_policy_that_wrote_a_log_can_be_told():
+    log = placed_by_key(300, 12)
+    tables = {
+        str(k): dict.fromkeys(ARMS, 0.0) | {row["arm"]: 0.5 for row in log.to_pylist()[k::3]}
+        for k in range(3)
+    }
+    tables = {k: {a: p / sum(t.values()) for a, p in t.items()} for k, t in tables.items()}
+    wrote = Table(tables, per="position")
+    told = off_policy(always(*WANTED), without_places(log), [IndependentIPS(3)], propensities=wrote)
+    total = sum(
+        row["reward"] / tables[str(row["position"])][row["arm"]]
+        for row in log.to_pylist()
+        if row["arm"] == WANTED[row["position"]]
+    )
+    assert told.estimates[0].value == pytest.approx(total / 300, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"propensities": "guessed"}, "propensities"),
+        ({"propensities": "estimated", "estimators": [CascadeIPS(3)]}, "estimators"),
+    ],
+)
+def test_propensities_that_do_not_fit_are_refused(given, named):
+    with pytest.raises(InvalidValue, match=named):
+        off_policy(always(*WANTED), placed_by_key(4, 1), **given)
+
+
+def test_a_log_that_cannot_be_read_twice_has_no_estimated_propensities():
+    batches = iter(placed_by_key(4, 1).to_batches())
+    with pytest.raises(InvalidValue, match="read twice"):
+        off_policy(always(*WANTED), batches, [IndependentIPS(3)], propensities="estimated")
+
+
+def test_parts_of_a_log_make_the_estimates_of_the_whole(tmp_path):
+    log = placed_by_key(60, 14)
+    write_log(log.slice(0, 75), tmp_path / "a.csv")
+    write_log(log.slice(75), tmp_path / "b.csv")
+    for target, more in (
+        (always(*WANTED), {"propensities": "estimated"}),
+        (list_mix(), {"propensities": "estimated"}),
+        (tacit.CascadeKLUCB(ARMS, positions=3), {"estimators": [IndependentIPS(3)]}),
+    ):
+        given = {"estimators": [IndependentIPS(3)]} | more
+        whole = off_policy(target, tmp_path, **given).estimates[0]
+        parts = cluster.off_policy(target, tmp_path, **given, workers=2).estimates[0]
+        assert parts.value == pytest.approx(whole.value, abs=1e-12)
+        assert parts.standard_error == pytest.approx(whole.standard_error, abs=1e-12)
+
+
+def test_a_score_interval_by_hand():
+    """Weights 2 and 0, rewards 1 and 0: mean reward 0.4, so scores of 1.2, −0.8 and 0."""
+    weights, rewards = (
+        np.tile([2.0, 2.0, 0.0, 0.0, 2.0], 40),
+        np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 40),
+    )
+    sums = summed(weights, weights * rewards, rewards=rewards)
+    low, high = score(sums)
+    scores = weights * (rewards - 0.4)
+    centre = 0.4 + scores.mean()
+    squares = max(np.sum((scores - scores.mean()) ** 2), 0.24 * np.sum(weights**2))
+    assert (low + high) / 2 == pytest.approx(centre, abs=1e-12)
+    assert (high - low) / 2 == pytest.approx(3.25 * math.sqrt(squares) / 200, abs=1e-12)
+    half = summed(weights[:70], (weights * rewards)[:70], rewards=rewards[:70])
+    rest = summed(weights[70:], (weights * rewards)[70:], rewards=rewards[70:], first=70)
+    assert score(half.merge(rest)) == pytest.approx((low, high), abs=1e-12)
+    # Each unit three slots, all of them alike: three times the interval.
+    slots = summed(3 * weights, 3 * weights * rewards, rewards=3 * rewards)
+    assert score(slots, slots=3.0) == pytest.approx((3 * low, 3 * high), abs=1e-12)
+    assert score(sums, 0.8) is None
+    few = summed(weights[:10], (weights * rewards)[:10], rewards=rewards[:10])
+    assert score(few) is None
+
+
+def test_estimates_have_a_score_interval_unless_they_are_clipped():
+    log = placed_by_key(2000, 13)
+    estimators = [IndependentIPS(3), IndependentIPS(3, clip=5.0), IPS(), SNIPS()]
+    plain, clipped, ips, snips = off_policy(always(*WANTED), log, estimators).estimates
+    truth = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
+    low, high = plain.intervals["score"]
+    assert low < truth < high
+    sure = plain.intervals["anytime"]
+    assert high - low < sure[1] - sure[0]
+    assert "score" not in clipped.intervals
+    assert ips.intervals["score"] == snips.intervals["score"]
+    assert "score_low" in plain.row()
+    other = off_policy(always(*WANTED), log, [IndependentIPS(3)], confidence=0.8).estimates[0]
+    assert "score" not in other.intervals

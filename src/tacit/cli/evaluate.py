@@ -42,6 +42,13 @@ from tacit.cli.options import (
 @click.option("--clip", type=float, help="Cut larger weights to this.")
 @click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
 @click.option("--slots", type=int, help="Most places of a list; by default the policy's, or 3.")
+@click.option(
+    "--propensities",
+    default="logged",
+    show_default=True,
+    type=click.Choice(["logged", "estimated"]),
+    help="Of the log; or how often it shows each arm for a key at a position.",
+)
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
 @click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
 @plot_option("Draw the estimates with their intervals.")
@@ -75,6 +82,7 @@ def evaluate(
     clip: float | None,
     threshold: float,
     slots: int | None,
+    propensities: str,
     cluster: str | None,
     weight_bound: float | None,
     plot: Path | None,
@@ -112,7 +120,9 @@ def evaluate(
                     "try it with tacit simulate"
                 )
         if estimator is None:
-            estimator = "independent-ips,cascade-ips,slate-ips" if lists else "replay"
+            known = "independent-ips,cascade-ips,slate-ips"
+            known = known if propensities == "logged" else "independent-ips"
+            estimator = known if lists else "replay"
         wanted = names(estimator)
         weighted = [name for name in wanted if name != "replay"]
         if lists and "replay" in wanted:
@@ -157,7 +167,12 @@ def evaluate(
             texts.append(replayed.summary())
         if weighted:
             result = evaluation.off_policy(
-                player, estimators, cluster=cluster, weight_bound=weight_bound, seed=seed
+                player,
+                estimators,
+                cluster=cluster,
+                weight_bound=weight_bound,
+                seed=seed,
+                propensities=propensities,
             )
     if result is not None:
         if plot:

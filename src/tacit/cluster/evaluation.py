@@ -47,6 +47,7 @@ def off_policy(
     logging: Target | None = None,
     missing_reward: float | None = 0.0,
     seed: int = 0,
+    propensities: Any = "logged",
     shards: int = 1,
     workers: int | None = None,
 ) -> OffPolicyResult:
@@ -71,7 +72,7 @@ def off_policy(
         Anything but a policy must give each row probabilities that depend on this row alone.
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
-    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
+    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed, propensities
         As for :func:`tacit.evaluate.off_policy`.
     shards : int, default 1
         Into how many the keys are dealt for a target that learns; each reads the whole log.
@@ -99,6 +100,7 @@ def off_policy(
         logging=logging,
         missing_reward=missing_reward,
         seed=seed,
+        propensities=propensities,
     )
     reader = _reader(log)
     shards = checks.integer("shards", shards, 1, 2**20)

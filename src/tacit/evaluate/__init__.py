@@ -22,6 +22,7 @@ from tacit.evaluate.weighting.estimators import (
     Estimator,
     SwitchDR,
 )
+from tacit.evaluate.weighting.frequencies import Frequencies
 from tacit.evaluate.weighting.method import off_policy
 from tacit.evaluate.weighting.result import Estimate, OffPolicyResult
 from tacit.evaluate.weighting.rewards import RewardFunction, RewardModel, Rewards
@@ -38,6 +39,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Examination",
+    "Frequencies",
     "IndependentIPS",
     "Learning",
     "Model",

@@ -1,10 +1,12 @@
 """Intervals for the value of a policy, all computed from sums.
 
-Three kinds, from little work and an approximation to a guarantee:
+Four kinds, from little work and an approximation to a guarantee:
 
 - ``normal``: the central limit theorem with the delta method for ratios; right in the limit;
 - ``bootstrap``: percentiles over resampled groups of units (Efron 1979; Field and Welsh 2007 for
   clusters); right in the limit, follows the skewness that heavy weights bring;
+- ``score``: may be looked at at any time, but is right in the limit only; some 1.6 times as wide
+  as ``normal``, where ``anytime`` is up to nine times as wide;
 - ``anytime``: a confidence sequence, valid for every number of units, at all of them at once, and
   without a bound on the weights.
 """
@@ -21,12 +23,16 @@ from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.seeds import stream
 from tacit.evaluate.sums import Sums
+from tacit.proof.boundary import ANY_TIME, boundary
 
 CONFIDENCE = 0.95
 REPLICATES = 1000
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
+
+ENOUGH = 10.0
+"""The least information, in rewards over the mean squared weight, for a score interval."""
 
 Bounds = tuple[float, float]
 
@@ -184,6 +190,55 @@ def _times(size: int, replicates: int, seed: int) -> Floats:
     drawn = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
     counts = np.bincount(drawn.ravel(), minlength=replicates * size)
     return counts.reshape(replicates, size).astype(np.float64)
+
+
+def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> Bounds | None:
+    """Return an interval for looks at any time that is right in the limit of many units.
+
+    A unit with the reward r and the weight w scores w·(r − m), m the log's own mean reward; the
+    mean score is how much more the target earns than m. The interval extends c standard errors to
+    either side, with c = 3.25 for 95 %, the boundary of looks over a thousandfold range of
+    information. The variance is at least that of scores whose rewards do not depend on their
+    weights: what was realised alone understates it where weights are heavy.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of weights w, values w·r and rewards r, r in [0, 1]; for slates, sums over their slots.
+    confidence : float, default 0.95
+        0.9, 0.95 or 0.99.
+    slots : float, default 1
+        As for :func:`anytime`.
+
+    Returns
+    -------
+    (float, float) or None
+        None for another confidence, and where there is too little: (Σr)²/Σr² · n/Σw² below 10.
+
+    References
+    ----------
+    See docs/proof.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> weights, clicks = np.ones(1000), np.arange(1000) % 2.0
+    >>> low, high = score(summed(weights, weights * clicks, rewards=clicks))
+    >>> round(low, 3), round(high, 3)
+    (0.449, 0.551)
+    """
+    if confidence not in ANY_TIME or sums.rr <= 0 or sums.ww <= 0:
+        return None
+    n, squares = sums.n, sums.ww / slots**2
+    if sums.r**2 / sums.rr * n / squares < ENOUGH:
+        return None
+    mean = sums.r / n
+    centre = mean + (sums.y - mean * sums.w / slots) / n
+    realised = sums.yy - 2 * mean * sums.wy / slots + mean**2 * squares - n * (centre - mean) ** 2
+    spread = max(realised, (sums.rr / n - mean**2) * squares, 0.0)
+    radius = boundary(confidence) * math.sqrt(spread) / n
+    return centre - radius, centre + radius
 
 
 def anytime(

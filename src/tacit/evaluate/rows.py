@@ -144,7 +144,7 @@ def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
         f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in place "
         f"of {names[shown]!r}, the log may never have shown what {never} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
-        "keep its propensities"
+        'keep its propensities; if it did randomize, see propensities="estimated"'
     )
 
 

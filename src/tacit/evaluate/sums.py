@@ -38,6 +38,8 @@ class Sums(NamedTuple):
     groups : array of float64, shape (3, groups)
         Number of units, sum of weights and sum of values in each group. A cluster lies in one
         group as a whole; without clusters, units are dealt out in turn.
+    r, rr : float
+        Sum of the units' own rewards, and of their squares.
 
     Examples
     --------
@@ -59,6 +61,8 @@ class Sums(NamedTuple):
     wy: float
     largest: Floats
     groups: Floats
+    r: float = 0.0
+    rr: float = 0.0
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both."""
@@ -71,6 +75,8 @@ class Sums(NamedTuple):
             self.wy + other.wy,
             _top(np.concatenate([self.largest, other.largest])),
             self.groups + other.groups,
+            self.r + other.r,
+            self.rr + other.rr,
         )
 
     def after(self, units: int) -> Sums:
@@ -98,6 +104,7 @@ def summed(
     values: Floats,
     groups: int = GROUPS,
     *,
+    rewards: Floats | None = None,
     cluster: Ints | None = None,
     first: int = 0,
 ) -> Sums:
@@ -108,6 +115,8 @@ def summed(
     weights : array of float64, shape (units,)
         At least 0.
     values : array of float64, shape (units,)
+    rewards : array of float64, shape (units,), optional
+        What the units earned in the log.
     groups : int
         How many groups to keep.
     cluster : array of int64, shape (units,), optional
@@ -131,6 +140,8 @@ def summed(
         _product(weights, values),
         _top(weights),
         np.stack(told),
+        0.0 if rewards is None else float(rewards.sum()),
+        0.0 if rewards is None else _product(rewards, rewards),
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import decide, learn, observe, placed
+from tacit.core.dispatch import decide, learn, learns_from_propensity, observe, placed
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.lists import Lists, lists_of
-from tacit.evaluate.rows import LoggedRows
+from tacit.evaluate.rows import LoggedRows, unanswerable
 from tacit.evaluate.targets.learning import LogLearner, check_features
 from tacit.learning.batch import Batch, impression_of
 from tacit.policies.actions import SlatePolicy
@@ -95,6 +95,8 @@ class Ranking:
             lists.table(rows.reward, width, 0.0),
             lists.table(rows.given_above, width, 1.0).prod(axis=1),
         )
+        if learns_from_propensity(self.policy.params) and np.isnan(logged.propensities).any():
+            raise unanswerable(rows, int(np.argmax(np.isnan(rows.given_above))))
         found = np.empty((2, len(actions), width))
         known, params = self.policy.knows_places, self.policy.params
         if known:

@@ -13,6 +13,7 @@ from tacit.evaluate.intervals import (
     bounded,
     estimate_of,
     normal,
+    score,
     standard_error,
 )
 from tacit.evaluate.sums import Sums
@@ -54,9 +55,12 @@ def conclude(
         "normal": normal(sums, ratio, confidence, clustered=clustered),
         "bootstrap": bootstrap(sums, ratio, confidence, seed=seed),
     }
-    bounds = _anytime(estimator, sums, confidence, weight_bound)
-    if bounds is not None and not clustered:
-        found["anytime"] = bounds
+    looked_at_any_time = {
+        "score": _score(estimator, sums, confidence),
+        "anytime": _anytime(estimator, sums, confidence, weight_bound),
+    }
+    if not clustered:
+        found |= {kind: bounds for kind, bounds in looked_at_any_time.items() if bounds is not None}
     return Estimate(
         estimator=estimator.label,
         value=estimate_of(sums, ratio),
@@ -96,6 +100,14 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple
         f"{estimator.label}: {'; '.join(doubts)}: {remedy}, and log more rows, with a larger "
         "propensity of what the target policy shows",
     )
+
+
+def _score(estimator: Estimator, sums: Sums, confidence: float) -> Bounds | None:
+    # A clipped estimate is biased, and this interval knows nothing of it.
+    if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
+        return None
+    slots = estimator.slots if isinstance(estimator, SlateEstimator) else 1
+    return score(sums, confidence, slots=float(slots))
 
 
 def _anytime(

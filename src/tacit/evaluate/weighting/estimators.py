@@ -46,10 +46,13 @@ class Units(NamedTuple):
     Attributes
     ----------
     weights, values : array of float64, shape (units,)
+    rewards : array of float64, shape (units,)
+        What was earned in the log; none where they are not looked at.
     """
 
     weights: Floats
     values: Floats
+    rewards: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class IPS(Estimator):
 
     def units(self, terms: WeightedRows) -> Units:
         weights = clipped(terms.weights, self.clip)
-        return Units(weights, weights * terms.rows.reward)
+        return Units(weights, weights * terms.rows.reward, terms.rows.reward)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.weighting.estimators import (
     DirectMethod,
     Estimator,
+    Units,
     WeightedRows,
 )
 from tacit.evaluate.weighting.slates import SlateEstimator
@@ -93,13 +94,14 @@ class Summing:
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
-                self._merge(place, *estimator.list_units(terms, lists), None)
+                self._merge(place, estimator.list_units(terms, lists), None)
             else:
-                self._merge(place, *estimator.units(terms), group)
+                self._merge(place, estimator.units(terms), group)
 
-    def _merge(self, place: int, weights: Floats, values: Floats, group: Ints | None) -> None:
+    def _merge(self, place: int, units: Units, group: Ints | None) -> None:
         before = self.sums[place]
-        new = summed(weights, values, GROUPS, cluster=group, first=before.n)
+        weights, values, rewards = units
+        new = summed(weights, values, rewards=rewards, cluster=group, first=before.n)
         self.sums[place] = before.merge(new)
 
     def _check_support(self, rows: LoggedRows, shown: Floats) -> None:

@@ -29,6 +29,7 @@ def off_policy(
     logging: Target | None = None,
     missing_reward: float | None = 0.0,
     seed: int = 0,
+    propensities: Any = "logged",
     progress: Callable[[int], None] | None = None,
 ) -> OffPolicyResult:
     """Estimate what a target policy would have earned, from the log of another policy.
@@ -65,7 +66,13 @@ def off_policy(
         The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
         which is right only where feedback is lost regardless of what it would have been.
     seed : int, default 0
-        For the bootstrap.
+        For the bootstrap, and for lists that are drawn.
+    propensities : {"logged", "estimated"} or Target, default "logged"
+        Those of the log; or, where it has none, how often it shows each arm for a key at a position
+        (cross-fitted, see :class:`~tacit.evaluate.Frequencies`, in one more pass), or what a
+        :class:`~tacit.evaluate.Model` of the policy that wrote the log says, such as a logistic
+        regression of the arms shown on the contexts. Both assume that this policy looked at nothing
+        else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
     progress : function, optional
         Called with the number of rows read so far.
 
@@ -85,8 +92,9 @@ def off_policy(
     Warns
     -----
     AssumptionWarning
-        If few rows carry all the weight, or the normal interval leaves the range of mean rewards:
-        which interval to trust then (also in each estimate's ``warnings``).
+        If propensities are not those of the log, what that assumes (also in ``assumes``). If few
+        rows carry all the weight, or the normal interval leaves the range of mean rewards: which
+        interval to trust then (also in each estimate's ``warnings``).
 
     Examples
     --------
@@ -120,6 +128,7 @@ def off_policy(
         logging=logging,
         missing_reward=missing_reward,
         seed=seed,
+        propensities=propensities,
     )
     if weighing.unfitted:
         if not isinstance(log, (str, Path, pa.Table, pa.RecordBatch)) and iter(log) is log:
@@ -132,6 +141,8 @@ def off_policy(
 
 def warned(result: OffPolicyResult) -> OffPolicyResult:
     """Return a result, having said which of its intervals are not to be trusted."""
+    if result.assumes:
+        warnings.warn(result.assumes, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:
         for warning in estimate.warnings:
             warnings.warn(warning, AssumptionWarning, stacklevel=3)

@@ -10,7 +10,7 @@ from typing import Any
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums
 
-INTERVALS = ("normal", "bootstrap", "anytime")
+INTERVALS = ("normal", "bootstrap", "score", "anytime")
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Estimate:
     standard_error : float
         By the central limit theorem.
     intervals : dict
-        Per kind (normal, bootstrap, anytime) its bounds; a kind is left out where an estimator
-        has none.
+        Per kind (normal, bootstrap, score, anytime) its bounds; a kind is left out where an
+        estimator has none.
     effective_sample_size : float
         (Σw)²/Σw²: how many equally weighted units would tell as much.
     mean_weight : float
@@ -90,6 +90,8 @@ class OffPolicyResult:
     confidence : float
     lists : int or None
         How many lists there were, if the estimators weigh lists.
+    assumes : str
+        What is assumed where propensities are not those of the log; empty where they are.
     """
 
     target: str
@@ -100,6 +102,7 @@ class OffPolicyResult:
     never_shown: tuple[str, ...]
     confidence: float
     lists: int | None = None
+    assumes: str = ""
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator."""
@@ -131,6 +134,8 @@ class OffPolicyResult:
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
             f"{self.unanswered:,}; intervals of {self.confidence:.0%}",
         ]
+        if self.assumes:
+            lines.append(self.assumes)
         if self.never_shown:
             shown = ", ".join(map(repr, self.never_shown[:5]))
             more = ", …" if len(self.never_shown) > 5 else ""
@@ -149,7 +154,7 @@ class OffPolicyResult:
             label = f"{kind} interval"
             for place, estimate in enumerate(self.estimates):
                 if kind in estimate.intervals:
-                    y = place + 0.2 * (number - 1)
+                    y = place + 0.16 * (number - 1.5)
                     bounds = estimate.intervals[kind]
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"

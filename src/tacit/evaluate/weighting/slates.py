@@ -62,7 +62,7 @@ class SlateEstimator(Estimator):
         weights = lists.table(self.row_weights(terms), self.slots, 1.0)
         rewards = lists.table(terms.rows.reward, self.slots, 0.0)
         used = clipped(self._slot_weights(weights), self.clip)
-        return Units(used.sum(axis=1), (used * rewards).sum(axis=1))
+        return Units(used.sum(axis=1), (used * rewards).sum(axis=1), rewards.sum(axis=1))
 
     def _slot_weights(self, weights: Floats) -> Floats:
         raise NotImplementedError

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tacit.core import checks
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import RowReader, checked_missing_reward
@@ -22,6 +24,7 @@ from tacit.evaluate.weighting.estimators import (
     DirectMethod,
     Estimator,
 )
+from tacit.evaluate.weighting.frequencies import ASSUMES, Frequencies
 from tacit.evaluate.weighting.log_sums import LogSums, Summing
 from tacit.evaluate.weighting.result import OffPolicyResult
 from tacit.evaluate.weighting.slates import (
@@ -33,6 +36,7 @@ from tacit.evaluate.weighting.slates import (
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
+LOGGED, ESTIMATED = "logged", "estimated"
 CLUSTERS = (None, "decision_id", "key", "placement", "policy")
 
 
@@ -44,6 +48,8 @@ class Weighing:
     ----------
     target, estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
         As for :func:`off_policy`.
+    propensities
+        As there.
 
     Raises
     ------
@@ -59,6 +65,7 @@ class Weighing:
     logging: Target | None
     missing_reward: float | None
     seed: int
+    propensities: Any = LOGGED
 
     def __post_init__(self) -> None:
         target = _as_target(self.target, self.seed)
@@ -70,13 +77,23 @@ class Weighing:
             raise InvalidValue(
                 "cluster", self.cluster, "give decision_id, key, placement or policy"
             )
-        given = _defaults(target) if self.estimators is None else self.estimators
+        object.__setattr__(self, "propensities", _known(self.propensities))
+        given = self.estimators
+        if given is None:
+            given = _defaults(target, self.propensities == LOGGED)
         if not given or not all(isinstance(each, Estimator) for each in given):
             raise InvalidValue("estimators", given, "give estimators, such as [IPS(), SNIPS()]")
         object.__setattr__(self, "estimators", tuple(map(_with_model, given)))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
             raise InvalidValue(
                 "estimators", given, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
+            )
+        if self.propensities != LOGGED and any(getattr(x, "given_above", False) for x in given):
+            raise InvalidValue(
+                "estimators",
+                given,
+                "propensities that are not logged are those of arms at positions; of those for "
+                "lists, give IndependentIPS",
             )
         if self.weighs_slates and self.cluster not in (None, "decision_id"):
             raise InvalidValue(
@@ -92,10 +109,11 @@ class Weighing:
         checks.integer("seed", self.seed, 0)
 
     @property
-    def means(self) -> list[ArmMeans]:
-        """The models that are means of the log itself, in the order of their estimators."""
-        models = [given.model for given in self.estimators if isinstance(given, DirectMethod)]
-        return [model for model in models if isinstance(model, ArmMeans)]
+    def means(self) -> list[ArmMeans | Frequencies]:
+        """The models that are means of the log itself, in the order of their estimators; then the
+        frequencies that stand in for propensities."""
+        models: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
+        return [x for x in [*models, self.propensities] if isinstance(x, (ArmMeans, Frequencies))]
 
     @property
     def unfitted(self) -> bool:
@@ -129,7 +147,11 @@ class Weighing:
             found = next(counted)
             return given if given.model.fitted else replace(given, model=given.model.of(found))
 
-        return replace(self, estimators=tuple(map(fit, self.estimators)))
+        estimators = tuple(map(fit, self.estimators))
+        known = self.propensities
+        if isinstance(known, Frequencies) and not known.fitted:
+            known = known.of(next(counted))
+        return replace(self, estimators=estimators, propensities=known)
 
     def sums_of(
         self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None
@@ -139,12 +161,21 @@ class Weighing:
         reader = RowReader(
             self.columns,
             self.missing_reward,
+            need_propensity=self.propensities == LOGGED,
             first=first,
             names=names,
             whole=self.weighs_slates,
         )
         summing = Summing(self.target, self.estimators, self.cluster, self.logging)
+        known = None
+        if self.propensities != LOGGED:
+            known = self.propensities
+            known = known.begin() if hasattr(known, "begin") else known
         for rows in reader.read(log):
+            if known is not None:
+                rows = rows._replace(
+                    propensity=known.shown(rows), given_above=np.full(len(rows.reward), np.nan)
+                )
             summing.add(rows)
             if progress is not None:
                 progress(reader.rows)
@@ -163,6 +194,7 @@ class Weighing:
         """The columns of the log that are looked at, besides those that all look at."""
         needed = frozenset().union(self.target.columns, *(each.columns for each in self.estimators))
         needed |= {self.cluster} if self.cluster else set()
+        needed |= getattr(self.propensities, "columns", frozenset())
         return needed | (self.logging.columns if self.logging else frozenset())
 
     def merged(self, before: LogSums, after: LogSums) -> LogSums:
@@ -217,6 +249,7 @@ class Weighing:
             logged=found.reward / units if units else math.nan,
             rows=found.rows,
             lists=units if self.weighs_lists else None,
+            assumes="" if self.propensities == LOGGED else ASSUMES,
             unanswered=found.unanswered,
             never_shown=tuple(
                 arm for arm, count in found.shown.items() if not count and arm in found.reached
@@ -231,10 +264,21 @@ def _as_target(target: Any, seed: int) -> Any:
     return Learning(target) if isinstance(target, Policy) else target
 
 
-def _defaults(target: Any) -> tuple[Estimator, ...]:
+def _known(propensities: Any) -> Any:
+    if propensities == ESTIMATED:
+        return Frequencies()
+    if propensities == LOGGED or hasattr(propensities, "shown"):
+        return propensities
+    remedy = f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log"
+    raise InvalidValue("propensities", propensities, remedy)
+
+
+def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
     if not isinstance(target, Ranking):
         return IPS(), SNIPS()
     slots = target.policy.action_width
+    if not logged:
+        return (IndependentIPS(slots),)
     return IndependentIPS(slots), CascadeIPS(slots), SlateIPS(slots)
 
 
