@@ -41,6 +41,7 @@ from tacit.service.log.rows import CLICKS
 from tacit.service.log.slates import slate_of
 from tacit.service.maintenance.export import export
 from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.ubi.export import export_ubi
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
 
@@ -273,6 +274,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
         engine.clock.now += 60 * SECOND
         await engine.decide_many("home", [check("another key")])
         counts = export(config, store, tmp_path / "out")
+        export_ubi(store, tmp_path / "ubi")
         await engine.stop()
         return counts
 
@@ -281,6 +283,13 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
     rows = [row for batch in log for row in batch.to_pylist()]
     assert log.report.kept == 1800
     assert {row["placement"] for row in rows} == {"home"}
+    # The records of User Behavior Insights say the same, of the last decision, too.
+    theirs = [row for batch in read_log(tmp_path / "ubi") for row in batch.to_pylist()]
+    told = "arms", "arm", "position", "propensity", "position_propensity", "reward"
+    mine = {(row["decision_id"], row["position"]): [row[name] for name in told] for row in rows}
+    others = {(row["decision_id"], row["position"]): [row[name] for name in told] for row in theirs}
+    assert len(others) == 1803
+    assert all(others[place] == cells for place, cells in mine.items())
     (estimate, *_) = off_policy(always(*WANTED), log, [IndependentIPS(3)]).estimates
     truth = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
     assert abs(estimate.value - truth) < 4 * estimate.standard_error
