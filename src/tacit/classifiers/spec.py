@@ -6,8 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from tacit.classifiers.base import Classifier, registry
-from tacit.core.calls import matched, named_class, parsed_call
-from tacit.errors import InvalidValue, UnknownName
+from tacit.core.calls import matched, named_class, read_call
 
 
 def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
@@ -35,17 +34,8 @@ def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
     """
     if isinstance(spec, Classifier):
         return spec
-    if isinstance(spec, str):
-        name, positional, named = parsed_call(spec)
-    elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
-        name, positional = spec["name"], []
-        named = {key: value for key, value in spec.items() if key != "name"}
-    else:
-        raise InvalidValue(
-            "classifier", spec, 'give one such as "rectangle(dim=2, margin=0.1)", or a table'
-        )
-    if ":" in name and not imports:
-        raise UnknownName(f"classifier: {name!r} may not be imported from here; import it yourself")
+    remedy = 'give one such as "rectangle(dim=2, margin=0.1)", or a table'
+    name, positional, named = read_call("classifier", spec, remedy, imports=imports)
     made = named_class(name, registry, Classifier)
     order = [field.name for field in fields(made) if field.init]
     return made(**matched(made, order, positional, named))

@@ -62,6 +62,30 @@ def matched(
     return given
 
 
+def read_call(
+    kind: str, spec: Any, remedy: str, *, imports: bool
+) -> tuple[str, list[Any], dict[str, Any]]:
+    """Return name and arguments of a part that is told as text or as a table with its ``name``.
+
+    Raises
+    ------
+    InvalidValue
+        If it is neither.
+    UnknownName
+        If it would be imported where ``imports`` forbids it.
+    """
+    if isinstance(spec, str):
+        name, positional, named = parsed_call(spec)
+    elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
+        name, positional = spec["name"], []
+        named = {key: value for key, value in spec.items() if key != "name"}
+    else:
+        raise InvalidValue(kind, spec, remedy)
+    if ":" in name and not imports:
+        raise UnknownName(f"{kind}: {name!r} may not be imported from here; import it yourself")
+    return name, positional, named
+
+
 def parsed_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Split ``name(literal, name=literal, …)`` without evaluating anything."""
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)

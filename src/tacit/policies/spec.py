@@ -8,9 +8,9 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from tacit.core.calls import GRAMMAR, matched, named_class, parsed_call
+from tacit.core.calls import GRAMMAR, matched, named_class, read_call
 from tacit.core.dispatch import canonical
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import InvalidValue
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
 
@@ -88,15 +88,8 @@ def policy_from_spec(
     """
     if isinstance(spec, Policy):
         return spec if arms is None else spec.with_arms(arms)
-    if isinstance(spec, str):
-        name, positional, named = parsed_call(spec)
-    elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
-        name, positional = spec["name"], []
-        named = {key: value for key, value in spec.items() if key != "name"}
-    else:
-        raise InvalidValue("policy", spec, f"{GRAMMAR}, or a table with the key name")
-    if ":" in name and not imports:
-        raise UnknownName(f"policy: {name!r} may not be imported from here; import it yourself")
+    remedy = f"{GRAMMAR}, or a table with the key name"
+    name, positional, named = read_call("policy", spec, remedy, imports=imports)
     if canonical(name) == AUTO:
         return _recommended(positional, named, arms, setting)
     kind = policy_class(name)
