@@ -713,10 +713,6 @@ def test_a_floor_over_a_policy_without_propensity_says_so_and_explores():
     observed = np.bincount(decisions.slots, minlength=3) / 3000
     np.testing.assert_allclose(observed, 1 / 3, atol=5.1 * math.sqrt(2 / 9 / 3000))
     assert learner.posterior("q").relevance.mean.shape == (2,)
-    with pytest.warns(tacit.errors.AssumptionWarning, match="ProbationBandit"):
-        tacit.ExplorationFloor(
-            tacit.ProbationBandit(3, classifier=tacit.Rectangle(dim=1, margin=0.1))
-        )
 
 
 def test_a_floor_hands_on_what_its_policy_warns_of():
