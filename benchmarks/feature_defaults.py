@@ -21,15 +21,19 @@ import tacit
 from tacit.core.arrays import Floats
 from tacit.environments.examination import uniform_in_ball
 
-SIZES = (1.0, 0.1, 0.01, 10.0)
+SIZES = (1.0, 0.1, 0.01, 10.0, None)
 MIXTURE = tacit.ClickMixture(5, 5)
 
 
 def regrets(
-    policies: Sequence[tacit.Policy], environment: tacit.Environment, rounds: int, runs: int
+    policies: Sequence[tacit.Policy],
+    environment: tacit.Environment,
+    rounds: int,
+    runs: int,
+    seed: int,
 ) -> Floats:
     """Return the regret of each policy after each run."""
-    found = tacit.simulate(policies, environment, rounds, runs=runs, seed=8_155, workers=1)
+    found = tacit.simulate(policies, environment, rounds, runs=runs, seed=seed, workers=1)
     return found.regret[:, :, -1]
 
 
@@ -40,15 +44,19 @@ def tell(setting: str, policies: Sequence[tacit.Policy], found: Floats) -> None:
         print(f"{setting:28} {policy.label:70} {last.mean():7.1f} ± {error:.1f}", flush=True)
 
 
-def problems(runs: int, pool: int, scale: float) -> Iterator[tuple[Floats, Floats]]:
-    """Yield features of arms and parameters, uniform in the unit balls of two blocks."""
+def problems(
+    runs: int, first: int, pool: int, scale: float, size: float | None = 1.0
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield features of arms and parameters, uniform in the unit balls of two blocks.
+
+    Features come times ``size``; where that is None, each column times its own number.
+    """
     for run in range(runs):
-        rng = np.random.default_rng([9_271, run])
-        blocks = [uniform_in_ball(rng, pool, 5) for _ in range(2)]
-        yield (
-            np.hstack(blocks),
-            scale * np.hstack([uniform_in_ball(rng, 1, 5) for _ in range(2)])[0],
-        )
+        rng = np.random.default_rng(first + run)
+        arms = np.hstack([uniform_in_ball(rng, pool, 5) for _ in range(2)])
+        theta = np.hstack([uniform_in_ball(rng, 1, 5) for _ in range(2)])[0]
+        factor = np.full(10, size) if size else 10.0 ** rng.uniform(-2.0, 2.0, 10)
+        yield factor * arms, scale * theta / factor
 
 
 def drawn(
@@ -68,7 +76,11 @@ def fixed(runs: int) -> None:
     """The same ten arms every time, which are not crossed."""
     policies = [MIXTURE, tacit.LinUCB(5, 5, alpha=1.0), tacit.LaplaceEC(5, 5, draw="coupled")]
     for scale in (1.0, 4.0):
-        tell(f"fixed, θ × {scale:g}", policies, drawn(policies, problems(runs, 10, scale), 5_000))
+        tell(
+            f"fixed, θ × {scale:g}",
+            policies,
+            drawn(policies, problems(runs, 5_000, 10, scale), 5_000),
+        )
 
 
 def sizes(runs: int) -> None:
@@ -76,13 +88,9 @@ def sizes(runs: int) -> None:
     policies = [MIXTURE, tacit.LinUCB(5, 5, alpha=1.0)]
     for scale in (1.0, 4.0):
         for size in SIZES:
-            made = ((size * arms, theta / size) for arms, theta in problems(runs, 100, scale))
-            tell(f"sizes × {size:g}, θ × {scale:g}", policies, drawn(policies, made, 2_000))
-        rng = np.random.default_rng(3)
-        own = 10.0 ** rng.uniform(-2.0, 2.0, (runs, 10))
-        every = zip(problems(runs, 100, scale), own, strict=True)
-        made = ((size * arms, theta / size) for (arms, theta), size in every)
-        tell(f"a size a column, θ × {scale:g}", policies, drawn(policies, made, 2_000))
+            setting = f"sizes × {size:g}, θ × {scale:g}" if size else f"any size, θ × {scale:g}"
+            made = problems(runs, 7_000, 100, scale, size)
+            tell(setting, policies, drawn(policies, made, 2_000))
 
 
 def truths(runs: int) -> None:
@@ -98,7 +106,7 @@ def truths(runs: int) -> None:
         "logistic, θ × 4": PlainArms(4.0),
         "linear": PlainArms(1.0, linear=True),
     }.items():
-        tell(name, policies, regrets(policies, environment, 2_000, runs))
+        tell(name, policies, regrets(policies, environment, 2_000, runs, 77))
 
 
 def keys(runs: int) -> None:
@@ -108,7 +116,7 @@ def keys(runs: int) -> None:
         for policy, pooled in ((MIXTURE, True), (MIXTURE, False), (hybrid, False)):
             environment = KeyedArms(unlike=unlike, pooled=pooled)
             setting = f"keys differ by {unlike:g}{', as one' * pooled}"
-            tell(setting, [policy], regrets([policy], environment, 3_000, runs))
+            tell(setting, [policy], regrets([policy], environment, 3_000, runs, 55))
 
 
 def users(runs: int) -> None:
@@ -117,7 +125,7 @@ def users(runs: int) -> None:
         policies: list[tacit.Policy] = [tacit.ClickMixture(dim, context_dim=context)]
         if not context:
             policies.append(tacit.LinUCB(dim))
-        tell(f"users, {told}", policies, regrets(policies, UserArms(told=told), 2_000, runs))
+        tell(f"users, {told}", policies, regrets(policies, UserArms(told=told), 2_000, runs, 8_155))
 
 
 def drift(runs: int) -> None:
@@ -127,7 +135,7 @@ def drift(runs: int) -> None:
         for redraws, rounds in (((5_001, 10_001), 15_000), ((), 5_000)):
             environment = tacit.ExaminationArms(scale=scale, redraws=redraws, announced=True)
             setting = f"{len(redraws)} shifts, θ × {scale:g}"
-            tell(setting, policies, regrets(policies, environment, rounds, runs))
+            tell(setting, policies, regrets(policies, environment, rounds, runs, 88))
 
 
 SETTINGS = {

@@ -107,8 +107,9 @@ def test_the_page_on_examination_runs(tmp_path):
     code = "\n".join(blocks("docs/examination.md", "python"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        shown, better = printed(code, tmp_path).splitlines()
+        shown, film, better = printed(code, tmp_path).splitlines()
     assert shown.endswith("(3,) (4, 4)")
+    assert film == "comedy 0.5"
     assert better == "True"
 
 
