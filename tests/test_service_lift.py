@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 from harness import SECOND, START, Clock, as_after_a_crash, everything, served
+from hypothesis import given
+from hypothesis import strategies as st
 from test_cli import tacit
 
 from tacit.client import AsyncClient, Client, Feedback, Impression, InvalidRequest, NotFound
@@ -22,6 +24,7 @@ from tacit.service.config.holdout import HoldoutConfig, OneArm
 from tacit.service.engine.engine import Engine
 from tacit.service.lift.coin import Coin
 from tacit.service.lift.report import lift_report
+from tacit.service.lift.slices import Slices
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.log.requests import as_content
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
@@ -32,6 +35,7 @@ from tacit.service.stores.sqlite import SqliteStore
 ARMS = ["film", "recipe"]
 RATES = {"film": 0.45, "recipe": 0.2}
 HALF = {"share": 0.5}
+METRICS = {"revenue": {}, "returns": {"range": [0, 1], "better": "less", "margin": 0.05}}
 FEATURED = "lin-ts(relevance_dim=2, examination_dim=1)"
 
 
@@ -138,6 +142,12 @@ def test_a_lift_is_found(service):
     assert told.stdout.splitlines()[0] == found.verdict
     assert "control: " in told.stdout
     again = tacit("lift", "helps", "--url", service.address, "--json")
+    part = service.client.lift("helps", begin="2023-11-14", end="2023-11-14T22:16")
+    assert 0 < sum(group["decisions"] for group in part.groups.values()) < 4000
+    told = tacit(
+        "lift", "helps", "--url", service.address, "--from", "2023-11-14", "--to", part.until
+    )
+    assert told.stdout.startswith("Of decisions from 14 November 22:13 to ")
     assert json.loads(again.stdout) == msgspec.to_builtins(found)
 
 
@@ -194,6 +204,79 @@ def test_lists_have_no_lift(tmp_path):
                 report(engine)
 
     asyncio.run(session())
+
+
+# Stretches of time ---------------------------------------------------------------------------
+
+
+def test_the_lift_of_a_stretch_of_time(tmp_path):
+    day = 86_400 * SECOND
+
+    async def session():
+        path = tmp_path / "s.db"
+        async with served(path, configured(policy="uniform-random", metrics=METRICS)) as engine:
+            # The arms are worth the same at first, and then film is what is clicked.
+            for rates in (dict.fromkeys(ARMS, 0.3), {"film": 0.9, "recipe": 0.1}):
+                engine.clock.now += day
+                await traffic(engine, 12, rates=rates)
+            await closed(engine)
+            whole, first, last, none = (
+                report(engine, stretch=stretch)
+                for stretch in (
+                    (None, None),
+                    (None, "2023-11-16"),
+                    ("2023-11-16T22:00+00:00", None),
+                    ("2030-01-01", "2031-01-01"),
+                )
+            )
+            for stretch in (("yesterday", None), (None, "x")):
+                with pytest.raises(InvalidValue, match="ISO"):
+                    report(engine, stretch=stretch)
+            return whole, first, last, none
+
+    whole, first, last, none = asyncio.run(session())
+    counts = [
+        sum(group.decisions for group in found.groups.values())
+        for found in (whole, first, last, none)
+    ]
+    assert counts == [1200, 600, 600, 0]
+    assert abs(first.groups["policy"].rewards / first.groups["policy"].decisions - 0.3) < 0.1
+    assert abs(last.groups["policy"].rewards / last.groups["policy"].decisions - 0.5) < 0.15
+    assert whole.since < first.since < first.until < last.since < last.until
+    assert last.verdict.startswith("Of decisions from 16 November ")
+    assert (first.srm, first.planner, first.winner, first.metrics) == ([], None, None, [])
+    assert (none.claim, none.until, whole.until) == ("early", None, None)
+
+
+def test_sticky_holdouts_have_no_stretches(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured({"unit": "user"})) as engine:
+            with pytest.raises(InvalidValue, match="from"):
+                report(engine, stretch=("2026-01-01", None))
+
+    asyncio.run(session())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**11), st.integers(0, 1), st.floats(0, 1)), min_size=1),
+    st.integers(0, 20),
+)
+def test_slices_do_not_depend_on_how_decisions_are_parted(decisions, cut):
+    times, groups, rewards = zip(*sorted(decisions), strict=True)
+    columns = np.array(times), np.array(groups), np.array(rewards)
+    whole, parted, first, rest = Slices(), Slices(), Slices(), Slices()
+    whole.add(*columns)
+    for slices, part in ((parted, slice(cut)), (parted, slice(cut, None)), (first, slice(cut)),
+                         (rest, slice(cut, None))):  # fmt: skip
+        if len(columns[0][part]):
+            slices.add(*(column[part] for column in columns))
+    assert json.dumps(whole.saved()) == json.dumps(parted.saved())
+    merged = first.merged(rest)
+    everywhere = merged.between(0, 2**62).sums
+    np.testing.assert_allclose(everywhere.counts.sum(), len(decisions), rtol=1e-12)
+    np.testing.assert_allclose(everywhere.totals, whole.between(0, 2**62).sums.totals, rtol=1e-12)
+    again = Slices.restored(json.loads(json.dumps(whole.saved())))
+    assert again.table.tobytes() == whole.table.tobytes()
 
 
 # The coin ------------------------------------------------------------------------------------
@@ -439,8 +522,6 @@ def test_features_have_a_holdout(tmp_path):
 
 
 # Metrics -------------------------------------------------------------------------------------
-
-METRICS = {"revenue": {}, "returns": {"range": [0, 1], "better": "less", "margin": 0.05}}
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):

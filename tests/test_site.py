@@ -145,7 +145,7 @@ def test_every_column_of_every_log_has_a_meaning(generate):
 def test_every_metric_of_a_running_service_has_a_meaning(generate):
     metrics = generate("metrics").metrics()
     assert len(metrics) >= 10
-    assert all(name.startswith("tacit_") and help for name, _, _, help in metrics)
+    assert all(name.startswith(("tacit_", "process_")) and help for name, _, _, help in metrics)
 
 
 def test_every_error_and_problem_is_in_the_reference(generate):

@@ -28,6 +28,8 @@ from tacit.errors import MissingExtra
     "--control",
     help="In place of the holdout, what propensities compare with: uniform, or 'arm NAME'.",
 )
+@click.option("--from", "begin", help="Only decisions from then on, such as 2026-05-03.")
+@click.option("--to", "end", help="Only decisions before then.")
 @json_option
 def lift(
     config: Path | None,
@@ -36,6 +38,8 @@ def lift(
     key: str | None,
     confidence: str,
     control: str | None,
+    begin: str | None,
+    end: str | None,
     as_json: bool,
 ) -> None:
     """Say what learning earned more than a control, at a PLACEMENT of a running service."""
@@ -46,7 +50,9 @@ def lift(
     except ImportError as error:
         raise MissingExtra(error.name or "the client", "client") from error
     with Client(url, key) as client:
-        found = client.lift(placement, confidence=float(confidence), control=control)
+        found = client.lift(
+            placement, confidence=float(confidence), control=control, begin=begin, end=end
+        )
     lines = [found.verdict]
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:

@@ -109,12 +109,14 @@ _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
     "arms": list_of(_arm),
+    "begin": checks.name,
     "clicks": list_of(_position),
     "control": checks.name,
     "confidence": number_within(0.0, 1.0),
     "context": _features,
     "decision_id": checks.name,
     "deferred": checks.flag,
+    "end": checks.name,
     "examination": list_of(_features),
     "feedback_id": checks.name,
     "items": list_of(_arm),

@@ -288,7 +288,13 @@ class Calls:
 
     @call
     def lift(
-        self, placement: str, *, confidence: float = 0.95, control: str | None = None
+        self,
+        placement: str,
+        *,
+        confidence: float = 0.95,
+        control: str | None = None,
+        begin: str | None = None,
+        end: str | None = None,
     ) -> Call[Earned]:
         """Return what learning earned more than a control, and how sure that is.
 
@@ -300,6 +306,8 @@ class Calls:
         control : str, optional
             In place of the holdout, what logged propensities compare with: ``uniform``, or
             ``arm NAME``.
+        begin, end : str, optional
+            Only decisions of that time, in ISO 8601, such as ``2026-05-03``.
 
         Returns
         -------
@@ -310,8 +318,12 @@ class Calls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = urlencode(body(LiftOf(confidence, control)))
-        return call_to(placement, f"lift?{asked}", None, msgspec.json.Decoder(Earned).decode)
+        asked = body(LiftOf(confidence, control, begin, end))
+        # What is said so there is no name in Python.
+        named = {{"begin": "from", "end": "to"}.get(name, name): x for name, x in asked.items()}
+        return call_to(
+            placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode
+        )
 
     @call
     def feedback(

@@ -111,6 +111,8 @@ class LiftOf(msgspec.Struct, frozen=True):
 
     confidence: float
     control: str | None = None
+    begin: str | None = None
+    end: str | None = None
 
 
 class ModeOf(msgspec.Struct, frozen=True):
@@ -325,6 +327,8 @@ class Earned(msgspec.Struct, frozen=True):
         Who stays in one group: ``decision``, ``session`` or ``user``.
     since : str or None
         From when on decisions count, in ISO 8601.
+    until : str or None
+        Until when, of a stretch of time.
     confidence : float
     groups : dict
         ``decisions`` and ``rewards`` of ``control`` and ``policy``.
@@ -350,6 +354,7 @@ class Earned(msgspec.Struct, frozen=True):
     share: float | None
     unit: str | None
     since: str | None
+    until: str | None
     confidence: float
     groups: dict[str, dict[str, float]]
     claim: str

@@ -14,7 +14,8 @@ async def _lift(engine: Service, call: Call) -> LiftReport:
     query = QueryParams(call.query)
     confidence = number("confidence", query.get("confidence", "0.95"))
     placement = engine.placement(call.placement)
-    return lift_report(placement, engine.clock(), confidence, query.get("control"))
+    stretch = query.get("from"), query.get("to")
+    return lift_report(placement, engine.clock(), confidence, query.get("control"), stretch)
 
 
 ROUTES = (
@@ -27,6 +28,12 @@ ROUTES = (
               {"name": "control", "in": "query",
                "description": "In place of the holdout, what logged propensities compare with: "
                "``uniform``, or ``arm NAME``.",
+               "schema": {"type": "string"}},
+              {"name": "from", "in": "query",
+               "description": "Only decisions from then on, in ISO 8601; about, as sums are kept "
+               "over 128 slices of time. Of holdouts whose units are decisions.",
+               "schema": {"type": "string"}},
+              {"name": "to", "in": "query", "description": "Only decisions before then.",
                "schema": {"type": "string"}},
           )),
 )  # fmt: skip

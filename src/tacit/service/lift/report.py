@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,7 @@ from tacit.service.lift.sums import LiftSums
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
+FOREVER = 2**62
 EXPLICIT = 0.8
 """From this share of explicit feedback on, the control must have its own share of it: where only
 clicks are told, more of them is what learning is for."""
@@ -104,6 +106,7 @@ class LiftReport(msgspec.Struct):
     share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
     unit: str | None
     since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
+    until: Annotated[str | None, Meta(description="The same, of a stretch of time; else null.")]
     confidence: float
     groups: dict[str, Group]
     claim: Claim
@@ -117,7 +120,11 @@ class LiftReport(msgspec.Struct):
 
 
 def lift_report(
-    placement: Any, now: int, confidence: float = 0.95, control: str | None = None
+    placement: Any,
+    now: int,
+    confidence: float = 0.95,
+    control: str | None = None,
+    stretch: tuple[str | None, str | None] = (None, None),
 ) -> LiftReport:
     """Return what learning earned at a placement.
 
@@ -130,17 +137,21 @@ def lift_report(
         0.9, 0.95 or 0.99.
     control : str, optional
         In place of the holdout, what propensities compare with: ``uniform``, or ``arm NAME``.
+    stretch : (str or None, str or None)
+        Only decisions of that time, in ISO 8601: from when, and until when.
 
     Raises
     ------
     InvalidValue
-        If the confidence or the control is another one, or the placement shows more than one arm.
+        If the confidence or the control is another one, the placement shows more than one arm, or
+        no sums of that time are kept.
     """
     boundary(confidence)
     if not placement.shows_one:
         remedy = "ask one that shows one arm; those that show lists have no lift yet"
         raise InvalidValue("placement", placement.name, remedy)
-    return _Reporter(placement, now, confidence, control).report()
+    reporter = _Reporter(placement, now, confidence, control)
+    return reporter.report_of(*stretch) if any(stretch) else reporter.report()
 
 
 class _Reporter:
@@ -168,6 +179,7 @@ class _Reporter:
             share=holdout and holdout.share,
             unit=holdout and holdout.unit,
             since=self._moment(self._sums.time).isoformat() if self._sums.time else None,
+            until=None,
             confidence=self._confidence,
             groups=self._groups(),
             claim=lift.claim,
@@ -178,6 +190,30 @@ class _Reporter:
             planner=plan,
             winner=self._winner(),
             metrics=[] if holdout is None else self._metrics(holdout),
+        )
+
+    def report_of(self, begin: str | None, end: str | None) -> LiftReport:
+        """Return the lift of a stretch of time: of the reward, over the holdout."""
+        field, given = ("from", begin) if begin else ("to", end)
+        if self._holdout is None or self._sums.clustered:
+            remedy = "leave it out: it is known of holdouts whose units are decisions"
+            raise InvalidValue(field, given, remedy)
+        ends = _time("from", begin, 0), _time("to", end, FOREVER)
+        found = self._sums.slices.between(*ends)
+        self._sums = copy(self._sums)
+        self._sums.reward, self._sums.time = found.sums, found.begin
+        lift = self._of(self._holdout)
+        whole = self.report()
+        days = [self._moment(time).strftime("%-d %B %H:%M") for time in found[1:]]
+        words = f"Of decisions from {days[0]} to {days[1]} (UTC): {said.lift_sentence(lift)}"
+        return msgspec.structs.replace(
+            whole,
+            until=self._moment(found.end).isoformat() if found.begin else None,
+            verdict=words,
+            srm=[],
+            planner=None,
+            winner=None,
+            metrics=[],
         )
 
     # The lift --------------------------------------------------------------------------------
@@ -323,3 +359,16 @@ def _bounds(interval: Interval | None) -> Bounds | None:
     if interval is None:
         return None
     return Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
+
+
+def _time(field: str, text: str | None, default: int) -> int:
+    """Return a time in microseconds since 1970."""
+    if not text:
+        return default
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1e6)

@@ -12,6 +12,7 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.proof import HoldoutSums, ScoreSums
 from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
+from tacit.service.lift.slices import Slices
 
 NO_HOLDOUT = "null"
 """What a mark says where there is no holdout."""
@@ -22,6 +23,8 @@ class Closed(NamedTuple):
 
     Attributes
     ----------
+    times : list of int
+        When they were made, in microseconds since 1970.
     rewards : array of float64
         In [0, 1].
     answered : array of bool
@@ -38,6 +41,7 @@ class Closed(NamedTuple):
     metrics : dict of str to array of float64
     """
 
+    times: Sequence[int]
     rewards: Floats
     answered: Booleans
     control: Sequence[int | None] | None
@@ -67,6 +71,8 @@ class LiftSums:
         The first row that counts, and when it began, in microseconds since 1970; 0 where nothing
         was decided yet.
     reward : HoldoutSums
+    slices : Slices
+        The same over time.
     metrics : dict of str to HoldoutSums
     scores : ScoreSums
     partial : int
@@ -89,6 +95,7 @@ class LiftSums:
             self.terms, self.clustered = terms, clustered
         self.seq, self.time = seq, time
         self.reward = HoldoutSums.empty(clustered=self.clustered)
+        self.slices = Slices()
         self.metrics = {name: HoldoutSums.empty(clustered=self.clustered) for name in self._configs}
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
         self.decided, self.answered = np.zeros(2), np.zeros(2)
@@ -138,6 +145,7 @@ class LiftSums:
             places = [0 if one is None else one for one in closed.bucket]
             buckets = np.array(places, np.int64)[among]
         self.reward.add(groups, closed.rewards[among], buckets)
+        self.slices.add(np.array(closed.times)[among], groups, closed.rewards[among])
         for name, sums in self.metrics.items():
             sums.add(groups, closed.metrics[name][among], buckets)
         np.add.at(self.answered, groups[closed.answered[among]], 1.0)
@@ -162,6 +170,7 @@ class LiftSums:
         both.begin(self.terms, 0, 0, clustered=self.clustered)
         both.time = min(filter(None, (self.time, other.time)), default=0)
         both.reward = self.reward.merged(other.reward)
+        both.slices = self.slices.merged(other.slices)
         both.metrics = {
             name: sums.merged(other.metrics[name]) for name, sums in self.metrics.items()
         }
@@ -178,6 +187,7 @@ class LiftSums:
             "seq": self.seq,
             "time": self.time,
             "reward": self.reward.as_dict(),
+            "slices": self.slices.saved(),
             "metrics": {name: sums.as_dict() for name, sums in self.metrics.items()},
             "scores": self.scores.as_dict(),
             "partial": self.partial,
@@ -190,6 +200,7 @@ class LiftSums:
         """Take over what :meth:`saved` gave."""
         self.begin(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
         self.reward = HoldoutSums.from_dict(saved["reward"])
+        self.slices = Slices.restored(saved["slices"])
         found = {name: HoldoutSums.from_dict(sums) for name, sums in saved["metrics"].items()}
         # Of a metric that is new, nothing is known yet; the next mark says that it is.
         self.metrics |= {name: sums for name, sums in found.items() if name in self.metrics}

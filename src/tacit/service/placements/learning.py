@@ -66,6 +66,7 @@ class Learning(Opening):
             policy = self.coin.unmixed(logged, shown, self._open.offers(slots))
         self.lift.add(
             Closed(
+                self.windows.values(slots, "time"),
                 np.array(self._scaled(ended.rewards[counts].tolist())),
                 ended.answered[counts],
                 control,
