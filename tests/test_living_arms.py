@@ -28,6 +28,7 @@ ONE_ARM = [
     tacit.GLRKLUCB(THREE),
     tacit.ExplorationFloor(Pooled(THREE), 0.1),
     tacit.TestableUCB1(THREE, horizon=20),
+    tacit.ShiftMixture(THREE),
 ]
 DUELS = [
     tacit.RUCB(THREE),
@@ -46,6 +47,11 @@ LISTS = [
     tacit.PBMUCB(THREE, positions=2),
 ]
 EVERY = ONE_ARM + DUELS + LISTS
+
+OTHERWISE = (
+    *(tacit.EXP3, tacit.EXP3S, tacit.RankedBandit, tacit.ShiftMixture),
+    *(tacit.BeatTheMean, tacit.InterleavedFilter1),
+)
 
 
 def over(policies):
@@ -145,12 +151,15 @@ def test_arms_known_by_features_come_with_each_decision():
 
 
 def test_a_new_arm_begins_with_what_all_keys_know_of_arms():
-    """Here nothing is known of it; the others' priors stay as they were fitted."""
-    learner = tacit.Learner(Pooled(["a", "b"]), seed=1)
-    for _ in range(3):
-        learner.learn(learner.choose("q", arms=["a"]), 1.0)
+    learner = tacit.Learner(tacit.ShiftMixture(["a", "b"]), seed=1)
+    for _ in range(10):
+        decisions = learner.choose_many([f"key {i}" for i in range(10)])
+        learner.learn_many(decisions, np.arange(10) % 10 > 0)
     learner.add_arms(["c"])
-    assert learner.state.shared.prior.tolist() == [[0.8, 0.5, 0.5]]
+    # Of 100 rewards nine in ten were clicks.
+    common, *_, new = learner.state.shared.priors.beta[0]
+    assert new[0] / new.sum() == pytest.approx(common[0] / common.sum(), abs=0.02)
+    assert new[0] / new.sum() > 0.75
 
 
 @pytest.mark.parametrize("policy", [tacit.EXP3(2), tacit.EXP3S(2)], ids=repr)
@@ -171,6 +180,25 @@ def test_a_new_arm_of_exponential_weights_begins_with_their_mean(policy, rounds)
     np.testing.assert_allclose(learner.probabilities("q"), after, atol=0.01)
     # A key that comes later knows no difference.
     assert learner.probabilities("new").tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_key_that_comes_later_begins_with_all_arms_and_as_the_policy_is_tuned_now(tmp_path):
+    """Live, and after a snapshot, which keeps no lanes that are spare."""
+    duels = tacit.Learner(tacit.BeatTheMean(2, horizon=50), seed=1)
+    means = tacit.Learner(tacit.LinTS(1, 1, prior_variance=1.0), seed=1)
+    features = {"relevance": [[0.5], [1.0]], "examination": [[1.0], [1.0]]}
+    duels.choose("old")
+    means.choose("old", **features)
+    duels.add_arms(2)
+    means.tune(prior_variance=4.0)
+    for learner, offer in ((duels, {}), (means, features)):
+        learner.save(tmp_path / "learner.tacit")
+        again = tacit.Learner.load(tmp_path / "learner.tacit")
+        for each in (learner, again):
+            each.choose("new", **offer)
+        assert bits(again) == bits(learner)
+    assert duels.state.working.size[:2].tolist() == [2, 4]
+    assert means.state.root[1, 0, 0] == 2.0
 
 
 # Any order -----------------------------------------------------------------------------------
@@ -256,9 +284,9 @@ def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
     assert bits(fold)[:-1] == bits(live)[:-1]
 
 
-# Exponential weights of a new arm are the mean of the others, and arms that come later take no part
-# in an elimination that is under way.
-@over(but(tacit.EXP3, tacit.EXP3S, tacit.RankedBandit, tacit.BeatTheMean, tacit.InterleavedFilter1))
+# Exponential weights of a new arm are the mean of the others, priors of arms are fitted when one
+# comes, and arms that come later take no part in an elimination that is under way.
+@over(but(*OTHERWISE))
 @sequences
 @given(steps=STEPS)
 def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, steps):

@@ -282,6 +282,28 @@ def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_p
     agree_with_their_logs(tmp_path, asyncio.run(session()))
 
 
+def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
+    async def learn(engine, clicked):
+        for i in range(60):
+            row = await engine.decide("home", f"{engine.shard.number} {i % 12}", ["film"])
+            await engine.feedback("home", row.id, float(i % 10 < clicked))
+
+    async def session():
+        async with two_shards(tmp_path, tacit.ShiftMixture(ARMS)) as (config, (here, there)):
+            await learn(here, 9)
+            await learn(there, 5)
+            await exchange(here, there)
+            mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
+            assert mine.tails.tolist() == its.tails.tolist()
+            assert mine.rounds.tolist() == its.rounds.tolist() == [120]
+            for priors in (mine, its):
+                a, b = priors.beta[0, 1 + ARMS.index("film")]
+                assert a / (a + b) == pytest.approx(0.7, abs=0.05)
+            return config
+
+    agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
 def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
     async def learn(engine, count):
         for _ in range(count):

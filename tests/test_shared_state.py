@@ -16,7 +16,7 @@ from policies_of_ones_own import Pooled
 from stores import store_at
 
 import tacit
-from tacit.core.state import lane_rows, lane_view, leaves
+from tacit.core.state import lane_rows, lanes_view, leaves
 from tacit.evaluate import IPS, off_policy
 from tacit.policies.base import registry
 from tacit.service.config.schema import Config, PlacementConfig
@@ -65,7 +65,7 @@ def test_an_array_of_other_rows_is_named(rows):
 def test_a_lane_is_seen_with_what_it_shares():
     policy = tacit.RankedBandit(tacit.OracleRestart(Pooled(2)), positions=3)
     state = policy.init(4)
-    view = lane_view(state, lane_rows(policy.init), 2)
+    view = lanes_view(state, lane_rows(policy.init), 2, 3)
     view.policy.policy.plays[1, 0] = 5.0
     view.policy.policy.shared.plays[0, 1] = 7.0
     assert state.policy.policy.plays[2 * 3 + 1].tolist() == [5.0, 0.0]

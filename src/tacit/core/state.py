@@ -77,14 +77,14 @@ def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
     return (tuple(len(array) for _, array in arrays) for arrays in zip(*states, strict=True))
 
 
-def lane_view(state: Any, rows: Sequence[int], lane: int) -> Any:
-    """Return what the kernels of a lane read and write: its rows, and all that lanes share.
+def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
+    """Return what the kernels of some lanes read and write: their rows, and all that is shared.
 
     The arrays are views; ``rows`` is what :func:`lane_rows` returns.
     """
     arrays = (array for _, array in leaves(state))
     views = (
-        array[lane * count : (lane + 1) * count] if count else array
+        array[start * count : stop * count] if count else array
         for array, count in zip(arrays, rows, strict=True)
     )
     return rebuilt(state, views)

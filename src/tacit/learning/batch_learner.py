@@ -84,6 +84,7 @@ class BatchLearner:
             if now.shape != then.shape:
                 raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
         self.policy = tuned
+        self.lanes.fit(tuned)
         self._prepare()
         self.refit()
 

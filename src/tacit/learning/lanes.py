@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.state import copied_into, lane_rows, lane_view, trimmed
+from tacit.core.state import copied_into, lane_rows, lanes_view
 from tacit.errors import UnknownName
 from tacit.policies.base import Policy
 
@@ -65,7 +65,7 @@ class Lanes:
 
         They hold until another key gets a lane.
         """
-        return lane_view(self.state, self.rows, lane)
+        return lanes_view(self.state, self.rows, lane, lane + 1)
 
     def admit(self, keys: Sequence[str]) -> Ints:
         """Return the lanes of keys; a key that was never seen gets one.
@@ -96,25 +96,27 @@ class Lanes:
             If the key is too long.
         """
         lane = len(self.of)
-        self.of[checks.name("key", key)] = lane
+        checks.name("key", key)
         if lane >= self._capacity:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
-            self._grow()
+            self._grow(self._policy)
+        self.of[key] = lane
         return lane
 
     def fit(self, policy: Policy) -> None:
-        """Keep what was learned, in the state of a policy with more arms."""
+        """Keep what was learned, in the state of a policy with more arms or tuned otherwise."""
+        self._grow(policy)
         self._policy = policy
-        self._grow()
 
     def used(self) -> Any:
-        """Return the state without spare lanes."""
-        return trimmed(self.state, self._policy.init(len(self.of)))
+        """Return the state without spare lanes, as views."""
+        return lanes_view(self.state, self.rows, 0, len(self.of))
 
     def restore(self, state: Any, keys: Sequence[str]) -> None:
         """Take over the state of a snapshot, a lane for each of its keys."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self.state, self._capacity = state, len(keys)
 
-    def _grow(self) -> None:
-        self.state = copied_into(self.state, self._policy.init(self._capacity))
+    def _grow(self, policy: Policy) -> None:
+        # Not the spare lanes: those are to be as the policy would make them now.
+        self.state = copied_into(self.used(), policy.init(self._capacity))
