@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,19 +19,22 @@ from tacit.policies.base import Impression
 THREE = ("a", "b", "c")
 MOST = 5
 
-ONE_ARM = [
+COUNTING = [
     tacit.EpsilonGreedy(THREE),
     tacit.UCB1(THREE),
     tacit.Thompson(THREE, discount=0.9),
+    tacit.SlidingWindowUCB(THREE, window=5),
+    tacit.ExplorationFloor(Pooled(THREE), 0.1),
+    tacit.CascadeUCB1(THREE, positions=2),
+    tacit.CascadeKLUCB(THREE, positions=2),
+]
+"""Those to which an arm that is not on offer is as none."""
+OTHERS = [
     tacit.EXP3(THREE),
     tacit.EXP3S(THREE),
-    tacit.SlidingWindowUCB(THREE, window=5),
     tacit.GLRKLUCB(THREE),
-    tacit.ExplorationFloor(Pooled(THREE), 0.1),
     tacit.TestableUCB1(THREE, horizon=20),
     tacit.ShiftMixture(THREE),
-]
-DUELS = [
     tacit.RUCB(THREE),
     tacit.RMED1(THREE),
     tacit.DoubleThompsonSampling(THREE),
@@ -38,28 +42,15 @@ DUELS = [
     tacit.WinnerStays(THREE),
     tacit.BeatTheMean(THREE, horizon=50),
     tacit.InterleavedFilter1(THREE, horizon=50),
-]
-LISTS = [
-    tacit.CascadeUCB1(THREE, positions=2),
-    tacit.CascadeKLUCB(THREE, positions=2),
     tacit.ListMix(THREE, positions=2),
-    tacit.RankedBandit(tacit.EXP3(THREE), positions=2),
     tacit.PBMUCB(THREE, positions=2),
 ]
-EVERY = ONE_ARM + DUELS + LISTS
-
-OTHERWISE = (
-    *(tacit.EXP3, tacit.EXP3S, tacit.RankedBandit, tacit.ShiftMixture),
-    *(tacit.BeatTheMean, tacit.InterleavedFilter1),
-)
+# Which of its lists are under way is in no log.
+RANKED = tacit.RankedBandit(tacit.EXP3(THREE), positions=2)
 
 
 def over(policies):
     return pytest.mark.parametrize("policy", policies, ids=lambda policy: policy.label)
-
-
-def but(*kinds):
-    return [policy for policy in EVERY if not isinstance(policy, kinds)]
 
 
 def bits(learner):
@@ -238,16 +229,17 @@ def chances(learner, key):
     policy, state = learner.policy, learner.state
     slots = learner.batch.offer.slots
     given = policy.params, state, learner.lane(key), Impression(slots, np.zeros(0))
-    if policy.shows == "arm":
-        return [policy.propensity(*given, slot) for slot in slots]
+    actions: Any = slots
     if policy.shows == "duel":
-        return [policy.propensity(*given, pair) for pair in itertools.product(slots, repeat=2)]
-    empty = [-1] * max(policy.action_width - len(slots), 0)
-    orders = itertools.permutations(slots, policy.action_width - len(empty))
-    return [policy.chance(*given, np.array([*order, *empty])) for order in orders]
+        actions = itertools.product(slots, repeat=2)
+    elif policy.shows == "slate":
+        empty = [-1] * max(policy.action_width - len(slots), 0)
+        orders = itertools.permutations(slots, policy.action_width - len(empty))
+        actions = (np.array([*order, *empty]) for order in orders)
+    return [policy.propensity(*given, shown) for shown in actions]
 
 
-@over(EVERY)
+@over([*COUNTING, *OTHERS, RANKED])
 @sequences
 @given(steps=STEPS, seed=st.integers(0, 2**32))
 def test_only_arms_on_offer_are_shown_with_propensities_that_sum_to_one(policy, steps, seed):
@@ -259,8 +251,7 @@ def test_only_arms_on_offer_are_shown_with_propensities_that_sum_to_one(policy, 
         assert sum(chances(learner, learner.keys[0])) == pytest.approx(1.0, abs=1e-7)
 
 
-# Which lists of ranked bandits are under way is in no log.
-@over(but(tacit.RankedBandit))
+@over(COUNTING + OTHERS)
 @sequences
 @given(steps=STEPS)
 def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
@@ -284,9 +275,7 @@ def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
     assert bits(fold)[:-1] == bits(live)[:-1]
 
 
-# Exponential weights of a new arm are the mean of the others, priors of arms are fitted when one
-# comes, and arms that come later take no part in an elimination that is under way.
-@over(but(*OTHERWISE))
+@over(COUNTING)
 @sequences
 @given(steps=STEPS)
 def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, steps):
