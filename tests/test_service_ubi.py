@@ -17,12 +17,14 @@ from test_ubi import event, query, rows
 
 from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
+from tacit.logs.decided import given_above
 from tacit.logs.ubi.records import event_of
 from tacit.service.config.file import load_config
 from tacit.service.http.route import Call
 from tacit.service.log.impressions import Clicks
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
+from tacit.service.log.slates import slate_of
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
 from tacit.service.maintenance.verify import verify
@@ -105,7 +107,7 @@ def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
             row = await slated(engine)
-            queries = [query(row.id, json.loads(row.shown)), query("theirs", ["z", "a"])]
+            queries = [query(row.id, listed(row)), query("theirs", ["z", "a"])]
             events = [
                 about(row, "impression", 0),
                 about(row, "view", 1),
@@ -362,8 +364,15 @@ def check_log(made, log, folder):
             "front": ["n", "m"] if row.offered else ["0", "1"],
             "home": ["2", "0"] if row.offered else ["0", "1", "2"],
         }
+        slate = slate_of(row.shown) if name == "shelf" else None
+        if slate is not None and slate.places:
+            offered["shelf"] = (
+                json.loads(row.offered) if row.offered else PLACEMENTS["shelf"]["arms"]
+            )
         for at, item in enumerate(items):
             if item is not None:
+                if slate is not None:
+                    alone = given_above(slate.prefixes, at)
                 expected.append(
                     (row.id, name, row.key, item, at, alone, clicked.get(at, 0.0),
                      offered.get(name, [each for each in items if each is not None]))
