@@ -17,6 +17,7 @@ from tacit.service.stores.sqlite import SqliteStore
 RECOMMENDED = [
     ({"arms": 5}, tacit.ShiftMixture(5)),
     ({"arms": ["a", "b"], "context_dim": 2}, tacit.ShiftMixture(["a", "b"], context_dim=2)),
+    ({"arms": 5, "notice_within": 5000}, tacit.ShiftMixture(5, notice_within=5000)),
     ({"arms": 5, "sums": True}, tacit.Thompson(5)),
     ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
     ({"arms": 20, "shows": "slate", "own_order": True}, tacit.SafeListMix(20, positions=3)),
@@ -51,6 +52,7 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({"arms": 3, "shows": "duel", "context_dim": 1}, "context_dim"),
         ({"arms": 3, "shows": "slate", "relevance_dim": 1}, "relevance_dim"),
         ({"arms": 3, "own_order": True}, "own_order"),
+        ({"arms": 3, "sums": True, "context_dim": 1}, "context_dim"),
         ({"relevance_dim": 3, "sums": True}, "sums"),
     ],
 )

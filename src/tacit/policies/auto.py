@@ -25,6 +25,7 @@ def auto(
     context_dim: int = 0,
     relevance_dim: int = 0,
     examination_dim: int = 0,
+    notice_within: int | None = None,
     sums: bool = False,
 ) -> Policy:
     """Return the recommended policy; it has no knob that must be turned.
@@ -49,6 +50,9 @@ def auto(
         features, features of the user.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen.
+    notice_within : int, optional
+        After how many impressions of a key at most a change shall be noticed in what is *not*
+        shown, at the price that :class:`ShiftMixture` states; by default it may not be for long.
     sums : bool, default False
         Whether what is learned must be sums, from which a reward can be taken out again and which
         shards can add up.
@@ -76,6 +80,7 @@ def auto(
         "own_order": own_order,
         "relevance_dim": relevance_dim,
         "examination_dim": examination_dim,
+        "notice_within": notice_within,
         "sums": sums,
     }
     if shows not in SHOWS:
@@ -89,8 +94,11 @@ def auto(
     if by_features:
         _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
-    _only(said, "an arm by its name", ("context_dim", "sums"))
-    return Thompson(_told(arms)) if sums else ShiftMixture(_told(arms), context_dim=context_dim)
+    if sums:
+        _only(said, "an arm by what sums say", ("sums",))
+        return Thompson(_told(arms))
+    _only(said, "an arm by its name", ("context_dim", "notice_within"))
+    return ShiftMixture(_told(arms), context_dim=context_dim, notice_within=notice_within)
 
 
 def _told(arms: Any) -> Any:
