@@ -660,7 +660,7 @@ def test_the_log_is_kept_for_as_long_as_the_file_says(tmp_path):
         ({"placements.home.arms": 3}, "arms"),
         ({"placements.home.default_reward": -2}, "default_reward"),
         ({"placements.home.propensities": False}, "propensities"),
-        ({"placements.home.kind": "features"}, "policy"),
+        ({"placements.home.kind": "features"}, "home: arms"),
     ],
 )
 def test_configurations_that_are_refused(values, message):
