@@ -187,7 +187,7 @@ def test_specs_and_snapshots_round_trip(policy, tmp_path):
         (lambda: tacit.SelfSparring(3, eta=0), "eta"),
         (lambda: tacit.WinnerStays(3, variant="both"), "variant"),
         (lambda: tacit.WinnerStays(3, beta=1), "beta"),
-        (lambda: tacit.ExplorationFloor(tacit.RUCB(3)), "policy"),
+        (lambda: tacit.ExplorationFloor(tacit.ListMix(3, positions=2)), "policy"),
         (lambda: tacit.replay(tacit.RMED1(3), "clicks.csv"), "shows a duel"),
     ],
 )

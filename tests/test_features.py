@@ -667,9 +667,9 @@ KNOWN = [
 ]
 
 
-def floored(policy, offer, epsilon=0.2):
+def floored(policy, offer, epsilon=0.2, **options):
     """Return a learner under a floor that has learned from some clicks."""
-    learner = tacit.Learner(tacit.ExplorationFloor(policy, epsilon), seed=3)
+    learner = tacit.Learner(tacit.ExplorationFloor(policy, epsilon, **options), seed=3)
     rng = np.random.default_rng(3)
     for _ in range(20):
         decision = learner.choose("q", **offer)
@@ -701,9 +701,9 @@ def test_a_deterministic_choice_under_a_floor_is_told_by_hand():
     assert tacit.Learner(tacit.LinUCB(1, 1), seed=1).choose("q", **offer).propensity is None
 
 
-def test_a_floor_over_a_policy_without_propensity_says_so_and_explores():
+def test_a_floor_without_candidates_says_so_and_explores():
     with pytest.warns(tacit.errors.AssumptionWarning, match="LaplaceEC does not know its propens"):
-        learner = floored(tacit.LaplaceEC(2, 3), OFFER, epsilon=1.0)
+        learner = floored(tacit.LaplaceEC(2, 3), OFFER, epsilon=1.0, draws=0)
     decisions = learner.choose_many(
         ["q"] * 3000, **{block: [rows] * 3000 for block, rows in OFFER.items()}
     )
@@ -718,8 +718,7 @@ def test_a_floor_over_a_policy_without_propensity_says_so_and_explores():
 def test_a_floor_hands_on_what_its_policy_warns_of():
     twice = [[1.0, 1.0]] * 3
     policy = tacit.LaplaceEC(2, 2, relevance_intercept=True, examination_intercept=True)
-    with pytest.warns(tacit.errors.AssumptionWarning):
-        floor = tacit.ExplorationFloor(policy)
+    floor = tacit.ExplorationFloor(policy)
     with pytest.warns(UserWarning, match="both blocks have a constant"):
         tacit.Learner(floor, seed=1).choose_many(
             ["q"] * 9, relevance=[twice] * 9, examination=[twice] * 9

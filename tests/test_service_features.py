@@ -27,6 +27,7 @@ POLICIES = {
     "mixture": "click-mixture(relevance_dim=2, examination_dim=1)",
     "hybrid": "hybrid-click-mixture(relevance_dim=2, examination_dim=1)",
     "floor": "exploration-floor(lin-ucb(relevance_dim=2, examination_dim=1), epsilon=0.2)",
+    "candidates": "exploration-floor(lin-ts(relevance_dim=2, examination_dim=1), epsilon=0.2)",
 }
 
 

@@ -29,6 +29,7 @@ from numba.core import caching
 from numba.core.errors import NumbaError
 from numba.extending import overload, register_jitable
 
+import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may derive
 from tacit.core import dispatch
 from tacit.core.code_key import code_key
 

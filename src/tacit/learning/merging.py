@@ -26,6 +26,7 @@ from tacit.core.state import lane_rows, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.policies.base import Counts, Policy
+from tacit.policies.candidates import Past
 from tacit.policies.features.gaussian import Gaussian
 
 
@@ -245,7 +246,7 @@ def _told(state: Any) -> Any:
     """Return a state in the parameters in which learning adds."""
     if isinstance(state, Gaussian):
         return natural(state)
-    if isinstance(state, Counts):
+    if isinstance(state, Counts | Past):
         return state
     if isinstance(state, tuple) and state and all(isinstance(part, tuple) for part in state):
         return type(state)(*map(_told, state))
@@ -256,7 +257,7 @@ def _state(told: Any) -> Any:
     """Return parameters as the state that they are of."""
     if isinstance(told, Natural):
         return gaussian(told)
-    return told if isinstance(told, Counts) else type(told)(*map(_state, told))
+    return told if isinstance(told, Counts | Past) else type(told)(*map(_state, told))
 
 
 def _subtracted(a: Floats, b: Floats) -> Floats:
@@ -267,6 +268,9 @@ def _each(operation: Any, first: Any, second: Any) -> Any:
     """Return what an operation gives for each pair of arrays."""
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")
+    if isinstance(first, Past):
+        # A past is the learner's own: none of it is told, and none added.
+        return first if operation is np.add else Past(np.zeros_like(first.code))
     if isinstance(first, tuple):
         return type(first)(*(_each(operation, a, b) for a, b in zip(first, second, strict=True)))
     if first.shape != second.shape:

@@ -21,7 +21,7 @@ import numpy as np
 from tacit.core.state import leaves, rebuilt
 from tacit.errors import SnapshotError, TacitError
 from tacit.policies.base import Policy
-from tacit.policies.spec import policy_from_spec, policy_to_spec
+from tacit.policies.spec import policy_from_stored, policy_to_spec
 
 Learned = TypeVar("Learned")
 
@@ -207,7 +207,7 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
 
 
 def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any]) -> LearnerSnapshot:
-    policy = policy_from_spec(header["policy"], imports=False)
+    policy = policy_from_stored(header["policy"], imports=False)
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
     arrays = []

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import choose, epoch, learn, observe, propensity, refit, unlearn
-from tacit.core.ranges import PositiveFraction
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import (
+    choose,
+    decide,
+    epoch,
+    learn,
+    observe,
+    propensity,
+    refit,
+    reward_in,
+    shown_in,
+    unlearn,
+)
+from tacit.core.ranges import PositiveFraction, whole
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.candidates import Candidates
 from tacit.policies.stationary.ucb1 import UCB1
 
 
@@ -21,26 +35,33 @@ class ExplorationFloor(Policy):
 
     Every arm on offer then has a propensity of at least ε/(number of arms on offer). It is
     reported exactly, for deterministic policies too: ε/(number of arms) + (1 − ε)·(the policy's
-    own propensity, which is 1 for what a deterministic policy chooses). Policies that draw all
-    parameters from a posterior over features, and :class:`~tacit.ProbationBandit`, do not know
-    theirs; over them, too, every arm is explored, but decisions carry None.
+    own propensity, which is 1 for what a deterministic policy chooses). A policy that does not know
+    its own, as those that draw all parameters from a posterior over features, makes
+    :class:`~tacit.Candidates`, of which one is shown: its share of them is its propensity. Of a
+    duel's two arms, each is chosen uniformly with probability ε, so that of n arms every pair
+    (an arm against itself, too) has a propensity of at least ε/n².
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses otherwise; any that shows one arm.
+        The policy that chooses otherwise; any that shows one arm or two.
     epsilon : float, default 0.05
         Probability of a uniform choice, in (0, 1].
+    draws : int, default 16
+        How many candidates a policy makes that does not know its propensity, up to 10,000. Each
+        decision with a propensity costs as many choices, and one. With 0 it makes none: then
+        decisions carry None, as they did in version 0.1.
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the policy shows more than one arm.
+        If a parameter is out of its range, or the policy shows a list.
 
     Warns
     -----
     AssumptionWarning
-        If the policy does not know its propensity, so that the log cannot be weighted.
+        If the policy does not know its propensity and ``draws`` is 0, so that the log cannot be
+        weighted.
 
     References
     ----------
@@ -61,33 +82,36 @@ class ExplorationFloor(Policy):
     class Params(NamedTuple):
         policy: Any
         epsilon: float
+        width: int
 
     about: ClassVar[About] = About(
         source="Strehl, Langford, Li, Kakade (2010)",
         regret="that of the policy, plus ε·(mean gap) a round",
         assumes="what the policy assumes",
-        fails="what goes wrong for the policy; the logged propensities, where the policy knows "
-        "its own, stay right",
+        fails="what goes wrong for the policy; the logged propensities stay right",
         otherwise="the policy alone, where nothing will be evaluated offline",
     )
+
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"draws": 0})
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
     epsilon: PositiveFraction = 0.05
+    draws: Annotated[int, whole(0, 10_000)] = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
-        if self.policy.shows != "arm":
-            raise InvalidValue("policy", self.policy, "give a policy that shows one arm")
+        if self.policy.shows == "slate":
+            raise InvalidValue("policy", self.policy, "give a policy that shows one arm or two")
         self._set("arms", self.policy.arms)
-        self._set("randomized", self.policy.knows_propensity)
+        self._set("shows", self.policy.shows)
+        self._set("randomized", self.knows_propensity)
         if not self.knows_propensity:
             warnings.warn(
                 f"ExplorationFloor: {type(self.policy).__name__} does not know its propensity, so "
-                "decisions carry none and their log cannot be weighted; wrap a policy that does "
-                "(`tacit policies` says which), or LinearEpsilonGreedy over features",
+                "decisions carry none and their log cannot be weighted; leave draws at its default",
                 AssumptionWarning,
                 stacklevel=3,
             )
@@ -112,44 +136,55 @@ class ExplorationFloor(Policy):
         return self.policy.feature_dims
 
     @property
+    def action_width(self) -> int:
+        return self.policy.action_width
+
+    @cached_property
+    def chooser(self) -> Policy:
+        """What chooses otherwise: the policy, or its candidates if it does not know its chances."""
+        if self.policy.knows_propensity or not self.draws:
+            return self.policy
+        return Candidates(self.policy, self.draws)
+
+    @property
     def knows_propensity(self) -> bool:
-        return self.policy.knows_propensity
+        return self.chooser.knows_propensity
 
     @property
     def posterior(self) -> Any:
         """What the policy believes, where it says so."""
-        return self.policy.posterior  # type: ignore[attr-defined]
+        return self.chooser.posterior  # type: ignore[attr-defined]
 
     @property
     def restarts(self) -> Any:
         """When the policy restarted, where it keeps a record."""
-        return self.policy.restarts  # type: ignore[attr-defined]
+        return self.chooser.restarts  # type: ignore[attr-defined]
 
     @property
     def diagnostics(self) -> Any:
         """What the policy's record says of its assumptions, where it keeps one."""
-        return self.policy.diagnostics  # type: ignore[attr-defined]
+        return self.chooser.diagnostics  # type: ignore[attr-defined]
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.policy.sums
+        return self.chooser.sums
 
     @staticmethod
     def refit(params: Params, state: Any) -> None:
         refit(params.policy, state)
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
-        self.policy.advise(relevance, examination)
+        self.chooser.advise(relevance, examination)
 
     @cached_property
     def params(self) -> Params:
-        return self.Params(self.policy.params, self.epsilon)
+        return self.Params(self.chooser.params, self.epsilon, self.action_width)
 
     def init(self, lanes: int) -> Any:
-        return self.policy.init(lanes)
+        return self.chooser.init(lanes)
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
-        self.policy.enrol(state, lanes, known)
+        self.chooser.enrol(state, lanes, known)
 
     @staticmethod
     def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
@@ -165,9 +200,23 @@ class ExplorationFloor(Policy):
         return choose(params.policy, state, lane, impression, rng)
 
     @staticmethod
-    def propensity(params: Params, state: Any, lane: int, impression: Impression, arm: int) -> Any:
-        inner = propensity(params.policy, state, lane, impression, arm)
-        return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * inner
+    def decide(
+        params: Params, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        arms = impression.arms
+        if rng.random() < params.epsilon:
+            for i in range(len(action)):
+                action[i] = arms[int(rng.random() * len(arms))]
+        else:
+            decide(params.policy, state, lane, impression, rng, action)
+
+    @staticmethod
+    def propensity(
+        params: Params, state: Any, lane: int, impression: Impression, shown: Any
+    ) -> Any:
+        inner = propensity(params.policy, state, lane, impression, shown)
+        ways = float(len(impression.arms)) ** params.width
+        return params.epsilon / ways + (1.0 - params.epsilon) * inner
 
     @staticmethod
     def learn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
@@ -175,7 +224,7 @@ class ExplorationFloor(Policy):
 
     @property
     def correctable(self) -> bool:
-        return super().correctable and self.policy.correctable
+        return super().correctable and self.chooser.correctable
 
     @staticmethod
     def unlearn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
@@ -184,3 +233,11 @@ class ExplorationFloor(Policy):
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:
         return epoch(params.policy, state, lane)
+
+    @staticmethod
+    def shown_in(params: Params, action: Ints) -> Any:
+        return shown_in(params.policy, action)
+
+    @staticmethod
+    def reward_in(params: Params, feedback: Floats) -> Any:
+        return reward_in(params.policy, feedback)

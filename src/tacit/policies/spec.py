@@ -82,7 +82,7 @@ def policy_from_spec(
     Examples
     --------
     >>> policy_from_spec("exploration-floor(ucb1(alpha=1), epsilon=0.1)", arms=3)
-    ExplorationFloor(policy=UCB1(arms=3, alpha=1.0, t0=0.0), epsilon=0.1)
+    ExplorationFloor(policy=UCB1(arms=3, alpha=1.0, t0=0.0), epsilon=0.1, draws=16)
     >>> policy_from_spec({"name": "thompson", "discount": 0.99}, arms=["a", "b"]).discount
     0.99
     """
@@ -103,6 +103,30 @@ def policy_from_spec(
         inner = given["policy"]
         given["policy"] = policy_from_spec(inner, over, imports=imports, setting=setting)
     return kind(**given)
+
+
+def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
+    """Return the policy of a table that :func:`policy_to_spec` made, in this version or an earlier.
+
+    What an earlier version did not know has the value by which all stays as it was.
+
+    Examples
+    --------
+    >>> spec = {"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}, "epsilon": 0.1}
+    >>> policy_from_stored(spec).draws, policy_from_spec(spec).draws
+    (0, 16)
+    """
+    return policy_from_spec(_as_stored(spec), imports=imports)
+
+
+def _as_stored(spec: Any) -> Any:
+    """Return a table with what an earlier version would have said had it known of it."""
+    if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
+        return spec
+    told = dict(policy_class(spec["name"]).earlier) | spec
+    if "policy" in spec:
+        told["policy"] = _as_stored(spec["policy"])
+    return told
 
 
 def _recommended(

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tacit.policies import policy_from_spec
+from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import stretches
 from tacit.service.kind import Export, kind_of
@@ -94,7 +94,7 @@ def _export_records(store: Store, path: Path) -> int:
 
 def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> pa.Table:
     placement = store.placements()[name]
-    policy = policy_from_spec(json.loads(placement.spec))
+    policy = policy_from_stored(json.loads(placement.spec))
     rows = [
         told
         for row in store.events(0)
@@ -121,7 +121,8 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     one = {name for name, each in config.placements.items() if kind_of(each.kind).click_log}
     names = {placement.id: name for name, placement in stored.items() if name in one}
     policies = {
-        placement.id: policy_from_spec(json.loads(placement.spec)) for placement in stored.values()
+        placement.id: policy_from_stored(json.loads(placement.spec))
+        for placement in stored.values()
     }
     count = 0
 

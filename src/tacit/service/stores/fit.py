@@ -7,8 +7,8 @@ import json
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.policies import Policy, policy_from_spec
-from tacit.policies.spec import goes_on
+from tacit.policies import Policy
+from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.stores.base import StoredPlacement
 
@@ -24,7 +24,7 @@ def as_stored(name: str, config: PlacementConfig, stored: StoredPlacement) -> Pl
     ConfigError
         If the placement has learned with another policy, other arms or another seed.
     """
-    before = policy_from_spec(json.loads(stored.spec))
+    before = policy_from_stored(json.loads(stored.spec))
     if not (goes_on(config.policy, before) or (config.recommended and _for_same(config, before))):
         raise ConfigError(
             f"placements.{name}.policy: the store holds what {before} learned, which is not for "

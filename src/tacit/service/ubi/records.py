@@ -22,7 +22,7 @@ from tacit.logs.ubi.records import (
 )
 from tacit.logs.ubi.records import CLICKS as CLICK_ACTIONS
 from tacit.logs.ubi.records import EXAMINED as EXAMINED_ACTIONS
-from tacit.policies import policy_from_spec
+from tacit.policies.spec import policy_from_stored
 from tacit.service.log.impressions import Clicks, checked_id
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
@@ -134,7 +134,7 @@ class Names:
     """
 
     def __init__(self, name: str, stored: StoredPlacement) -> None:
-        policy = policy_from_spec(json.loads(stored.spec))
+        policy = policy_from_stored(json.loads(stored.spec))
         arms, self._dims = policy.arms, policy.feature_dims
         self.placement = name
         self.policy = policy.label
