@@ -65,13 +65,6 @@ def played(kind: type[tacit.Policy]) -> tuple[tacit.Policy, str | None]:
     return kind.example(dim=DIM), None
 
 
-def propensity(policy: Policy) -> str:
-    """Say whether decisions carry their propensity."""
-    if "randomized" in vars(policy) and not isinstance(policy, tacit.ExplorationFloor):
-        return "that of its policy"
-    return "exact" if policy.randomized and policy.knows_propensity else "null"
-
-
 def bytes_a_key(policy: Policy) -> int:
     """Return the memory of a key's state."""
     return (byte_count(policy.init(1025)) - byte_count(policy.init(1))) // 1024
@@ -100,7 +93,6 @@ def facts(policy: Policy, setting: str | None, time_of_round: float | None) -> d
         "setting": setting,
         "nanoseconds": time_of_round,
         "bytes": bytes_a_key(policy),
-        "propensity": propensity(policy),
     }
 
 

@@ -181,7 +181,7 @@ def test_a_log_of_it_answers_for_other_policies_without_bias(floor):
             }
         )
         for name, expected in zip(names, truth, strict=True):
-            found = off_policy(log, Table({name: 1.0}), IPS())
+            (found,) = off_policy(Table({name: 1.0}), log, [IPS()]).estimates
             beyond.append(abs(found.value - expected) / found.standard_error)
     assert np.sum(np.array(beyond) > 2.0) <= 4
     assert max(beyond) < 5.0

@@ -50,11 +50,12 @@ def row(policy: type[Policy]) -> list[str]:
     name, about = policy.__name__, policy.about
     link = f"[`{name}`](reference.md#tacit.{name})"
     facts = MEASURED["policies"].get(name)
-    measured = ["", "", ""]
+    measured = ["", ""]
     if facts is not None:
         time = facts["nanoseconds"]
-        measured = [duration(time) if time else "", memory(facts["bytes"]), facts["propensity"]]
-    return [link, about.assumes, about.fails, about.otherwise, *measured]
+        measured = [duration(time) if time else "", memory(facts["bytes"])]
+    propensities = policy.example().propensities
+    return [link, about.assumes, about.fails, about.otherwise, *measured, propensities]
 
 
 def duration(nanoseconds: float) -> str:

@@ -21,7 +21,10 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
 
     with usage():
         chosen = [policy_class(name) for name in names] or list(registry.values())
-    table = {policy.__name__: policy.about._asdict() for policy in chosen}
+    table = {
+        policy.__name__: policy.about._asdict() | {"propensity": policy.example().propensities}
+        for policy in chosen
+    }
     text = "\n\n".join(
         f"{name}\n" + "\n".join(f"  {label:<10} {told}" for label, told in about.items() if told)
         for name, about in table.items()

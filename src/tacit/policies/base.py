@@ -343,6 +343,21 @@ class Policy(Part):
         return type(self).propensity is not Policy.propensity
 
     @property
+    def propensities(self) -> str:
+        """How the propensities of its decisions are known.
+
+        ``exact``: decisions carry them. ``exact in a floor``: there is no chance in the choice, so
+        they are null, but for those of an :class:`~tacit.ExplorationFloor` over it. ``drawn in a
+        floor``: they are not known, and such a floor draws candidates that make them exact.
+        ``null``: they are not known.
+        """
+        if self.randomized and self.knows_propensity:
+            return "exact"
+        if self.shows == "slate":
+            return "null"
+        return "exact in a floor" if self.knows_propensity else "drawn in a floor"
+
+    @property
     def restartable(self) -> bool:
         """Whether another policy may restart this one and ask for its estimates."""
         return hasattr(self, "restart") and hasattr(self, "estimate")

@@ -233,8 +233,8 @@ class ShiftMixture(Policy):
         regret="none proved",
         assumes="shifts that change the rates of the arm being shown",
         fails="a shift that lifts an arm which is not shown is found late",
-        otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs shall "
-        "answer for all arms",
+        otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
+        "shall answer for all arms",
         suits="arms known by their names, whether intent shifts or not: no knobs, exact "
         "propensities",
     )
