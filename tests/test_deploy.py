@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from harness import PATIENCE
 from test_service_http import Client
 
 from tacit.errors import TacitError
@@ -29,7 +30,6 @@ from tacit.service.stores.sqlite import SqliteStore
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = (DEPLOY / "tacit.service").read_text()
 IMAGE = (DEPLOY / "Containerfile").read_text()
-PATIENCE = 60
 MOST_EXPOSED = 2.5
 """Of systemd-analyze's 10; what it still counts is the network and the compiler."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 import stores
-from harness import SECOND, Clock, served
+from harness import SECOND, Clock, reached, served
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
@@ -222,8 +222,7 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
         async with served(path, config, clock) as engine:
             assert len(engine.placements["home"].windows) == 2
             clock.now += SECOND
-            while plays(engine) == (0, 0):
-                await asyncio.sleep(0.01)
+            await reached(lambda: plays(engine) != (0, 0))
             assert plays(engine) == (1, 0)
             return everything(engine.placements["home"])
 
@@ -549,8 +548,7 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
             assert engine.health()[0] is False
             assert engine.health().buffered == 20
             engine.store.broken = False
-            while not engine.health().ready:
-                await asyncio.sleep(0.01)
+            await reached(lambda: engine.health().ready)
             assert engine.health().buffered == 0
             await engine.decide("safe", "k")
             return made, everything(engine.placements["home"])

@@ -13,19 +13,19 @@ import threading
 import time
 
 import pytest
+from harness import PATIENCE, eventually
 from test_service_guard import KEY, MADE, configured, process
 from test_service_http import Client
 
 from tacit.service.running.server import DRAIN_SECONDS, running
 
-PATIENCE = 60
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 DECIDE = (
     b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\n"
 )
 SMALL = {"server.url_limit": 200, "server.header_limit": 400, "server.header_count": 10}
-SHORT = {f"server.{name}_timeout": 0.2 for name in ("first_byte", "header", "body", "idle", "send")}
+SHORT = {f"server.{name}_timeout": 0.5 for name in ("first_byte", "header", "body", "idle", "send")}
 SERVE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
@@ -102,14 +102,6 @@ def ended(address, reason):
     start = f'tacit_connections_ended_total{{reason="{reason}"}} '
     (line,) = (line for line in text.decode().splitlines() if line.startswith(start))
     return float(line.removeprefix(start))
-
-
-def until(condition):
-    """Wait for something that must come."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def header(size):
@@ -219,7 +211,7 @@ def test_a_body_whose_end_never_came_asks_for_nothing(small):
     before = decisions(small)
     with connected(small) as connection:
         connection.sendall(DECIDE + b'Content-Length: 100\r\n\r\n{"key": "a"}')
-    until(lambda: requests_running(small) == 0)
+    eventually(lambda: requests_running(small) == 0)
     assert decisions(small) == before
 
 
@@ -280,7 +272,7 @@ def test_nobody_keeps_a_connection_by_not_reading(hasty):
         with contextlib.suppress(ConnectionError, TimeoutError):
             connection.settimeout(1)
             connection.sendall(request * 2000)
-        until(lambda: ended(hasty, "send_timeout") == before + 1)
+        eventually(lambda: ended(hasty, "send_timeout") == before + 1)
 
 
 def test_who_listens_is_not_sent_away(hasty):
@@ -335,7 +327,7 @@ def test_connections_beyond_the_limit_are_refused(tmp_path):
         # Who has a connection may go on, and who leaves makes room.
         assert ended_by(client, "connections") == 3
         held[0].close()
-        until(lambda: asked(address, HELLO + b"Connection: close\r\n\r\n")[0][0] == 200)
+        eventually(lambda: asked(address, HELLO + b"Connection: close\r\n\r\n")[0][0] == 200)
 
 
 def ended_by(client, reason):
@@ -359,12 +351,12 @@ def test_too_few_descriptors_lock_nobody_out(tmp_path):
         assert client.ask("GET", "/healthz")[0] == 200
         with contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(connected(address)) for _ in range(2 * most)]
-            until(lambda: ended_by(client, "connections") > 0)
+            eventually(lambda: ended_by(client, "connections") > 0)
             # New files of the store can still be opened, and old connections are answered.
             for n in range(20):
                 assert client.post("default/decide", {"key": f"k{n}"})[0] == 200
             assert any(one.recv(12) == b"HTTP/1.1 503" for one in crowd[-1:])
-        until(lambda: answered(address))
+        eventually(lambda: answered(address))
     finally:
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=PATIENCE)
@@ -402,7 +394,7 @@ def test_limits_change_while_it_runs(tmp_path):
         assert client.ask("GET", asked)[0] == 200
         path.write_text(text.format(100))
         server.send_signal(signal.SIGHUP)
-        until(lambda: status_of(client, asked) == 414)
+        eventually(lambda: status_of(client, asked) == 414)
 
 
 def status_of(client, path):

@@ -483,7 +483,11 @@ def test_duels_survive_kill_9(tmp_path):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("duels")
-    config = configured(folder / "s.db", attribution_window=0.2, ties="keep")
+    # Where an answer says that a window is open, it must stay open for as long as a request takes.
+    config = configured(folder / "s.db", attribution_window=600.0, ties="keep")
+    config.placements["race"] = configured(
+        folder / "s.db", attribution_window=1.0, ties="keep"
+    ).placements["search"]
     config.placements["home"] = load_config().placements["default"]
     with running(config) as address:
         yield address
@@ -582,24 +586,24 @@ def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
 
 def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
     # Users click on a wherever it stands; only the old ranker shows it at the top.
-    path = "/v1/placements/search/duels?key=found"
-    assert client.ask("GET", "/v1/placements/search/duels?key=found")[0] == 422
+    path = "/v1/placements/race/duels?key=found"
+    assert client.ask("GET", path)[0] == 422
     rankings = {"old": list("abcd"), "new": list("bacd"), "odd": list("bcda")}
 
     def learned_all():
         placements = client.ask("GET", "/v1/placements")[2]["placements"]
-        return not any(one["pending"] for one in placements if one["name"] == "search")
+        return not any(one["pending"] for one in placements if one["name"] == "race")
 
     def safe_to_stop():
-        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 50}
-        _, _, answer = client.post("search/duel/batch", searches)
+        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 200}
+        _, _, answer = client.post("race/duel/batch", searches)
         clicks = [
             {"decision_id": one["decision_id"], "items": one["items"][:1]}
             for one in answer["decisions"]
             if one["items"][0] == "a" or one["left"] == one["right"]
         ]
         if clicks:
-            client.post("search/clicks/batch", {"feedback": clicks})
+            client.post("race/clicks/batch", {"feedback": clicks})
         eventually(learned_all)
         status, _, standings = client.ask("GET", path)
         return standings if status == 200 and standings["report"]["safe_to_stop"] else None

@@ -9,7 +9,7 @@ import apsw
 import harness
 import numpy as np
 import pytest
-from harness import START, Clock, as_after_a_crash, learned
+from harness import START, Clock, as_after_a_crash, learned, reached
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
@@ -339,10 +339,7 @@ def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
             assert [type(answer) for answer in answers] == [Unavailable] * 3
             assert not engine.health().ready
             engine.store.fails = False
-            deadline = asyncio.get_running_loop().time() + 10
-            while not engine.health().ready:
-                assert asyncio.get_running_loop().time() < deadline
-                await asyncio.sleep(0.01)
+            await reached(lambda: engine.health().ready)
             logged = 4 if after else 1
             assert engine.store.end().seq == logged
             assert (learned(engine) == before) is not after

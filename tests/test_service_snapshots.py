@@ -9,7 +9,7 @@ import threading
 import apsw
 import numpy as np
 import pytest
-from harness import START, arrays, everything
+from harness import START, arrays, everything, reached
 from stores import store_at
 
 import tacit
@@ -62,8 +62,7 @@ async def decided(engine, count):
 
 
 async def begun(store, times):
-    while store.begun < times:
-        await asyncio.sleep(0.001)
+    await reached(lambda: store.begun >= times)
 
 
 @pytest.mark.usefixtures("kind")

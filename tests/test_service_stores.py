@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import apsw
@@ -19,7 +18,7 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
-from harness import SERVE, START
+from harness import PATIENCE, SERVE, START, eventually, reached
 from stores import store_at
 
 import tacit
@@ -36,7 +35,6 @@ from tacit.service.stores.base import BASES, SNAPSHOTS, Snapshot, save
 from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 ARMS = ("holiday", "film", "recipe")
-WAIT = 30
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")
 OPEN = "import sys; from tacit.service.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
 
@@ -323,9 +321,7 @@ def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monk
         async with served(SqliteStore(tmp_path / "s.db")) as engine:
             await engine.decide("home", "a")
             removed(tmp_path / "s.db")
-            async with asyncio.timeout(WAIT):
-                while engine.health().ready:
-                    await asyncio.sleep(0.01)
+            await reached(lambda: not engine.health().ready)
             with pytest.raises(Unavailable):
                 await engine.decide("home", "a")
 
@@ -345,9 +341,7 @@ def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
             with pytest.raises(Unavailable):
                 await engine.decide("home", "a", id="2")
             path.with_name("elsewhere.db").rename(path)
-            async with asyncio.timeout(WAIT):
-                while not engine.health().ready:
-                    await asyncio.sleep(0.01)
+            await reached(lambda: engine.health().ready)
             await engine.decide("home", "a", id="3")
 
     asyncio.run(session())
@@ -470,7 +464,7 @@ def test_over_http_it_is_503_and_not_ready(tmp_path):
     port = int(process.stdout.readline().split()[3].rpartition(":")[2])
 
     def status(method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, {"content-type": "application/json"})
             return connection.getresponse().status
@@ -482,14 +476,11 @@ def test_over_http_it_is_503_and_not_ready(tmp_path):
         assert status("POST", "/v1/placements/home/decide", asked) == 200
         assert status("GET", "/readyz") == 200
         removed(tmp_path / "s.db")
-        deadline = time.monotonic() + WAIT
-        while status("GET", "/readyz") == 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: status("GET", "/readyz") != 200)
         assert status("POST", "/v1/placements/home/decide", asked) == 503
     finally:
         process.terminate()
-        process.wait(WAIT)
+        process.wait(PATIENCE)
         process.stdout.close()
     assert "cannot be found any more while it was served" in (tmp_path / "log").read_text()
     again = subprocess.run(
