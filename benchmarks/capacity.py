@@ -34,6 +34,7 @@ from tacit.learning.learner import Learner
 from tacit.learning.merging import added, delta
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.stores.sqlite import SqliteStore
 
@@ -112,7 +113,7 @@ async def engine_costs(path: Path, policy: Any) -> dict[str, float]:
         ids = []
         for _ in range(0, count, BATCH):
             keys = rng.integers(KEYS, size=BATCH).tolist()
-            asked = [home.checked(f"query {key}", None, None, None, False) for key in keys]
+            asked = [home.checked(DecisionRequest(f"query {key}")) for key in keys]
             ids += [row.id for row in await engine.decide_many("home", asked)]
         return ids
 

@@ -29,6 +29,7 @@ from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.config.signals import SignalConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.stores.sqlite import SqliteStore
 
@@ -134,7 +135,7 @@ async def served(news: News, placement: PlacementConfig, folder: Path) -> Outcom
         for query in range(news.queries):
             for i in range(counts[query, minute]):
                 context = [float(i == 0 and (query, minute) in shifted)] if oracle else None
-                asked.append(known.checked(f"query {query}", None, context))
+                asked.append(known.checked(DecisionRequest(f"query {query}", context=context)))
                 queries.append(query)
         if not asked:
             continue

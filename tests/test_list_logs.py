@@ -35,7 +35,7 @@ from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import Clicks
+from tacit.service.log.impressions import Clicks, DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.slates import slate_of
@@ -264,7 +264,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
         check = engine.placements["home"].checked
         for i in range(60):
             engine.clock.now = START + i * 20 * SECOND
-            rows = await engine.decide_many("home", [check(f"key {i % 3}")] * 10)
+            rows = await engine.decide_many("home", [check(DecisionRequest(f"key {i % 3}"))] * 10)
             sent = []
             for row in rows:
                 told = clicks_on(slate_of(row.shown).arms, rng)
@@ -272,7 +272,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
                 sent.append(Feedback(row.id, CLICKS, clicks=Clicks(places)))
             await engine.record_many("home", sent)
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [check("another key")])
+        await engine.decide_many("home", [check(DecisionRequest("another key"))])
         counts = export(config, store, tmp_path / "out")
         export_ubi(store, tmp_path / "ubi")
         await engine.stop()

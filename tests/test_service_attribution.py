@@ -40,6 +40,7 @@ from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecis
 from tacit.service.log.blocks import Block
 from tacit.service.log.clock import LogClock
 from tacit.service.log.draws import Draws
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import (
     ACTIVATE,
@@ -563,14 +564,19 @@ def test_many_at_once_share_one_commit(tmp_path, kind):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
             check = engine.placement("home").checked
-            made = await engine.decide_many("home", [check(f"k {i}") for i in range(50)])
+            made = await engine.decide_many(
+                "home", [check(DecisionRequest(f"k {i}")) for i in range(50)]
+            )
             told = [Feedback(row.id, REWARD, 1.0) for row in made]
             outcomes = await engine.record_many(
                 "home", [*told, Feedback("never made", REWARD, 1.0)]
             )
             assert outcomes[:50] == [LEARNED] * 50
             assert isinstance(outcomes[50], UnknownDecision)
-            twice = [check("k", id="twice"), check("l", id="twice")]
+            twice = [
+                check(DecisionRequest("k", id="twice")),
+                check(DecisionRequest("l", id="twice")),
+            ]
             with pytest.raises(Conflict):
                 await engine.decide_many("home", twice)
             assert engine.store.end().seq == 100
@@ -726,7 +732,9 @@ def test_large_groups_are_copied(tmp_path, postgres):
         async with served(tmp_path / "s.db", configured(tacit.UCB1(3))) as engine:
             check = engine.placement("home").checked
             keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
-            made = await engine.decide_many("home", [check(key, id=f"#{key!r}") for key in keys])
+            made = await engine.decide_many(
+                "home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys]
+            )
             found = engine.store.find([(row.placement, row.id) for row in made])
             assert [found[row.placement, row.id].decision for row in made] == made
             assert all(isinstance(row.arm, int) for row in made)

@@ -37,7 +37,7 @@ from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
 from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import Clicks
+from tacit.service.log.impressions import Clicks, DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.maintenance.export import export
@@ -76,7 +76,7 @@ def learned(engine):
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
-    told = engine.placements["search"].checked(key, rankings, None, id)
+    told = engine.placements["search"].checked(DecisionRequest(key, id=id, rankings=rankings))
     (row,) = await engine.decide_many("search", [told])
     return row
 

@@ -15,6 +15,7 @@ from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.draws import Draws
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.maintenance.verify import verify
 from tacit.service.running.server import running
 from tacit.service.stores.sqlite import SqliteStore
@@ -45,10 +46,11 @@ async def traffic(engine, rounds):
         count = int(rng.integers(2, 5))
         names = [f"article {j}" for j in rng.permutation(9)[:count]] if i % 2 else None
         told = [
-            engine.placements["home"].checked(
-                f"key {rng.integers(2)}", names, None, None, False,
-                rng.normal(size=(count, 2)).tolist(), rng.random((count, 1)).tolist(),
-            )
+            engine.placements["home"].checked(DecisionRequest(
+                f"key {rng.integers(2)}", names,
+                relevance=rng.normal(size=(count, 2)).tolist(),
+                examination=rng.random((count, 1)).tolist(),
+            ))
             for _ in range(1 + i % 3)
         ]  # fmt: skip
         for row in await engine.decide_many("home", told):
@@ -85,7 +87,9 @@ def test_it_learns_what_the_learner_learns(tmp_path):
         for i in range(20):
             relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
             told = placement.checked(
-                "k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist()
+                DecisionRequest(
+                    "k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist()
+                )
             )
             (row,) = await engine.decide_many("home", [told])
             assert (await engine.decide_many("home", [told])) == [row]
@@ -108,7 +112,9 @@ def test_a_policy_with_fixed_arms_and_features(tmp_path):
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         placement = engine.placements["home"]
-        told = placement.checked("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]])
+        told = placement.checked(
+            DecisionRequest("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]])
+        )
         (row,) = await engine.decide_many("home", [told])
         assert row.arm in ("a", "c")
         assert await engine.feedback("home", row.id, 1.0) == LEARNED

@@ -13,6 +13,7 @@ from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.log.ids import decision_id, decision_ids
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
 
@@ -66,7 +67,7 @@ def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
         async with served(tmp_path / "s.db", configured(10), wrap=Counting) as engine:
             home = engine.placement("home")
             for first in range(0, 400, 10):
-                asked = [home.checked(f"key {first + i}") for i in range(10)]
+                asked = [home.checked(DecisionRequest(f"key {first + i}")) for i in range(10)]
                 await engine.decide_many("home", asked)
                 await quiet(engine)
                 engine.clock.now += WINDOW

@@ -25,6 +25,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.lift.coin import Coin
 from tacit.service.lift.report import lift_report
 from tacit.service.lift.slices import Slices
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.log.requests import as_content
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
@@ -55,7 +56,11 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
         home = engine.placements[name]
         users = rng.integers(100, size=size).tolist()
         told = [
-            home.checked(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
+            home.checked(
+                DecisionRequest(
+                    f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more
+                )
+            )
             for j in range(size)
         ]
         rows = await engine.decide_many(name, told)
@@ -483,7 +488,7 @@ def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
         async with served(tmp_path / "s.db", configured({"share": 0.5, "unit": "user"})) as engine:
             home = engine.placements["home"]
             for i in range(20):
-                told = home.checked("k", id=f"d{i}", user="ann")
+                told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
                 (first,) = await engine.decide_many("home", [told])
                 (again,) = await engine.decide_many("home", [told])
                 assert first == again
@@ -502,10 +507,12 @@ def test_features_have_a_holdout(tmp_path):
             for i in range(200):
                 engine.clock.now += SECOND
                 told = home.checked(
-                    "k",
-                    ["a", "b", "c"][: 2 + i % 2],
-                    relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
-                    examination=[[1]] * (2 + i % 2),
+                    DecisionRequest(
+                        "k",
+                        ["a", "b", "c"][: 2 + i % 2],
+                        relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                        examination=[[1]] * (2 + i % 2),
+                    )
                 )
                 (row,) = await engine.decide_many("home", [told])
                 await engine.feedback("home", row.id, float(row.arm == "b"))
@@ -532,7 +539,10 @@ def test_metrics_are_added_up_and_judged(tmp_path):
             for i in range(40):
                 rng = np.random.default_rng(i)
                 engine.clock.now += 40 * SECOND
-                told = [engine.placements["home"].checked("k", id=f"{i} {j}") for j in range(50)]
+                told = [
+                    engine.placements["home"].checked(DecisionRequest("k", id=f"{i} {j}"))
+                    for j in range(50)
+                ]
                 rows = await engine.decide_many("home", told)
                 for part in (rows[:25], rows[25:]):
                     sent = []
@@ -609,12 +619,12 @@ def test_requests_that_do_not_fit_are_refused(tmp_path):
         config = configured({"control": {"arm": "film"}, "unit": "session"})
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            assert home.checked("k", session="s1").unit == "s1"
-            assert home.checked("k", user="u1").unit is None
+            assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"
+            assert home.checked(DecisionRequest("k", user="u1")).unit is None
             with pytest.raises(InvalidValue, match="film"):
-                home.checked("k", ["recipe"])
+                home.checked(DecisionRequest("k", ["recipe"]))
             with pytest.raises(InvalidValue, match="user"):
-                home.checked("k", user="\n")
+                home.checked(DecisionRequest("k", user="\n"))
 
     asyncio.run(session())
 

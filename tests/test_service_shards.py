@@ -24,6 +24,7 @@ from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
 from tacit.service.log.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
@@ -164,7 +165,7 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
         for _ in range(count):
             relevance, examination = rng.random((2, 3, 2)).tolist()
             impression = engine.placement("home").checked(
-                "hot", None, None, None, False, relevance, examination
+                DecisionRequest("hot", None, None, None, False, relevance, examination)
             )
             (row,) = await engine.decide_many("home", [impression])
             await engine.feedback("home", row.id, float(rng.random() < 0.4))

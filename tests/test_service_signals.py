@@ -26,6 +26,7 @@ from tacit.service.engine import retention
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.maintenance.export import export
@@ -56,12 +57,14 @@ async def traffic(engine, rounds, start=0):
         engine.clock.now = START + i * 7 * SECOND
         asked = [
             placement.checked(
-                f"key {rng.integers(4)}",
-                [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
-                [rng.random()],
-                f"{i} {j}" if rng.integers(3) else None,
-                bool(rng.integers(4) == 0),
-                session=[None, "ann", "bob"][rng.integers(3)],
+                DecisionRequest(
+                    f"key {rng.integers(4)}",
+                    [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
+                    [rng.random()],
+                    f"{i} {j}" if rng.integers(3) else None,
+                    bool(rng.integers(4) == 0),
+                    session=[None, "ann", "bob"][rng.integers(3)],
+                )
             )
             for j in range(3)
         ]
@@ -235,7 +238,7 @@ def test_the_client_adds_its_own_and_nothing_more(tmp_path):
             assert placement.signals.saved(placement.learner) == before
             with pytest.raises(Conflict):
                 await engine.decide("home", "tomato", None, [0.5], id="a")
-            other = placement.checked("tomato", None, [0.25], "a", session="ann")
+            other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
             with pytest.raises(Conflict):
                 await engine.decide_many("home", [other])
             for context in (None, [], [0.1, 0.2]):
@@ -248,7 +251,9 @@ def test_the_client_adds_its_own_and_nothing_more(tmp_path):
 def test_no_session_is_in_the_log(tmp_path):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
-            asked = engine.placements["home"].checked("tomato", None, [0.5], session="ann 1934")
+            asked = engine.placements["home"].checked(
+                DecisionRequest("tomato", None, [0.5], session="ann 1934")
+            )
             (row,) = await engine.decide_many("home", [asked])
             assert "ann" not in str(row)
             assert len(json.loads(row.asked)["session"]) == 16

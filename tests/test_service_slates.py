@@ -15,7 +15,7 @@ from tacit.learning.learner import Learner
 from tacit.service.attribution.attribution import PENDING
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import Clicks
+from tacit.service.log.impressions import Clicks, DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.slates import slate_of
@@ -47,7 +47,10 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         check = engine.placements["home"].checked
-        told = [check(f"key {rng.integers(2)}", offer) for offer in (None, ["d", "b"], None)]
+        told = [
+            check(DecisionRequest(f"key {rng.integers(2)}", offer))
+            for offer in (None, ["d", "b"], None)
+        ]
         for row in await engine.decide_many("home", told):
             clicks = None
             if rng.random() < 0.6:
@@ -71,7 +74,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         live = learned(engine.placements["home"])
         crashed = as_after_a_crash(tmp_path / "s.db")
         engine.clock.now += 60 * SECOND
-        told = engine.placements["home"].checked("key 0")
+        told = engine.placements["home"].checked(DecisionRequest("key 0"))
         await engine.decide_many("home", [told])
         placement = engine.placements["home"]
         expected = Learner(placement.config.policy, seed=0)

@@ -26,6 +26,7 @@ from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
@@ -303,7 +304,9 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
-                engine.decide_many("home", [engine.placement("home").checked("c")]),
+                engine.decide_many(
+                    "home", [engine.placement("home").checked(DecisionRequest("c"))]
+                ),
             ):
                 with pytest.raises(Unavailable):
                     await attempt

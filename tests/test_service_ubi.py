@@ -21,7 +21,7 @@ from tacit.logs.decided import given_above
 from tacit.logs.ubi.records import event_of
 from tacit.service.config.file import load_config
 from tacit.service.http.route import Call
-from tacit.service.log.impressions import Clicks
+from tacit.service.log.impressions import Clicks, DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
 from tacit.service.log.slates import slate_of
@@ -77,7 +77,7 @@ def learned(engine):
 
 
 async def slated(engine, id=None, deferred=False, arms=None):
-    told = engine.placements["shelf"].checked("tea", arms, None, id, deferred)
+    told = engine.placements["shelf"].checked(DecisionRequest("tea", arms, None, id, deferred))
     (row,) = await engine.decide_many("shelf", [told])
     return row
 
@@ -186,12 +186,14 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
 def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
-            told = engine.placements["search"].checked("all", RANKINGS, None, "d")
+            told = engine.placements["search"].checked(
+                DecisionRequest("all", id="d", rankings=RANKINGS)
+            )
             (row,) = await engine.decide_many("search", [told])
             # Items may be numbers; in records they are text.
             click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
             assert await sent(engine, "search", [], [click]) == ([], ["pending"])
-            told = engine.placements["search"].checked("all", None, None, "pair")
+            told = engine.placements["search"].checked(DecisionRequest("all", id="pair"))
             await engine.decide_many("search", [told])
             pair = event(id="pair", object="old")
             won = {"ordinal": 0}, {"reward": 1.0}
@@ -206,7 +208,7 @@ def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
             became = await sent(engine, "home", [], [wrong, right])
             assert became == ([], [("invalid-value", "event_attributes.object"), "learned"])
             told = engine.placements["front"].checked(
-                "k", ["n"], id="f", relevance=[[1.0]], examination=[[1.0]]
+                DecisionRequest("k", ["n"], id="f", relevance=[[1.0]], examination=[[1.0]])
             )
             await engine.decide_many("front", [told])
             became = await sent(engine, "front", [], [event(id="f", object="n")])
@@ -286,12 +288,14 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         shelf = await slated(engine, f"s{i}" if i % 2 else None, arms=["d", "b"] if i % 3 else None)
-        told = engine.placements["search"].checked("all", None if i % 4 == 3 else RANKINGS)
+        told = engine.placements["search"].checked(
+            DecisionRequest("all", rankings=None if i % 4 == 3 else RANKINGS)
+        )
         (duel,) = await engine.decide_many("search", [told])
         home = await engine.decide("home", f"key {i % 2}", arms=[2, 0] if i % 2 else None)
         names = ["n", "m"] if i % 2 else None
         features = {"relevance": [[1.0], [0.5]], "examination": [[1.0], [0.1]]}
-        told = engine.placements["front"].checked("k", names, **features)
+        told = engine.placements["front"].checked(DecisionRequest("k", names, **features))
         (front,) = await engine.decide_many("front", [told])
         for name, row in (("shelf", shelf), ("search", duel)):
             items = listed(row)

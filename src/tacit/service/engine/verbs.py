@@ -8,6 +8,7 @@ from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.engine.service import Service
 from tacit.service.kind import check_path
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, EXAMINED, MODES, REWARD, DecisionRow
 from tacit.service.placements.base import Placement
@@ -90,7 +91,7 @@ class Verbs:
         """
         known = self.placement(placement)
         check_path(known, "decide")
-        impression = known.checked(key, arms, context, id, deferred)
+        impression = known.checked(DecisionRequest(key, arms, context, id, deferred))
         row: DecisionRow = (await self.decide_many(placement, [impression]))[0]
         return row
 

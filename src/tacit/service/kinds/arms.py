@@ -16,7 +16,7 @@ from tacit.service.config.schema import ARMS, Count, Seconds, Share
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
-from tacit.service.log.impressions import Impression
+from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.view import View
 from tacit.service.placements.base import Placement
@@ -81,7 +81,7 @@ _but_key = attrgetter(
 
 def read(placement: Placement, request: wire.DecideRequest) -> Impression:
     """Return a request as an impression, checked."""
-    return placement.checked(request.key, *_but_key(request))
+    return placement.checked(DecisionRequest(request.key, *_but_key(request)))
 
 
 def read_many(

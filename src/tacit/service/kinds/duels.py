@@ -16,7 +16,7 @@ from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import Export, Kind
 from tacit.service.kinds import arms
-from tacit.service.log.impressions import Impression
+from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.duels import DuelView
 from tacit.service.placements.base import Placement
@@ -101,9 +101,8 @@ def _schema() -> Any:
 
 def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
     """Return a request as an impression, checked."""
-    return placement.checked(
-        request.key, request.rankings, request.context, request.decision_id, request.deferred
-    )
+    given = None, request.context, request.decision_id, request.deferred
+    return placement.checked(DecisionRequest(request.key, *given, rankings=request.rankings))
 
 
 def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:

@@ -20,7 +20,7 @@ from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import Export, Kind
 from tacit.service.kinds.arms import example
-from tacit.service.log.impressions import Impression
+from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.slates import slate_of
 from tacit.service.page.slates import SlateView
@@ -72,9 +72,8 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
 def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
     """Return a request as an impression, checked."""
-    return placement.checked(
-        request.key, request.arms, request.context, request.decision_id, request.deferred
-    )
+    given = request.arms, request.context, request.decision_id, request.deferred
+    return placement.checked(DecisionRequest(request.key, *given))
 
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:

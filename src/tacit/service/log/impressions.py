@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,43 @@ from tacit.service.log.rows import DecisionRow
 
 LONGEST_ID = 256
 
+FeatureRows = Sequence[Sequence[float]]
+
+
+class DecisionRequest(NamedTuple):
+    """What a caller wants decided, as it came.
+
+    Attributes
+    ----------
+    key : str
+    arms : sequence of arms, optional
+        Those on offer; by default all, or numbers from 0 where they are known by their features.
+    context : sequence of float, optional
+    id : str, optional
+        The decision's.
+    deferred : bool
+        Whether it counts only once it is activated.
+    relevance, examination : sequence of sequence of float, optional
+        A row of features for each arm on offer, as the policy reads them.
+    session : str, optional
+        Whose visit it is, where signals are computed.
+    user : str, optional
+        Who it is, where that decides what belongs to the holdout.
+    rankings : mapping, optional
+        From every ranker's name to its list of items, best first; None for a pair alone.
+    """
+
+    key: str
+    arms: Sequence[Arm] | None = None
+    context: Sequence[float] | None = None
+    id: str | None = None
+    deferred: bool = False
+    relevance: FeatureRows | None = None
+    examination: FeatureRows | None = None
+    session: str | None = None
+    user: str | None = None
+    rankings: Mapping[str, Sequence[Arm]] | None = None
+
 
 class Impression(NamedTuple):
     """What a caller wants decided; checked.
@@ -21,7 +58,7 @@ class Impression(NamedTuple):
     Attributes
     ----------
     key, arms, context, id, deferred
-        As :meth:`Placement.checked` is given them.
+        As in a :class:`DecisionRequest`.
     asked : str or None
         What else was said, as the log keeps it.
     given : object

@@ -18,7 +18,7 @@ from tacit.service.config.holdout import SESSION, USER, OneArm
 from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import Impression, as_json, checked_id
+from tacit.service.log.impressions import DecisionRequest, Impression, as_json, checked_id
 from tacit.service.log.rows import (
     APPRENTICE,
     ONLINE,
@@ -26,24 +26,12 @@ from tacit.service.log.rows import (
     DecisionRow,
 )
 from tacit.service.placements.opening import Opening
-from tacit.service.placements.state import FeatureRows
 
 
 class Deciding(Opening):
     """Decides for impressions."""
 
-    def checked(
-        self,
-        key: str,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        id: str | None = None,
-        deferred: bool = False,
-        relevance: FeatureRows | None = None,
-        examination: FeatureRows | None = None,
-        session: str | None = None,
-        user: str | None = None,
-    ) -> Impression:
+    def checked(self, request: DecisionRequest) -> Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
@@ -51,14 +39,14 @@ class Deciding(Opening):
         InvalidValue, UnknownName
             If the key, an arm, the context, the session, the user or the id does not fit.
         """
-        if relevance is not None or examination is not None:
-            field = "examination" if relevance is None else "relevance"
-            given = examination if relevance is None else relevance
-            raise InvalidValue(field, given, "leave it out: the policy reads no features")
+        for field in ("relevance", "examination"):
+            if (given := getattr(request, field)) is not None:
+                raise InvalidValue(field, given, "leave it out: the policy reads no features")
+        arms = request.arms
         if arms is not None:
             arms = [self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()]
-        told = self._impression(key, arms, context, id, deferred, self._session(session))
-        return self._of_unit(told, session, user)
+        told = self._impression(request, arms, self._session(request.session))
+        return self._of_unit(told, request.session, request.user)
 
     def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
         """Return impressions of which nothing is said but their keys; as :meth:`checked`.
@@ -69,7 +57,7 @@ class Deciding(Opening):
             As :meth:`checked`.
         """
         if not self.shows_one or not self._plain or self._told_dim:
-            return Block.of(Impression, list(map(self.checked, keys)))
+            return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
         for key in filterfalse(self.learner.__contains__, keys):
             _checked_key(key)
         count = len(keys)
@@ -104,16 +92,13 @@ class Deciding(Opening):
 
     def _impression(
         self,
-        key: str,
+        request: DecisionRequest,
         arms: Sequence[Arm] | None,
-        context: Sequence[float] | None,
-        id: str | None,
-        deferred: bool,
         asked: str | None = None,
         given: Any = None,
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
-        dim = self._told_dim
+        context, id, dim = request.context, request.id, self._told_dim
         if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if (dim or context is not None) and not _fits(context, dim):
@@ -121,7 +106,8 @@ class Deciding(Opening):
             raise InvalidValue("context", context, f"give a list of {size}finite numbers")
         if id is not None:
             id = checked_id("decision_id", id)
-        return Impression(_checked_key(key), arms, context, id, deferred, asked, given)
+        key = _checked_key(request.key)
+        return Impression(key, arms, context, id, request.deferred, asked, given)
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on.

@@ -20,7 +20,7 @@ from tacit.service.attribution.attribution import TIED, Rewards
 from tacit.service.attribution.clicks import ClickAttribution
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import Clicks, Impression, clicked_positions
+from tacit.service.log.impressions import Clicks, DecisionRequest, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
 from tacit.service.placements.base import Placement
 
@@ -115,31 +115,17 @@ class DuelPlacement(Placement):
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(  # type: ignore[override]
-        self,
-        key: str,
-        rankings: Mapping[str, Sequence[Arm]] | None = None,
-        context: Sequence[float] | None = None,
-        id: str | None = None,
-        deferred: bool = False,
-    ) -> Impression:
+    def checked(self, request: DecisionRequest) -> Impression:
         """Return an impression that :meth:`choose` will take.
-
-        Parameters
-        ----------
-        key : str
-        rankings : mapping, optional
-            From every ranker's name to its list of items, best first; None for a pair alone.
-        context, id, deferred
-            As for other placements.
 
         Raises
         ------
         InvalidValue
             If something does not fit.
         """
+        rankings = request.rankings
         if rankings is None:
-            return self._impression(key, None, context, id, deferred)
+            return self._impression(request, None)
         for name in rankings:
             if name not in self._slots:
                 raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
@@ -147,7 +133,7 @@ class DuelPlacement(Placement):
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
         lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in self._named}
-        return self._impression(key, None, context, id, deferred, digest(lists), lists)
+        return self._impression(request, None, digest(lists), lists)
 
     @property
     def _named(self) -> list[str]:

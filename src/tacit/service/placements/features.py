@@ -17,10 +17,9 @@ from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.log.blocks import Block
-from tacit.service.log.impressions import Impression
+from tacit.service.log.impressions import DecisionRequest, FeatureRows, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.placements.base import Placement
-from tacit.service.placements.state import FeatureRows
 
 MOST_ARMS = 10_000
 
@@ -41,38 +40,17 @@ class FeaturePlacement(Placement):
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(
-        self,
-        key: str,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
-        id: str | None = None,
-        deferred: bool = False,
-        relevance: FeatureRows | None = None,
-        examination: FeatureRows | None = None,
-        session: str | None = None,
-        user: str | None = None,
-    ) -> Impression:
+    def checked(self, request: DecisionRequest) -> Impression:
         """Return an impression that :meth:`choose` will take.
-
-        Parameters
-        ----------
-        key : str
-        arms : sequence of arms, optional
-            Names of those on offer; numbers from 0 if left out.
-        context, id, deferred, session, user
-            As for other placements.
-        relevance, examination : sequence of sequence of float, optional
-            A row of features for each arm on offer, as the policy reads them.
 
         Raises
         ------
         InvalidValue, UnknownName
             If something does not fit.
         """
-        self._session(session)
+        self._session(request.session)
         given = []
-        fields = ("relevance", relevance), ("examination", examination)
+        fields = ("relevance", request.relevance), ("examination", request.examination)
         for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
             given.append(feature_rows(field, rows, dim))
         sizes = {len(rows) for rows in given if rows is not None}
@@ -80,14 +58,14 @@ class FeaturePlacement(Placement):
             raise InvalidValue(
                 "examination", len(given[1] or ()), "give as many rows as of relevance"
             )
-        (size,) = sizes
+        (size,), arms = sizes, request.arms
         if self._slots and arms is None and size != len(self._slots):
             raise InvalidValue("relevance", size, f"give a row for each of {len(self._slots)} arms")
         if arms is not None:
             arms = self._offer(arms, size)
         asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
-        told = self._impression(key, arms, context, id, deferred, asked.decode(), given)
-        return self._of_unit(told, session, user)
+        told = self._impression(request, arms, asked.decode(), given)
+        return self._of_unit(told, request.session, request.user)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self._slots:

@@ -36,7 +36,6 @@ from tacit.service.placements.signals import PlacementSignals
 from tacit.service.sharing.shared import shared_of
 from tacit.service.stores.base import StoredPlacement
 
-FeatureRows = Sequence[Sequence[float]]
 """Features: a row for each arm."""
 
 
