@@ -49,7 +49,7 @@ def test_all_files_import_one_way():
     """But for the fronts of rooms, which name what is behind them."""
     files = [file for file in sorted(PACKAGE.rglob("*.py")) if file.name != "__init__.py"]
     # The types of the clients that the calls become methods of.
-    check(files, known=[("tacit.client.calls", "tacit.client.clients")])
+    check(files, known=[("tacit.client.method", "tacit.client.clients")])
 
 
 FLOORS = """

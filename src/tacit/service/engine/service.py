@@ -101,5 +101,9 @@ class Service(Overview, Protocol):
     async def note_settings(self, placement: str, settings: str) -> None:
         """Give a placement other settings."""
 
+
+class LoggedService(Service, Protocol):
+    """A service with one log, which can be read as a whole."""
+
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log that concern a placement."""

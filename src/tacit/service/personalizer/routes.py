@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import TacitError
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
-from tacit.service.engine.service import Service
+from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
 from tacit.service.http.route import GUARDED, Api, Call, Route
 from tacit.service.log.ids import decision_id
@@ -42,10 +42,10 @@ class Personalizer:
 
     Parameters
     ----------
-    engine : Service
+    engine : LoggedService
     """
 
-    def __init__(self, engine: Service) -> None:
+    def __init__(self, engine: LoggedService) -> None:
         self._engine = engine
         self._evaluations: dict[tuple[str, str], wire.Evaluation] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -320,6 +320,7 @@ PERSONALIZER = Api(
     r"(?:/v1/placements/(?P<name>[^/]+))?/personalizer(?:/v1\.[01](?:-preview\.\d)?)?/",
     ROUTES,
     REFUSALS,
+    # Its kind has no shards, so the service has one log.
     lambda site: Personalizer(site.engine),
     label="personalizer/",
     placed=Personalizer.placed,

@@ -1,80 +1,35 @@
-"""All calls, each once: its name, how it is made, what answers it, and its documentation.
-
-A call is a method of :class:`Calls` that returns a :class:`~tacit.client.call.Call`; both clients
-have it, as a method that returns the answer and as one to be awaited.
-"""
+"""The calls that ask for decisions, each once: how it is made, what answers it, what it does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlencode
 
 import msgspec
 
 from tacit.client.bodies import body
-from tacit.client.call import Call, Route, call_to, decode
+from tacit.client.call import Call, Route, call_to
 from tacit.client.messages import (
     Arm,
-    Clicks,
     Decided,
     Dueled,
     Earned,
-    Event,
-    Feedback,
     Impression,
     LiftOf,
     Listed,
-    Mode,
-    ModeOf,
-    Recorded,
     Search,
     Standings,
     StandingsOf,
 )
-
-if TYPE_CHECKING:
-    from tacit.client.clients import AsyncClient, Client
-
-P = ParamSpec("P")
-A = TypeVar("A")
-A_co = TypeVar("A_co", covariant=True)
+from tacit.client.method import call
 
 DECIDE = Route("decide", Impression, Decided)
 SLATE = Route("slate", Impression, Listed)
 DUEL = Route("duel", Search, Dueled)
-FEEDBACK = Route("feedback", Feedback, Recorded)
-CLICKS = Route("clicks", Clicks, Recorded)
-ACTIVATE = Route("activate", Event, Recorded)
-EXAMINED = Route("examined", Event, Recorded)
 
 
-class Method(Protocol[P, A_co]):
-    """The type of a call as a method of either client, with the call's own parameters."""
-
-    @overload
-    def __get__(self, client: Client, owner: type[Client]) -> Callable[P, A_co]: ...
-    @overload
-    def __get__(
-        self, client: AsyncClient, owner: type[AsyncClient]
-    ) -> Callable[P, Coroutine[Any, Any, A_co]]: ...
-    @overload
-    def __get__(
-        self, client: None, owner: type[Client]
-    ) -> Callable[Concatenate[Client, P], A_co]: ...
-    @overload
-    def __get__(
-        self, client: None, owner: type[AsyncClient]
-    ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A_co]]: ...
-
-
-def call(make: Callable[Concatenate[Any, P], Call[A]]) -> Method[P, A]:
-    """Return the function as it is; to a type checker it is what the clients make of it."""
-    return cast("Method[P, A]", make)
-
-
-class Calls:
-    """What both clients offer: the public methods here are the calls."""
+class DecisionCalls:
+    """What both clients ask for: the public methods here are calls."""
 
     @call
     def decide(
@@ -323,192 +278,4 @@ class Calls:
         named = {{"begin": "from", "end": "to"}.get(name, name): x for name, x in asked.items()}
         return call_to(
             placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode
-        )
-
-    @call
-    def feedback(
-        self,
-        placement: str,
-        decision_id: str,
-        reward: float,
-        *,
-        feedback_id: str | None = None,
-        metrics: Mapping[str, float] | None = None,
-    ) -> Call[Recorded]:
-        """Record what came back for a decision.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        reward : float
-            A click (1), none (0), or a reward between.
-        feedback_id : str, optional
-            Names this feedback, in 1 to 256 characters: sent again with the same id, it counts
-            once. By default a new UUID of version 7.
-        metrics : mapping from str to float, optional
-            What is watched beside the reward, by the names of the placement's configuration;
-            amounts for one decision are added up.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return FEEDBACK.one(placement, Feedback(decision_id, reward, feedback_id, metrics))
-
-    @call
-    def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> Call[list[Recorded]]:
-        """Record what came back for 1 to 1000 decisions, in one commit.
-
-        What cannot be recorded refuses nothing else: its outcome is the kind of its problem
-        (``unknown-decision``, ``conflict``, ``repeated-feedback``).
-
-        Parameters
-        ----------
-        placement : str
-        feedback : iterable of Feedback
-
-        Returns
-        -------
-        list of Recorded
-            In the order of the feedback.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`; the field names the place: ``feedback[1].reward``.
-        """
-        return FEEDBACK.many(placement, feedback)
-
-    @call
-    def clicks(
-        self,
-        placement: str,
-        decision_id: str,
-        clicks: Sequence[int] | None = None,
-        *,
-        items: Sequence[Arm] | None = None,
-        feedback_id: str | None = None,
-    ) -> Call[Recorded]:
-        """Record what was clicked in a list.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        clicks : sequence of int, optional
-            The clicked positions, in [0, 100000]; empty for none.
-        items : sequence of int or str, optional
-            The clicked items, in place of positions.
-        feedback_id : str, optional
-            As for :meth:`feedback`.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return CLICKS.one(placement, Clicks(decision_id, clicks, items, feedback_id))
-
-    @call
-    def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
-        """Record what was clicked in 1 to 1000 lists, in one commit; as :meth:`feedback_many`.
-
-        Parameters
-        ----------
-        placement : str
-        clicks : iterable of Clicks
-
-        Returns
-        -------
-        list of Recorded
-            In the order of the clicks.
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`feedback_many`.
-        """
-        return CLICKS.many(placement, clicks)
-
-    @call
-    def activate(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Call[Recorded]:
-        """Record that a deferred decision counts from now on.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        feedback_id : str, optional
-            As for :meth:`feedback`.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return ACTIVATE.one(placement, Event(decision_id, feedback_id))
-
-    @call
-    def examined(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Call[Recorded]:
-        """Record that what was shown was looked at.
-
-        Parameters
-        ----------
-        placement : str
-        decision_id : str
-        feedback_id : str, optional
-            As for :meth:`feedback`.
-
-        Returns
-        -------
-        Recorded
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return EXAMINED.one(placement, Event(decision_id, feedback_id))
-
-    @call
-    def mode(self, placement: str, mode: Mode) -> Call[str]:
-        """Switch the mode of a placement, and return it.
-
-        A switch has no id: one that is sent again also overrides what others set meanwhile.
-
-        Parameters
-        ----------
-        placement : str
-        mode : str
-            ``online``, ``apprentice``, ``frozen`` or ``shadow``.
-
-        Returns
-        -------
-        str
-
-        Raises
-        ------
-        InvalidValue, ServiceError
-            As :meth:`decide`.
-        """
-        return call_to(
-            placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode
         )

@@ -1,0 +1,215 @@
+"""The calls that record what came back, and change a mode, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tacit.client.bodies import body
+from tacit.client.call import Call, Route, call_to, decode
+from tacit.client.messages import (
+    Arm,
+    Clicks,
+    Event,
+    Feedback,
+    Mode,
+    ModeOf,
+    Recorded,
+)
+from tacit.client.method import call
+
+FEEDBACK = Route("feedback", Feedback, Recorded)
+CLICKS = Route("clicks", Clicks, Recorded)
+ACTIVATE = Route("activate", Event, Recorded)
+EXAMINED = Route("examined", Event, Recorded)
+
+
+class FeedbackCalls:
+    """What both clients record: the public methods here are calls."""
+
+    @call
+    def feedback(
+        self,
+        placement: str,
+        decision_id: str,
+        reward: float,
+        *,
+        feedback_id: str | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Call[Recorded]:
+        """Record what came back for a decision.
+
+        Parameters
+        ----------
+        placement : str
+        decision_id : str
+        reward : float
+            A click (1), none (0), or a reward between.
+        feedback_id : str, optional
+            Names this feedback, in 1 to 256 characters: sent again with the same id, it counts
+            once. By default a new UUID of version 7.
+        metrics : mapping from str to float, optional
+            What is watched beside the reward, by the names of the placement's configuration;
+            amounts for one decision are added up.
+
+        Returns
+        -------
+        Recorded
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return FEEDBACK.one(placement, Feedback(decision_id, reward, feedback_id, metrics))
+
+    @call
+    def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> Call[list[Recorded]]:
+        """Record what came back for 1 to 1000 decisions, in one commit.
+
+        What cannot be recorded refuses nothing else: its outcome is the kind of its problem
+        (``unknown-decision``, ``conflict``, ``repeated-feedback``).
+
+        Parameters
+        ----------
+        placement : str
+        feedback : iterable of Feedback
+
+        Returns
+        -------
+        list of Recorded
+            In the order of the feedback.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`; the field names the place: ``feedback[1].reward``.
+        """
+        return FEEDBACK.many(placement, feedback)
+
+    @call
+    def clicks(
+        self,
+        placement: str,
+        decision_id: str,
+        clicks: Sequence[int] | None = None,
+        *,
+        items: Sequence[Arm] | None = None,
+        feedback_id: str | None = None,
+    ) -> Call[Recorded]:
+        """Record what was clicked in a list.
+
+        Parameters
+        ----------
+        placement : str
+        decision_id : str
+        clicks : sequence of int, optional
+            The clicked positions, in [0, 100000]; empty for none.
+        items : sequence of int or str, optional
+            The clicked items, in place of positions.
+        feedback_id : str, optional
+            As for :meth:`feedback`.
+
+        Returns
+        -------
+        Recorded
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return CLICKS.one(placement, Clicks(decision_id, clicks, items, feedback_id))
+
+    @call
+    def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
+        """Record what was clicked in 1 to 1000 lists, in one commit; as :meth:`feedback_many`.
+
+        Parameters
+        ----------
+        placement : str
+        clicks : iterable of Clicks
+
+        Returns
+        -------
+        list of Recorded
+            In the order of the clicks.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`feedback_many`.
+        """
+        return CLICKS.many(placement, clicks)
+
+    @call
+    def activate(
+        self, placement: str, decision_id: str, *, feedback_id: str | None = None
+    ) -> Call[Recorded]:
+        """Record that a deferred decision counts from now on.
+
+        Parameters
+        ----------
+        placement : str
+        decision_id : str
+        feedback_id : str, optional
+            As for :meth:`feedback`.
+
+        Returns
+        -------
+        Recorded
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return ACTIVATE.one(placement, Event(decision_id, feedback_id))
+
+    @call
+    def examined(
+        self, placement: str, decision_id: str, *, feedback_id: str | None = None
+    ) -> Call[Recorded]:
+        """Record that what was shown was looked at.
+
+        Parameters
+        ----------
+        placement : str
+        decision_id : str
+        feedback_id : str, optional
+            As for :meth:`feedback`.
+
+        Returns
+        -------
+        Recorded
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return EXAMINED.one(placement, Event(decision_id, feedback_id))
+
+    @call
+    def mode(self, placement: str, mode: Mode) -> Call[str]:
+        """Switch the mode of a placement, and return it.
+
+        A switch has no id: one that is sent again also overrides what others set meanwhile.
+
+        Parameters
+        ----------
+        placement : str
+        mode : str
+            ``online``, ``apprentice``, ``frozen`` or ``shadow``.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return call_to(
+            placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode
+        )
