@@ -76,8 +76,10 @@ def opened(path, snapshot_every=10**9):
 
 
 async def decided(engine, first, count):
+    from tacit.service.log.impressions import DecisionRequest
+
     check = engine.placement("home").checked
-    asked = [check(f"query {key:07d}") for key in range(first, first + count)]
+    asked = [check(DecisionRequest(f"query {key:07d}")) for key in range(first, first + count)]
     return await engine.decide_many("home", asked)
 
 
