@@ -94,7 +94,7 @@ def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any
                 {
                     "position": k,
                     "propensity": given_above(prefixes, k),
-                    "position_propensity": decision.position_propensities[k] if prefixes else None,
+                    "position_propensity": at_position(decision.position_propensities, k),
                     "reward": None if rewards is None else rewards[k],
                 },
             )
@@ -107,8 +107,22 @@ def given_above(prefixes: Sequence[float], k: int) -> float | None:
     --------
     >>> given_above([0.5, 0.25], 0), given_above([0.5, 0.25], 1), given_above([], 0)
     (0.5, 0.5, None)
+    >>> given_above([0.0, 0.0], 1) is None
+    True
     """
-    if not len(prefixes):
+    # By rounding, what was shown may have a propensity of 0: then it is not known.
+    if not len(prefixes) or prefixes[k] <= 0.0:
         return None
     # A quotient of sums can be a rounding error above 1.
     return min(1.0, float(prefixes[k]) / float(prefixes[k - 1])) if k else float(prefixes[0])
+
+
+def at_position(places: Sequence[float], k: int) -> float | None:
+    """Return the propensity of a list's arm at its position, if it is known.
+
+    Examples
+    --------
+    >>> at_position([0.5, 0.75], 1), at_position([], 0)
+    (0.75, None)
+    """
+    return min(1.0, float(places[k])) if len(places) and places[k] > 0.0 else None

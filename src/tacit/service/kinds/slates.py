@@ -96,7 +96,7 @@ def list_rows(
     row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
     """Return a decision as rows of a click log, one for each arm that it listed."""
-    from tacit.logs.decided import given_above
+    from tacit.logs.decided import at_position, given_above
 
     slate = slate_of(row.shown)
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
@@ -111,7 +111,7 @@ def list_rows(
             "arm": str(arm),
             "position": k,
             "propensity": given_above(slate.prefixes, k),
-            "position_propensity": slate.places[k] if slate.places else None,
+            "position_propensity": at_position(slate.places, k),
             "reward": float(k in clicks),
             "context": None if row.context is None else json.loads(row.context),
             "policy": policy.label,

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.logs.decided import given_above
+from tacit.logs.decided import at_position, given_above
 from tacit.logs.ubi.records import (
     CLICK,
     IMPRESSION,
@@ -181,7 +181,7 @@ class Names:
             shown = [k for k, arm in enumerate(slate.arms) if arm is not None]
             attributes["arms"] = self._offered(row)
             attributes["propensities"] = [given_above(slate.prefixes, k) for k in shown]
-            attributes["position_propensities"] = [slate.places[k] for k in shown]
+            attributes["position_propensities"] = [at_position(slate.places, k) for k in shown]
         return attributes | ({} if teams is None else teams)
 
     def _offered(self, row: DecisionRow) -> list[str]:
