@@ -10,6 +10,7 @@ import msgspec
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
+from tacit.service.config.holdout import HoldoutConfig, MetricConfig, OneArm
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
@@ -24,6 +25,9 @@ TABLES: dict[str, tuple[str, type]] = {
         f"placements.NAME, kind {kind}": (kind, structure)
         for kind, structure in ((name, kind_of(name).table) for name in KINDS)
     },
+    "placements.NAME.holdout": ("", HoldoutConfig),
+    "placements.NAME.holdout.control": ("", OneArm),
+    "placements.NAME.metrics.METRIC": ("", MetricConfig),
 }
 
 
@@ -44,9 +48,15 @@ def section(title: str, kind: str, structure: type) -> str:
     name = f"`[{title.partition(',')[0]}]`"
     which = f', `kind = "{kind}"`' if kind else ""
     return (
-        f"## {name}{which}\n\n{summary(structure)}\n\n"
+        f"## {name}{which}{anchor(structure)}\n\n{summary(structure)}\n\n"
         f"{table(['key', 'type', 'default', 'meaning'], rows)}{after}"
     )
+
+
+def anchor(structure: type) -> str:
+    """Return the anchor of a table that others hold, by which their keys link to it."""
+    nested = structure in (HoldoutConfig, OneArm, MetricConfig)
+    return f" {{ #{structure.__name__.lower()} }}" if nested else ""
 
 
 def differs(structure: type, name: str) -> bool:

@@ -20,6 +20,7 @@ class OneArm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     arm : int or str
+        Its name, or its number from 0.
     """
 
     arm: Arm
@@ -59,7 +60,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         How much worse it may become, as a share of the control's; for the verdict.
     """
 
-    range: tuple[float, float] | None = None
+    range: Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)] | None = None
     better: Literal["more", "less"] = "more"
     margin: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
 
