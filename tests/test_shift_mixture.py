@@ -483,6 +483,9 @@ def test_a_warning_counts_as_far_as_earlier_ones_were_right():
     assert own.kind[0, 1] == 1 | 4
     own.weight[0, :2] = 1.0, 0.0
     warn(own, found, 0)
+    assert own.weight[0, :2].tolist() == [1.0, 0.0]  # so soon it counts for nothing
+    own.rounds[0] = 21
+    warn(own, found, 0)
     np.testing.assert_allclose(own.weight[0, :2], [7 / 8, 1 / 8])
     own.weight[0, :2] = 0.4, 0.6
     believe(own, state.shared.priors, found, 0)

@@ -61,15 +61,19 @@ def middle_peak(usual: Usual, blocks: int, i: int, side: int) -> float:
 
 @kernel
 def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
-    """Return whether a context is outside of what is usual by a margin, and take it in."""
+    """Return whether a context is outside of what is usual, and take it in.
+
+    It is so by more than a margin, which is a share of the width of what is usual.
+    """
     told, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
     usual.seen[0] += 1
     blocks, ends = usual.seen[0] // BLOCK, usual.seen[0] % BLOCK == 0
     unusual = False
     for i in range(usual.present.shape[1]):
+        room = margin * (usual.sides[0, i, 0] + usual.sides[0, i, 1])
         for side in range(2):
             value = context[i] if side == 0 else -context[i]
-            unusual = unusual or value > usual.sides[0, i, side] + margin
+            unusual = unusual or value > usual.sides[0, i, side] + room
             if first or value > usual.present[0, i, side]:
                 usual.present[0, i, side] = value
             if ends:

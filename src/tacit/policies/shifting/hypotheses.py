@@ -26,6 +26,8 @@ RECALLED_PLAYS, THOUSANDTHS = 60.0, 1000.0
 # A change every 1000 rounds is expected of a key, as if 0.3 had been seen in 300.
 HAZARD_FOUND, HAZARD_ROUNDS, HAZARD_MOST = 0.3, 300.0, 0.05
 SPAWN_MOST = 0.5
+# A warning that is right less often than this is none.
+WORTHLESS, WARNED_ROUNDS = 0.002, 20
 
 
 class Hypotheses(NamedTuple):
@@ -272,12 +274,19 @@ def pass_round(own: Hypotheses, found: Found, lane: int, least: float, spawn: in
 
 @kernel
 def warn(own: Hypotheses, found: Found, lane: int) -> None:
-    """Take in a context that announces a change, as far as such were right before."""
+    """Take in a context that announces a change, as far as such were right before.
+
+    So soon after another one it would only crowd out what was added then.
+    """
+    for h in range(HYPOTHESES):
+        if own.kind[lane, h] & ANNOUNCED and own.born[lane, h] + WARNED_ROUNDS > own.rounds[lane]:
+            return
     general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
     change = (general + own.announced[lane]) / (1.0 + own.warnings[lane])
     own.warnings[lane] += 1
     found.warnings[0] += 1.0
-    add_hypotheses(own, found, lane, min(max(change, 0.002), 0.98), ANNOUNCED)
+    if change >= WORTHLESS:
+        add_hypotheses(own, found, lane, min(change, 0.98), ANNOUNCED)
 
 
 @kernel

@@ -176,10 +176,11 @@ class ShiftMixture(Policy):
         How many arms there are, or their names.
     context_dim : int, default 0
         Signals in a context. Where there are any, a context that is unusual is a warning, and is
-        given as much weight as earlier ones deserved.
+        given as much weight as earlier ones deserved. A signal that ever grows, such as the time,
+        is always unusual, and costs more than it tells: leave it out.
     margin : float, default 0.1
         How far a signal must be outside of all but the 0.3 % of the highest and of the lowest so
-        far to be a warning; at least 0.
+        far to be a warning, as a share of the width of what lies between; at least 0.
     notice_within : int, optional
         After how many impressions of a key at most a change shall be noticed in what is not shown:
         an arm has risen to 0.3 above the one shown, whose clicks are as before. With K arms at
