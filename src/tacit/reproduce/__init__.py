@@ -30,6 +30,7 @@ ITEMS = {
     "yue2011-figure2-bottom": ("tacit.reproduce.duels.yue2011", "FIGURE_2_BOTTOM"),
     "yue2011-table1": ("tacit.reproduce.duels.yue2011", "TABLE_1"),
     "yue2011-pac": ("tacit.reproduce.duels.yue2011", "PAC"),
+    "defaults": ("tacit.reproduce.defaults", "DEFAULTS"),
     "sharded-learning": ("tacit.reproduce.sharded_learning", "SHARDED_LEARNING"),
     "offline-coverage": ("tacit.reproduce.offline_coverage", "OFFLINE_COVERAGE"),
 }
