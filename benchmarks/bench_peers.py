@@ -93,6 +93,8 @@ QUALITY = {
     ),
 }
 """Who plays what for regret; tacit plays all. ``contextual`` is played by ``examination``."""
+UNTUNED = "untuned"
+"""tacit's recommended policy, which has nothing to tune."""
 TUNED_AS = {"contextual": "examination", "interest": "shifting"}
 
 
@@ -159,7 +161,7 @@ class Bench:
 
     def __init__(self, effort: Effort, so_far: bool = False, data: Path | None = None) -> None:
         self.effort, self.so_far, self.data = effort, so_far, data
-        self.pythons = {"tacit": Path(sys.executable)}
+        self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
         self.notes: dict[str, str] = {}
         self.folder = MEASURED / self._digest()
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
@@ -335,7 +337,7 @@ def learned(bench: Bench) -> Iterator[dict[str, Any]]:
             bench.notes["interest"] = "left out, for want of --data"
             continue
         ours: list[float] = []
-        for peer in ("tacit", *(peer for peer in peers if peer in bench.pythons)):
+        for peer in ("tacit", UNTUNED, *(peer for peer in peers if peer in bench.pythons)):
             measured = bench.once(f"{role}-quality-{peer}", lambda: tested(bench, peer, role))  # noqa: B023
             if "error" in measured:
                 bench.notes[f"{peer}, {role}"] = measured["error"]

@@ -128,6 +128,10 @@ def truth(results: Results, role: str) -> str:
     return f"The truth: {'; '.join(told)}."
 
 
+ENTRANTS = {"tacit": "tacit", "untuned": "tacit, untuned"}
+"""What ours are called."""
+
+
 def quality(results: Results, role: str) -> str:
     """Return the table of regret of a benchmark, the least first."""
     rows = [row for row in results["quality"] if row["role"] == role]
@@ -135,7 +139,7 @@ def quality(results: Results, role: str) -> str:
         "package | best policy | candidates | regret | more than tacit's",
         [
             (
-                row["entrant"],
+                ENTRANTS.get(row["entrant"], row["entrant"]),
                 f"`{row['policy']}`",
                 str(row["candidates"]),
                 uncertain(row["score"], row["standard_error"]),
@@ -199,10 +203,14 @@ def draw(results: Results) -> None:
             key=lambda row: -row["score"],
         )
         for place, row in enumerate(rows):
-            color = "#c2410c" if row["entrant"] == "tacit" else "#475569"
+            color = "#c2410c" if row["entrant"] in ENTRANTS else "#475569"
             error = row["standard_error"] or 0.0
             axis.errorbar(row["score"], place, xerr=error, fmt="o", color=color, markersize=5)
-        axis.set_yticks(range(len(rows)), [row["entrant"] for row in rows], fontsize=8)
+        axis.set_yticks(
+            range(len(rows)),
+            [ENTRANTS.get(row["entrant"], row["entrant"]) for row in rows],
+            fontsize=8,
+        )
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.set_xlim(left=0.0)
         axis.set_title(TITLES[role], fontsize=9)
