@@ -291,7 +291,7 @@ class BWC(Restarting):
         assumes="contexts that announce events without error, within the classifier's concept "
         "class; events at least 2·L rounds apart that lower a best arm by min_shift",
         fails="one false label can hide all later events; false alarms restart it for nothing",
-        otherwise="a change detector (GLRKLUCB) where contexts say little or are often wrong",
+        otherwise="ShiftMixture where contexts say little or are often wrong",
     )
 
     arms: Annotated[Any, optional(checks.arms)] = None

@@ -129,7 +129,8 @@ class ProbationBandit(Policy):
         regret="none proved",
         assumes="clicks that are stationary between abrupt events",
         fails="follows drift late",
-        otherwise="Thompson with a discount where intent drifts",
+        otherwise="ShiftMixture, which reads signals without a classifier and shares over keys; "
+        "Thompson with a discount where intent drifts",
     )
 
     arms: Any
