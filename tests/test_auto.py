@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 import tacit
+from tacit.cli import main
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.stores.sqlite import SqliteStore
+
+
+def tacit_main(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+
 
 RECOMMENDED = [
     ({"arms": 5}, tacit.ShiftMixture(5)),
@@ -79,6 +88,19 @@ def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
 def test_an_environment_says_what_it_takes(environment, policy):
     found = policy_from_spec("auto", environment.arm_count, setting=environment.setting)
     assert found == policy
+
+
+def test_the_command_line_knows_it(capsys):
+    tacit_main(["policies", "auto"])
+    named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
+    assert set(named) == {"ClickMixture", "ListMix", "RMED1", "SafeListMix", "ShiftMixture"}
+
+
+@pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])
+def test_a_log_says_what_it_would_have_earned(policy, capsys):
+    log = Path(__file__).parent / "data" / "open_bandit" / "random" / "men"
+    tacit_main(["evaluate", str(log), "--policy", policy, "--passes", "1"])
+    assert "ShiftMixture" in capsys.readouterr().out
 
 
 # In the service ------------------------------------------------------------------------------

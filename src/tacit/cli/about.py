@@ -15,12 +15,20 @@ from tacit.errors import MissingExtra
 @json_option
 @click.argument("names", nargs=-1)
 def policies(names: tuple[str, ...], as_json: bool) -> None:
-    """List the policies: where each comes from, what it assumes, what to use when that fails."""
-    from tacit.policies.base import registry
-    from tacit.policies.spec import policy_class
+    """List the policies: where each comes from, what it assumes, what to use when that fails.
 
+    The name auto stands for those that are recommended, each for what it suits.
+    """
+    from tacit.policies.base import registry
+    from tacit.policies.spec import is_auto, policy_class
+
+    recommended = [policy for policy in registry.values() if policy.about.suits]
     with usage():
-        chosen = [policy_class(name) for name in names] or list(registry.values())
+        chosen = [
+            policy
+            for name in names
+            for policy in (recommended if is_auto(name) else [policy_class(name)])
+        ] or list(registry.values())
     table = {
         policy.__name__: policy.about._asdict() | {"propensity": policy.example().propensities}
         for policy in chosen

@@ -102,17 +102,16 @@ def evaluate(
     Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
     list, the log has a row for each arm.
     """
-    from tacit.core.calls import parsed_call
     from tacit.evaluate import fixed_target, named_estimators
     from tacit.plots import figure
     from tacit.policies import policy_from_spec
-    from tacit.policies.spec import policy_class
+    from tacit.policies.spec import what_shows
 
     with usage():
         target = fixed_target(policy)
         lists = policy.startswith("list:")
         if target is None:
-            shows = policy_class(parsed_call(policy)[0]).shows
+            shows = what_shows(policy)
             lists = shows == "slate"
             if shows == "duel":
                 raise click.UsageError(
@@ -155,7 +154,8 @@ def evaluate(
             with concluding(reader):
                 arms = evaluation.arms()
             with usage():
-                player = policy_from_spec(policy, arms)
+                setting = {"positions": slots} if lists and slots else {}
+                player = policy_from_spec(policy, arms, setting=setting)
                 if lists and slots is None:
                     width = player.action_width
                     estimators = named_estimators(weighted, **options, slots=width)

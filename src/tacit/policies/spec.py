@@ -8,7 +8,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from tacit.core.calls import GRAMMAR, matched, named_class, read_call
+from tacit.core.calls import GRAMMAR, matched, named_class, parsed_call, read_call
 from tacit.core.dispatch import canonical
 from tacit.errors import InvalidValue
 from tacit.policies.auto import auto
@@ -51,6 +51,20 @@ def is_auto(spec: Any) -> bool:
     """
     name = spec.get("name") if isinstance(spec, dict) else spec
     return isinstance(name, str) and canonical(name.partition("(")[0].strip()) == AUTO
+
+
+def what_shows(spec: str) -> str:
+    """Return what the policy of a text shows: an ``arm``, a ``duel`` or a ``slate``.
+
+    Examples
+    --------
+    >>> what_shows("rmed1"), what_shows("auto"), what_shows("auto(shows='slate')")
+    ('duel', 'arm', 'slate')
+    """
+    name, _, named = parsed_call(spec)
+    if canonical(name) == AUTO:
+        return str(named.get("shows", Policy.shows))
+    return policy_class(name).shows
 
 
 def policy_from_spec(
