@@ -227,10 +227,10 @@ def _draw(cells: list[Cell], path: Path) -> None:
         ax.axvline(1.0, color="0.6", lw=1.0)
         ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=8)
         ticks = [0.25, 0.5, 1.0, 2.0, 4.0]
-        inscribe(ax, xscale="log")
+        inscribe(ax, xscale="log", xlim=(0.2, 5.0))
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
-        ax.set_xlabel("regret, untuned default over the tuned best of the others (bars: ±2 s.e.)")
+        ax.set_xlabel("regret, the untuned default's over the tuned best's (±2 s.e.)")
 
 
 def reproduce(setup: Setup) -> Reproduction:
