@@ -10,6 +10,7 @@ import pytest
 
 import tacit
 from tacit.cli import main
+from tacit.demo import configuration, scenario
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
@@ -144,6 +145,18 @@ async def session(config):
     (stored,) = engine.store.placements().values()
     await engine.stop()
     return engine.placement("home").config.policy, json.loads(stored.spec)
+
+
+@pytest.mark.parametrize("policy", [None, "auto(notice_within=5000)", "rmed1"])
+def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
+    scene = scenario(None, policy, None, seed=1)
+    path = tmp_path / "demo.toml"
+    path.write_text(configuration(scene, port=0))
+    if policy == "rmed1":
+        with pytest.raises(ConfigError, match="shows a duel"):
+            load_config(path)
+    else:
+        assert load_config(path).placements["search"].policy == scene.policy
 
 
 def test_the_store_has_it_by_its_own_name(tmp_path):

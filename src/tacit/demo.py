@@ -238,7 +238,9 @@ def configuration(scene: Scenario, port: int) -> str:
 
     def toml(value: Any) -> str:
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + "}"
+            # TOML knows no null: what is left out has its default.
+            told = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
+            return "{" + ", ".join(told) + "}"
         return json.dumps(value)
 
     policy = policy_to_spec(scene.policy)
