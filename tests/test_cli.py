@@ -88,6 +88,14 @@ def test_help_teaches():
     assert told.stdout.startswith("tacit 0.")
 
 
+def test_the_demo_serves_learns_and_ends(tmp_path):
+    told = process("demo", "--impressions", 200, "--out", tmp_path / "demo")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "policy ShiftMixture; page http://127.0.0.1:" in told.stdout
+    assert "clairvoyant optimum" in told.stdout
+    assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_simulate_prints_a_table_and_writes_files(tmp_path):
     plot, table = tmp_path / "regret.png", tmp_path / "regret.parquet"
     result = tacit("simulate", *SHORT, "--policy", "ucb1", "--plot", plot, "--table", table)
