@@ -29,6 +29,7 @@ DEEP = 2000
 UNSAID = (
     # What the placement is, and has.
     r"(^|\.)(placement|arms|context|relevance|examination|rankings|session)\b",
+    r"^metrics\..* the placement watches|^(from|to|control): ",
     r"^mode: '\w+' is not allowed; (of this placement|configure)",
     r"^key: .* there was a duel|the decision showed (a|no) list",
     r"^arguments: the policy is|^logRetentionDays: .* give -1",

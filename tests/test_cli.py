@@ -109,7 +109,7 @@ def test_simulate_prints_a_table_and_writes_files(tmp_path):
 def test_json_is_for_machines():
     result = tacit("simulate", *SHORT, "--json", "--seed", "3")
     rows = json.loads(result.stdout)
-    assert [row["policy"] for row in rows] == ["UCB1", "Thompson"]
+    assert [row["policy"] for row in rows] == ["ShiftMixture", "Thompson"]
     assert rows[0]["runs"] == 2
     assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "3").stdout) == rows
     assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "4").stdout) != rows

@@ -19,6 +19,7 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
 
     The name auto stands for those that are recommended, each for what it suits.
     """
+    from tacit.core.dispatch import shipped
     from tacit.policies.base import registry
     from tacit.policies.spec import is_auto, policy_class
 
@@ -29,8 +30,11 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
             for name in names
             for policy in (recommended if is_auto(name) else [policy_class(name)])
         ] or list(registry.values())
+    # A class of one's own may have no example.
+    known = shipped(registry, "policies")
     table = {
-        policy.__name__: policy.about._asdict() | {"propensity": policy.example().propensities}
+        policy.__name__: policy.about._asdict()
+        | {"propensity": policy.example().propensities if policy in known else ""}
         for policy in chosen
     }
     text = "\n\n".join(

@@ -10,6 +10,7 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.policies.base import Counts
 from tacit.policies.lists.position_based import PositionCounts
+from tacit.policies.shifting.hypotheses import Hypotheses
 from tacit.policies.stationary.thompson import Thompson
 
 BetaState = Thompson.State
@@ -52,8 +53,15 @@ def parts_of(state: Any) -> Iterator[Any]:
 
 def counts_of(state: Any) -> Counts | BetaState | PositionCounts | None:
     """Return plays and rewards as a policy counts them; None where it counts otherwise."""
-    kinds = (Counts, BetaState, PositionCounts)
-    return next((part for part in parts_of(state) if isinstance(part, kinds)), None)
+    kinds = (Counts, BetaState, PositionCounts, Hypotheses)
+    found = next((part for part in parts_of(state) if isinstance(part, kinds)), None)
+    return _led(found) if isinstance(found, Hypotheses) else found
+
+
+def _led(of: Hypotheses) -> Counts:
+    """Return what was counted since the change that each lane believes in, if in any."""
+    led = of.counts[np.arange(len(of.leading)), of.leading].astype(np.float64)
+    return Counts(led.sum(axis=-1), led[..., 0], of.rounds.astype(np.float64))
 
 
 def rounds_of(counts: Counts | BetaState | PositionCounts) -> Floats:
