@@ -27,7 +27,7 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
 
     Parameters
     ----------
-    message : Impression, Search, Feedback, Clicks, Event, StandingsOf, LiftOf or ModeOf
+    message : Impression, Search, Feedback, Clicks, Event, StandingsOf, LiftOf, ModeOf or ArmsOf
     place : str, default ""
         What errors put before a field: ``decisions[1].``.
 
@@ -105,9 +105,14 @@ def _metrics(field: str, given: Any) -> dict[str, float]:
     }
 
 
+def _new_arms(field: str, given: Any) -> int | list[Arm]:
+    return list_of(_arm)(field, given) if not isinstance(given, int) else given
+
+
 _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
+    "add": _new_arms,
     "arms": list_of(_arm),
     "begin": checks.name,
     "clicks": list_of(_position),
@@ -124,6 +129,8 @@ CHECKS: dict[str, Check] = {
     "metrics": _metrics,
     "mode": checks.name,
     "rankings": _rankings,
+    "restore": list_of(_arm),
+    "retire": list_of(_arm),
     "relevance": list_of(_features),
     "reward": number_within(0.0, 1.0),
     "session": checks.name,

@@ -1,4 +1,4 @@
-"""The calls that record what came back, and change a mode, each once."""
+"""The calls that record what came back, and change a mode or the arms, each once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from tacit.client.bodies import body
 from tacit.client.call import Call, Route, call_to, decode
 from tacit.client.messages import (
     Arm,
+    ArmsNow,
+    ArmsOf,
     Clicks,
     Event,
     Feedback,
@@ -213,3 +215,39 @@ class FeedbackCalls:
         return call_to(
             placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode
         )
+
+    @call
+    def change_arms(
+        self,
+        placement: str,
+        *,
+        add: int | Sequence[str] = (),
+        retire: Sequence[Arm] = (),
+        restore: Sequence[Arm] = (),
+    ) -> Call[ArmsNow]:
+        """Let arms of a placement come, go and come back, all or none; return those it has.
+
+        A change has no id: where one that was made is sent again, the service says that what
+        is to come is on offer already.
+
+        Parameters
+        ----------
+        placement : str
+        add : sequence of str, or int
+            New arms by their names; or how many, where arms are numbered.
+        retire : sequence of arms, optional
+            They are shown no more; what comes back for open decisions is learned still.
+        restore : sequence of arms, optional
+            Retired ones, which are shown again with all that was learned of them.
+
+        Returns
+        -------
+        ArmsNow
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        sent = body(ArmsOf(add, retire, restore))
+        return call_to(placement, "arms", sent, lambda reply: decode(reply, type=ArmsNow))

@@ -121,7 +121,29 @@ class ModeOf(msgspec.Struct, frozen=True):
     mode: str
 
 
-Message = Impression | Search | Feedback | Clicks | Event | StandingsOf | LiftOf | ModeOf
+class ArmsOf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which arms shall come, go and come back."""
+
+    add: int | Sequence[str] = ()
+    retire: Sequence[Arm] = ()
+    restore: Sequence[Arm] = ()
+
+
+class ArmsNow(msgspec.Struct, frozen=True):
+    """The arms that a placement has.
+
+    Attributes
+    ----------
+    arms : list of arms
+        Those on offer.
+    retired : list of arms
+    """
+
+    arms: list[Arm]
+    retired: list[Arm]
+
+
+Message = Impression | Search | Feedback | Clicks | Event | StandingsOf | LiftOf | ModeOf | ArmsOf
 
 
 class Would(msgspec.Struct, frozen=True):

@@ -16,15 +16,17 @@ from tacit.cluster.link import Link
 from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.cluster.spares import Spares
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
+from tacit.learning.offer import Offer
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
+from tacit.service.engine.service import NOT_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
 from tacit.service.log.clock import LogClock
 from tacit.service.log.impressions import Impression
-from tacit.service.log.requests import Feedback, checked_feedback
+from tacit.service.log.requests import ChangeArms, Feedback, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.stores.layout import check_kinds
@@ -245,6 +247,11 @@ class Ingress(Verbs):
         """Give a placement other settings in every shard; otherwise as for an engine."""
         self.placement(placement)
         await self._of_all(link.call("note_settings", placement, settings) for link in self.links)
+
+    async def change_arms(self, change: ChangeArms) -> Offer:
+        """Refuse to change arms: shards would not all have the same at every moment."""
+        self.placement(change.placement)
+        raise InvalidValue("placement", change.placement, NOT_IN_SHARDS)
 
     async def reload(self, config: Config) -> None:
         """Take over another configuration in every shard.

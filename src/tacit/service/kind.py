@@ -60,6 +60,8 @@ class Kind:
         Whether its decisions are rows of a click log (:mod:`tacit.logs`).
     sharded : bool
         Whether its keys can be dealt out to shards.
+    living : bool
+        Whether its arms can come and go.
     holdout : bool
         Whether a control can decide for a part of its traffic.
     export : Export or None
@@ -81,6 +83,7 @@ class Kind:
     takes_clicks: bool = False
     click_log: bool = False
     sharded: bool = True
+    living: bool = False
     holdout: bool = False
     export: Export | None = None
     check: Callable[[Any], None] = lambda policy: None

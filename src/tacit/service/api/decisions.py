@@ -18,7 +18,7 @@ from tacit.service.engine.service import Service
 from tacit.service.http.problems import problem_of
 from tacit.service.http.route import GUARDED, Call, Limit, Route
 from tacit.service.kind import KINDS, check_path, kind_of
-from tacit.service.log.requests import Feedback, as_content, rewards
+from tacit.service.log.requests import ChangeArms, Feedback, as_content, rewards
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD
 
 POSTED = (*GUARDED, 400, 404, 413, 415, 422)
@@ -136,6 +136,13 @@ async def _switch(engine: Service, call: Call) -> wire.ModeAnswer:
     return wire.ModeAnswer(call.request.mode)
 
 
+async def _change_arms(engine: Service, call: Call) -> wire.ArmsAnswer:
+    asked = call.request
+    change = ChangeArms(call.placement, asked.add, asked.retire, asked.restore)
+    offer = await engine.change_arms(change)
+    return wire.ArmsAnswer(offer.arms, offer.retired)
+
+
 # The routes ----------------------------------------------------------------------------------
 
 
@@ -170,4 +177,6 @@ ROUTES = (
          recording(_activated)[0], _event, FEEDBACK, 409),
     post("mode", "mode", "Change the mode of a placement", _switch,
          (wire.ModeRequest, wire.ModeAnswer), ADMIN),
+    post("arms", "changeArms", "Let arms come, go and come back", _change_arms,
+         (wire.ArmsRequest, wire.ArmsAnswer), ADMIN),
 )  # fmt: skip

@@ -63,7 +63,7 @@ def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSum
         mode=placement.mode,
         durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
-        arms=placement.arms,
+        arms=placement.offer.arms,
         keys=placement.key_count,
         decisions=placement.decisions,
         feedback=placement.feedback,
@@ -72,6 +72,7 @@ def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSum
         outcomes=dict(placement.outcomes),
         seed=placement.seed,
         shared_seconds=shared_seconds,
+        retired=placement.offer.retired,
     )
 
 

@@ -228,6 +228,28 @@ class ModeAnswer(msgspec.Struct):
     mode: str
 
 
+class ArmsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Which arms shall come, go and come back: all of them, or none."""
+
+    add: Annotated[
+        int | list[str],
+        Meta(description="New arms by their names; or how many, where arms are numbered."),
+    ] = []
+    retire: Annotated[
+        list[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
+    ] = []
+    restore: Annotated[
+        list[int | str], Meta(description="Retired arms to be shown again, as they are known.")
+    ] = []
+
+
+class ArmsAnswer(msgspec.Struct):
+    """The arms that a placement has, logged."""
+
+    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
+    retired: list[int | str]
+
+
 class PlacementSummary(msgspec.Struct):
     """A placement and how far it has come."""
 
@@ -236,7 +258,7 @@ class PlacementSummary(msgspec.Struct):
     mode: str
     durability: str
     policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
-    arms: list[int | str]
+    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
     keys: int
     decisions: int
     feedback: int
@@ -251,6 +273,7 @@ class PlacementSummary(msgspec.Struct):
             "they share nothing, or have not yet."
         ),
     ] = None
+    retired: Annotated[list[int | str], Meta(description="Arms that are shown no more.")] = []
 
 
 class ShardSummary(msgspec.Struct):

@@ -34,6 +34,22 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
     return ".".join(part for part in parts if part) or "body", what
 
 
+def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:
+    """Check a value, and name it as the caller knows it where it is wrong.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        As ``check`` does, with another field.
+    """
+    try:
+        return check(value)
+    except InvalidValue as error:
+        raise InvalidValue(field, error.value, error.allowed) from error
+    except UnknownName as error:
+        raise UnknownName(f"{field}: {str(error).partition(': ')[2]}") from error
+
+
 def checked_within(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
     """Check one of many, and name its place where it is wrong.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tacit.errors import TacitError
 from tacit.service.engine.pending import Key, PendingLog
 from tacit.service.errors import Conflict
 from tacit.service.log.blocks import Block, values
@@ -19,7 +20,7 @@ Answers = range | list[DecisionRow | int]
 def decide(
     pending: PendingLog, requests: Mapping[int, Decide], found: Mapping[Key, Found], now: int
 ) -> dict[int, Any]:
-    """Return the decisions of each request, or the Conflict that it met; then nothing of it is new.
+    """Return the decisions of each request, or the error that it met; then nothing of it is new.
 
     Parameters
     ----------
@@ -38,13 +39,13 @@ def decide(
             batch = batches[request.placement] = _Batch(pending, request.placement, found)
         try:
             answers[i] = batch.add(request.impressions)
-        except Conflict as error:
+        except TacitError as error:
             answers[i] = error
     for batch in batches.values():
         batch.choose(now)
     return {
         i: answer
-        if isinstance(answer, Conflict)
+        if isinstance(answer, TacitError)
         else batches[requests[i].placement].decisions(answer)
         for i, answer in answers.items()
     }
@@ -70,9 +71,12 @@ class _Batch:
         ------
         Conflict
             If an id stands for another decision; then nothing is added.
+        InvalidValue, UnknownName
+            If an arm is no longer on offer; likewise.
         """
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
+            self._placement.check_offered(impressions)
             return self._extended(impressions)
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
@@ -85,6 +89,7 @@ class _Batch:
                 if impression.id is not None:
                     named[impression.id] = answer, impression
             answers.append(answer)
+        self._placement.check_offered(new)
         self._named |= named
         self._extended(new)
         return answers

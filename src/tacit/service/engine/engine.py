@@ -24,19 +24,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
+from tacit.learning.offer import Offer
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.fold import fold, opened
 from tacit.service.engine.group import apply
 from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.service import NOT_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.engine.writer import STOPPING, Writer
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.log.clock import LogClock, LogTime
 from tacit.service.log.impressions import Impression
 from tacit.service.log.requests import (
+    ChangeArms,
     Decide,
     Export,
     Feedback,
@@ -280,6 +283,24 @@ class Engine(Verbs):
         """
         self.check_mode(placement, mode)
         await self._submit(Switch(placement, mode))
+
+    async def change_arms(self, change: ChangeArms) -> Offer:
+        """Let arms of a placement come, go and come back, from now on; return all.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement, an arm is there already or is not known, or none would
+            be on offer; then nothing changes.
+        Unavailable
+            If the change could not be made durable.
+        """
+        known = self.placement(change.placement)
+        if self.shard is not None:
+            raise InvalidValue("placement", change.placement, NOT_IN_SHARDS)
+        known.arms_after(change)
+        offer: Offer = await self._submit(change)
+        return offer
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tacit.errors import TacitError
+from tacit.learning.offer import Offer
 from tacit.service.engine.deciding import decide
 from tacit.service.engine.pending import Key, PendingLog
 from tacit.service.engine.recording import record
-from tacit.service.log.requests import Decide, Export, Record, Request, Switch
-from tacit.service.log.rows import REWARD, TICK, FeedbackRow, Found
+from tacit.service.log.requests import ChangeArms, Decide, Export, Record, Request, Switch
+from tacit.service.log.rows import ARMS, REWARD, TICK, FeedbackRow, Found
 from tacit.service.placements.base import Placement
 
 
 def apply(
     pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]
 ) -> list[Any | Exception]:
-    """Close windows, switch modes, decide, record feedback and export, in this order.
+    """Close windows, switch modes, change arms, decide, record feedback and export, in this order.
 
     Parameters
     ----------
@@ -38,12 +40,16 @@ def apply(
         placement.advance(now)
     before = pending.seq
     results: dict[int, Any] = {}
-    kinds: dict[type, dict[int, Any]] = {Switch: {}, Decide: {}, Record: {}, Export: {}}
+    kinds: dict[type, dict[int, Any]] = {
+        kind: {} for kind in (Switch, ChangeArms, Decide, Record, Export)
+    }
     for i, request in enumerate(requests):
         kinds[type(request)][i] = request
     for i, switch in kinds[Switch].items():
         _switch(pending, switch, now)
         results[i] = None
+    for i, change in kinds[ChangeArms].items():
+        results[i] = _change_arms(pending, change, now)
     if kinds[Decide]:
         results |= decide(pending, kinds[Decide], found, now)
     if kinds[Record]:
@@ -79,6 +85,17 @@ def _switch(pending: PendingLog, request: Switch, now: int) -> None:
     placement = pending.placements[request.placement]
     if placement.current_mark(request.kind) != request.value:
         placement.marked(pending.log_mark(placement.id, now, request.kind, request.value))
+
+
+def _change_arms(pending: PendingLog, request: ChangeArms, now: int) -> Offer | TacitError:
+    """Return the arms after a change, or why there is none."""
+    placement = pending.placements[request.placement]
+    try:
+        after = placement.arms_after(request)
+    except TacitError as error:
+        return error
+    _switch(pending, Switch(request.placement, after, ARMS), now)
+    return placement.offer
 
 
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:

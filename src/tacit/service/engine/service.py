@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from tacit.errors import TacitError
+from tacit.learning.offer import Offer
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.log.impressions import Impression
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import ChangeArms, Feedback
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
+
+NOT_IN_SHARDS = "arms of a service in shards cannot change; change them with `server.shards = 1`"
 
 
 @runtime_checkable
@@ -100,6 +103,9 @@ class Service(Overview, Protocol):
 
     async def note_settings(self, placement: str, settings: str) -> None:
         """Give a placement other settings."""
+
+    async def change_arms(self, change: ChangeArms) -> Offer:
+        """Let arms of a placement come and go."""
 
 
 class LoggedService(Service, Protocol):

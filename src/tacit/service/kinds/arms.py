@@ -126,5 +126,6 @@ KIND = Kind(
     ARMS, FORM.path, "arm", ArmsTable, Placement, View, example,
     form=FORM,
     click_log=True,
+    living=True,
     holdout=True,
 )  # fmt: skip

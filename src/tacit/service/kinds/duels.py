@@ -145,5 +145,6 @@ KIND = Kind(
     "duels", FORM.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
     form=FORM,
     takes_clicks=True,
+    living=True,
     export=Export("duels", _schema, duel_rows),
 )  # fmt: skip

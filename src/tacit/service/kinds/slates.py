@@ -138,5 +138,6 @@ KIND = Kind(
     "slates", FORM.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
     form=FORM,
     takes_clicks=True,
+    living=True,
     export=Export("lists", _schema, list_rows),
 )  # fmt: skip

@@ -82,12 +82,22 @@ class LiftSums:
     """
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
-        self._arms, self._configs = arms, metrics
+        self.reach(arms, arms)
+        self._configs = metrics
         # Amounts that came for decisions whose windows are open, by their places in the log.
         self._amounts: dict[int, dict[str, float]] = {}
         self.terms = NO_HOLDOUT
         self.time = 0
         self.begin(NO_HOLDOUT, 0, 0)
+
+    def reach(self, arms: int, offered: int) -> None:
+        """Have slots for so many arms, of which so many are on offer."""
+        self._arms, self._offered = arms, offered
+
+    def begin_with(self, arms: int, offered: int, seq: int, time: int) -> None:
+        """Begin anew with the row ``seq``, and with other arms."""
+        self.reach(arms, offered)
+        self.begin(None, seq, time, clustered=self.clustered)
 
     def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool = False) -> None:
         """Begin anew with the row ``seq``; None leaves the terms as they are."""
@@ -161,12 +171,13 @@ class LiftSums:
         else:
             rewards, shown, offered = closed.rewards, closed.shown, closed.offered
             propensities, policy = closed.propensities, closed.policy
-        self.partial += int((offered < self._arms).sum())
+        self.partial += int((offered < self._offered).sum())
         self.scores.add(shown, rewards, propensities, policy, offered)
 
     def merged(self, other: LiftSums) -> LiftSums:
         """Return the sums over the decisions of both, which are of the same terms."""
         both = LiftSums(self._arms, self._configs)
+        both.reach(self._arms, self._offered)
         both.begin(self.terms, 0, 0, clustered=self.clustered)
         both.time = min(filter(None, (self.time, other.time)), default=0)
         both.reward = self.reward.merged(other.reward)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
 from tacit.service.log.impressions import Clicks, Impression, checked_id
@@ -102,6 +103,23 @@ class Switch(NamedTuple):
     kind: str = MODE
 
 
+class ChangeArms(NamedTuple):
+    """To let arms of a placement come, go and come back: all of them, or none.
+
+    Attributes
+    ----------
+    placement : str
+    add : int or list of str
+        How many new arms, where they are numbered; or their names.
+    retire, restore : sequence of arms
+    """
+
+    placement: str
+    add: int | Sequence[str] = ()
+    retire: Sequence[Arm] = ()
+    restore: Sequence[Arm] = ()
+
+
 class Export(NamedTuple):
     """To return what was learned, for other shards."""
 
@@ -109,7 +127,7 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | Record | Switch | Export
+Request = Decide | Record | Switch | ChangeArms | Export
 
 
 def checked_feedback(

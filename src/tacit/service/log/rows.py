@@ -18,6 +18,7 @@ from tacit.service.log.blocks import Run
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
+ARMS = "arms"
 
 QUERY, EVENT = "query", "event"
 
@@ -141,8 +142,8 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode, settings or holdout changed,
-    another shard told what it has learned (``merge``).
+    """What else happened: time went by (``tick``), a placement's mode, settings, holdout or arms
+    changed, another shard told what it has learned (``merge``).
 
     Attributes
     ----------
@@ -152,7 +153,7 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``mode``, ``settings``, ``merge`` or ``holdout``.
+        ``tick``, ``mode``, ``settings``, ``merge``, ``holdout`` or ``arms``.
     value : str
         The new mode, JSON of the settings or of the holdout, or JSON of what was told.
     """

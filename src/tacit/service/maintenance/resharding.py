@@ -20,6 +20,7 @@ from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.log.rows import (
+    ARMS,
     HOLDOUT,
     MERGE,
     MODE,
@@ -233,6 +234,11 @@ def _deal(
             for target in targets:
                 stored = target.placements[source.names[event.placement]]
                 target.switch(stored.id, event)
+        elif event.kind == ARMS and event.placement is not None:
+            raise ConfigError(
+                f"placements.{source.names[event.placement]}: its arms have changed, which shards "
+                "cannot follow yet; serve it without them, or begin with a new schema"
+            )
         _merge(targets, source.after(event))
     for source in sources:
         for record in source.store.records():

@@ -9,6 +9,7 @@ from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.lift.sums import NO_HOLDOUT
 from tacit.service.log.rows import (
+    ARMS,
     FROZEN,
     HOLDOUT,
     MERGE,
@@ -90,7 +91,7 @@ class Placement(Deciding, Learning, Saving):
 
     def current_mark(self, kind: str) -> str | None:
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
-        return {MODE: self.mode, HOLDOUT: self.lift.terms}.get(kind)
+        return {MODE: self.mode, HOLDOUT: self.lift.terms, ARMS: self.arms_now}.get(kind)
 
     @property
     def lift_terms(self) -> str:
@@ -112,6 +113,9 @@ class Placement(Deciding, Learning, Saving):
             unit = self.config.holdout and self.config.holdout.unit
             sticky = unit not in (None, DECISION)
             self.lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
+        elif mark.kind == ARMS:
+            self.since_snapshot += 1
+            self._arms_changed(mark.value, mark.seq, mark.time)
         elif mark.kind == MERGE:
             self.since_snapshot += 1
             if self.shared is not None and self.mode != FROZEN:

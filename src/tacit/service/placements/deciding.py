@@ -14,6 +14,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
+from tacit.learning.offer import Offer
 from tacit.service.config.holdout import SESSION, USER, OneArm
 from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
@@ -25,10 +26,11 @@ from tacit.service.log.rows import (
     SHADOW,
     DecisionRow,
 )
+from tacit.service.placements.living import Living
 from tacit.service.placements.opening import Opening
 
 
-class Deciding(Opening):
+class Deciding(Living, Opening):
     """Decides for impressions."""
 
     def checked(self, request: DecisionRequest) -> Impression:
@@ -44,9 +46,15 @@ class Deciding(Opening):
                 raise InvalidValue(field, given, "leave it out: the policy reads no features")
         arms = request.arms
         if arms is not None:
-            arms = [self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()]
+            arms = self._named_arms(arms)
         told = self._impression(request, arms, self._session(request.session))
         return self._of_unit(told, request.session, request.user)
+
+    def _named_arms(self, arms: Sequence[Arm]) -> list[Arm]:
+        """Return arms that are on offer, or were: whoever asks again is answered as before."""
+        offer = self.offer
+        known = Offer(offer.all) if offer.retired else offer
+        return [self.arms[slot] for slot in known.slots_of(arms).tolist()]
 
     def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
         """Return impressions of which nothing is said but their keys; as :meth:`checked`.
@@ -144,7 +152,13 @@ class Deciding(Opening):
 
     def asked_before(self, told: Impression, row: DecisionRow) -> bool:
         """Whether a decision answers this very impression."""
+        if told.arms is None and self._was_whole(row.offered):
+            row = row._replace(offered=None)
         return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
+
+    def _was_whole(self, offered: str | None) -> bool:
+        """Whether these are arms that a request got which named none."""
+        return offered in self._wholes
 
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         ids = self.new_ids(time, asked.column("key"), seq)
@@ -227,7 +241,7 @@ class Deciding(Opening):
             [self.policy_id] * count,
             [time] * count,
             keys,
-            _as_json(arms),
+            self._as_offered(arms),
             shown,
             propensities,
             epochs,
@@ -242,6 +256,13 @@ class Deciding(Opening):
             [None] * count if tossed is None else tossed.bucket,
         )
         return Block(DecisionRow, columns)
+
+    def _as_offered(self, arms: list[Any]) -> list[str | None]:
+        """Return the arms on offer as the log keeps them."""
+        offers = _as_json(arms)
+        if not self._wholes:
+            return offers
+        return [self._wholes[-1] if offer is None else offer for offer in offers]
 
     def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
         draws.begin(learner.rng, id)

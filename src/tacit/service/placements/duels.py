@@ -75,6 +75,13 @@ class Tally:
         self.ties += credit.outcome == 0.5
         self.unclicked += credit.clicks == 0
 
+    def reach(self, rankers: int) -> None:
+        """Make room for more rankers."""
+        more = rankers - len(self.plays)
+        if more:
+            both = np.pad(np.stack([self.plays, self.scores]), ((0, 0), (0, more), (0, more)))
+            self.plays, self.scores = both
+
     @property
     def duels(self) -> int:
         """How many duels there were."""
@@ -129,11 +136,42 @@ class DuelPlacement(Placement):
         for name in rankings:
             if name not in self._slots:
                 raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
-        for name in self._named:
+        for name in self._named if not self._wholes else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
-        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in self._named}
+        given = [name for name in self._named if name in rankings]
+        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in given}
         return self._impression(request, None, digest(lists), lists)
+
+    def check_offered(self, impressions: Sequence[Impression]) -> None:
+        """Check that a ranker of each impression is on offer; see the base class."""
+        for told in impressions if self._wholes else ():
+            if told.given is not None and not self._listed(told):
+                raise InvalidValue(
+                    "rankings",
+                    list(told.given),
+                    f"on offer are {', '.join(map(str, self.offer.arms))}",
+                )
+
+    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        """Decide; since rankers come and go, among those whose lists came."""
+        if self._wholes:
+            count = len(self.offer.slots)
+            listed = list(map(self._listed, impressions))
+            impressions = [
+                told if len(arms) == count else told._replace(arms=arms)
+                for told, arms in zip(impressions, listed, strict=True)
+            ]
+        return super().choose(impressions, seq, time)
+
+    def _listed(self, told: Impression) -> list[Arm]:
+        """Return the rankers on offer whose lists came."""
+        given = told.given
+        return [arm for arm in self.offer.arms if given is None or str(arm) in given]
+
+    def _was_whole(self, offered: str | None) -> bool:
+        # Which rankers' lists came says their digest.
+        return True
 
     @property
     def _named(self) -> list[str]:
@@ -212,8 +250,13 @@ class DuelPlacement(Placement):
         elif self._duels.unclicked == "nothing":
             return
         left, right = self.shown(row)
-        tally = self.tallies.setdefault(row.key, Tally(len(self.arms)))
+        tally = self._tally(row.key)
         tally.add(self._slots[left], self._slots[right], credit)
+
+    def _tally(self, key: str) -> Tally:
+        tally = self.tallies.setdefault(key, Tally(len(self.arms)))
+        tally.reach(len(self.arms))
+        return tally
 
     # What was learned ------------------------------------------------------------------------
 
@@ -236,7 +279,8 @@ class DuelPlacement(Placement):
             key = max(self.tallies, key=lambda name: self.tallies[name].duels, default="")
         elif key not in self.tallies and key not in self.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
-        tally = self.tallies.get(key) or Tally(len(self.arms))
+        tally = self.tallies[key] if key in self.tallies else Tally(len(self.arms))
+        tally.reach(len(self.arms))
         plays, scores = tally.plays.copy(), tally.scores.copy()
         return key, DuelReport(self._named, plays, scores, confidence, tally.ties, tally.unclicked)
 

@@ -69,9 +69,7 @@ class FeaturePlacement(Placement):
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self._slots:
-            offer: list[Arm] = [
-                self.arms[slot] for slot in self.learner.batch.offer.slots_of(arms).tolist()
-            ]
+            offer = self._named_arms(arms)
         else:
             offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
         if len(offer) != size or len(set(offer)) < size:

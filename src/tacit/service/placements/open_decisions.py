@@ -21,10 +21,12 @@ class OpenDecisions:
     Parameters
     ----------
     learner : Learner
+    whole : array of int64
+        Slots of all arms that it began with.
     """
 
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
+    def __init__(self, learner: Learner, whole: Ints) -> None:
+        self._learner, self._whole = learner, whole
         policy = learner.policy
         self._lanes, self._epochs = np.zeros((2, 0), np.int64)
         self._actions = np.zeros((0, policy.action_width), np.int64)
@@ -40,7 +42,7 @@ class OpenDecisions:
         slots : array of int64
         decisions : Decisions or sequence of Decision
         plain : bool
-            Whether all arms were on offer, without features.
+            Whether all arms that there were in the beginning were on offer, without features.
         """
         self._reach(slots)
         for slot in slots.tolist() if self._offers else ():
@@ -88,7 +90,7 @@ class OpenDecisions:
 
     def offers(self, slots: Ints) -> list[Ints]:
         """Return the slots of the arms that were on offer."""
-        whole = self._learner.batch.offer.slots
+        whole = self._whole
         if not self._offers:
             return [whole] * len(slots)
         return [self._offers[slot][0] if slot in self._offers else whole for slot in slots.tolist()]
@@ -104,9 +106,9 @@ class OpenDecisions:
 
     def _batch(self, slots: Ints) -> Batch:
         plain = self._learner.batch.impressions(self._lanes[slots], self._contexts[slots])
-        if not self._offers:
+        if not self._offers and np.array_equal(plain.arms, self._whole):
             return plain
-        whole = plain.arms, NO_FEATURES, NO_FEATURES
+        whole = self._whole, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(slot, whole) for slot in slots.tolist()]
         arms, relevance, examination = zip(*offers, strict=True)
         sizes = np.array(list(map(len, arms)), np.int64)

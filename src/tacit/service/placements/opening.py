@@ -97,7 +97,7 @@ class Opening(State):
     def _offer_sizes(self, rows: Block[DecisionRow]) -> list[int]:
         """Return how many arms were on offer."""
         if not any(rows.column("offered")):
-            return [len(self._slots)] * len(rows)
+            return [len(self._all)] * len(rows)
         return list(map(self._offered, rows))
 
     def _propensities(self, slots: Ints) -> list[float | None]:
@@ -112,7 +112,7 @@ class Opening(State):
     def _sizes(self, slots: Ints) -> list[int]:
         """Return how many arms open decisions could choose among."""
         if self._plain and not any(self.windows.values(slots, "offered")):
-            return [len(self._slots)] * len(slots)
+            return [len(self._all)] * len(slots)
         return list(map(self._offered, self.windows.rows(slots)))
 
     @contextmanager

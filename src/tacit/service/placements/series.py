@@ -76,6 +76,12 @@ class Series:
         self.epochs: dict[str, int] = {}
         self.shifts: deque[Shift] = deque(maxlen=SHIFTS_KEPT)
 
+    def reach(self, arms: int) -> None:
+        """Make room for more arms."""
+        more = ARMS + arms - self.table.shape[1]
+        if more > 0:
+            self.table = np.pad(self.table, ((0, 0), (0, more)))
+
     @property
     def impressions(self) -> int:
         """How many decisions were counted."""

@@ -21,6 +21,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.rows import (
     DecisionRow,
 )
+from tacit.service.placements.living import ArmsNow, Living, fit
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.recalling import Recalling, read_by
 from tacit.service.placements.series import Series
@@ -42,12 +43,14 @@ class _Saved(msgspec.Struct):
     signals: bytes | None = None
     shared: Any = None
     lift: dict[str, Any] | None = None
+    # Since the arms changed first, the offers of all that there were.
+    offers: list[str] = []
     # The last ones, so that they can be written bit by bit.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []
 
 
-class Saving(Recalling):
+class Saving(Living, Recalling):
     """Writes snapshots, and begins at one."""
 
     @property
@@ -92,6 +95,7 @@ class Saving(Recalling):
             None if self.signals is None else self.signals.saved(self.learner),
             self.shared and self.shared.saved(),
             self.lift.saved(),
+            list(self._wholes),
         )
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
         learners = {"learner": self._frozen(self.learner)}
@@ -134,7 +138,8 @@ class Saving(Recalling):
         self.shadow = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+            fit(self.shadow, msgspec.json.decode(self.arms_now, type=ArmsNow))
+        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow, self._all)
         self._shadowed.clear()
 
     def _restored(self, snapshot: Snapshot) -> bool:
@@ -163,13 +168,15 @@ class Saving(Recalling):
             self.shadow = from_bytes(
                 snapshot.shadow, f"snapshot of the shadow of {self.name}", restored
             )
-        self._open = OpenDecisions(self.learner)
-        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+        self._name_arms()
+        self._wholes = saved.offers
+        self._open_none()
         self.series = Series.from_bytes(snapshot.series)
         self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
+        self.lift.reach(len(self._slots), len(self.learner.arms))
         if saved.lift is None:
             # A snapshot of an earlier version: what came before is not known.
             self.lift.begin(None, snapshot.seq + 1, snapshot.time)

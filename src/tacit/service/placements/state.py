@@ -68,12 +68,7 @@ class State:
         self.since_snapshot = 0
         self.restarts = type(config.policy).epoch is not Policy.epoch
         self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
-        arms = () if config.policy.arms is None else config.policy.arms
-        self._slots = {a: s for s, a in enumerate(range(arms) if isinstance(arms, int) else arms)}
-        self._all = np.arange(len(self._slots))
-        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
-        self.arms: list[Arm] = list(self._slots)
-        self._plain = bool(self._slots) and not any(config.policy.feature_dims)
+        self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
         self._begin()
 
@@ -83,11 +78,15 @@ class State:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self._name_arms()
+        # The arms that the placement began with; and, since these changed, all that were on offer
+        # at a time.
+        self._all = self.learner.batch.offer.slots
+        self._wholes: list[str] = []
         self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
-        self._open = OpenDecisions(self.learner)
-        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow)
+        self._open_none()
         # Slots of decisions that the second policy knows, and of those made while frozen.
         self._shadowed: set[int] = set()
         self._unlearned: set[int] = set()
@@ -105,12 +104,22 @@ class State:
         self.outcomes: Counter[str] = Counter()
         self.covered = self._held = 0
 
+    def _open_none(self) -> None:
+        self._open = OpenDecisions(self.learner, self._all)
+        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow, self._all)
+
+    def _name_arms(self) -> None:
+        """Name the arm of each slot, be it on offer or retired."""
+        self.arms: list[Arm] = list(self.learner.batch.offer.names)
+        self._slots = {arm: slot for slot, arm in enumerate(self.arms)}
+        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
+
     # What a kind says of itself --------------------------------------------------------------
 
     @property
     def _layers(self) -> int:
         """How many things the series counts the impressions of."""
-        return self.config.policy.arm_count
+        return self.learner.policy.arm_count
 
     def _own_fold_spec(self) -> dict[str, Any]:
         return {}
@@ -133,6 +142,8 @@ class State:
 
     def _offer_of(self, told: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
+        if told.arms is None:
+            return self.learner.batch.offer.slots
         return self._offered_slots(told.arms)
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
@@ -164,7 +175,7 @@ class State:
         return np.array([self._slots[arm] for arm in offered], np.int64)
 
     def _offered(self, row: DecisionRow) -> int:
-        return len(self._slots) if row.offered is None else len(json.loads(row.offered))
+        return len(self._all) if row.offered is None else len(json.loads(row.offered))
 
     def _policy_rewards(self, rewards: Rewards) -> list[Any]:
         """Return what the learner is told for what came back; None for nothing."""

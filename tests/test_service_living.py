@@ -1,0 +1,357 @@
+"""Arms that come and go while the service decides: over HTTP, in any order, after crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import harness
+import pytest
+from harness import START, Clock, as_after_a_crash, learned
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stores import store_at
+
+import tacit
+from tacit.client import Client, Impression, InvalidRequest
+from tacit.errors import InvalidValue, UnknownName
+from tacit.interleaving import TeamDraft
+from tacit.service.attribution.attribution import LEARNED
+from tacit.service.config.file import load_config
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.errors import Conflict
+from tacit.service.log.impressions import Clicks, DecisionRequest
+from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.rows import CLICKS, MarkRow
+from tacit.service.log.slots import Shard
+from tacit.service.maintenance.verify import verify
+from tacit.service.page.overview import Page
+from tacit.service.placements.duels import DuelOptions
+from tacit.service.running.server import running
+
+NAMES = ("a", "b", "c")
+MOST = 5
+ROUND_TIME = 7_000_000
+WINDOW = 30_000_000
+POLICIES = {
+    "arms": tacit.Thompson(NAMES),
+    "shared": tacit.ShiftMixture(NAMES),
+    "slates": tacit.CascadeKLUCB(NAMES, positions=2),
+    "duels": tacit.RMED1(NAMES),
+}
+KINDS = {"shared": "arms"}
+AGGREGATIONS = {"slates": "union", "duels": "union"}
+
+
+def configured(kind="arms", snapshot_every=50_000, policy=None):
+    options = DuelOptions(TeamDraft(length=3)) if kind == "duels" else None
+    return Config(
+        {
+            "home": PlacementConfig(
+                policy or POLICIES[kind],
+                7,
+                snapshot_every,
+                kind=KINDS.get(kind, kind),
+                options=options,
+                rule=Rule(
+                    window=WINDOW,
+                    aggregation="first" if kind in KINDS or kind == "arms" else "union",
+                ),
+            )
+        }
+    )
+
+
+def asked(engine, key, id=None, arms=None):
+    """Return an impression as a client of this kind asks for it."""
+    placement = engine.placements["home"]
+    rankings = None
+    if placement.config.kind == "duels":
+        rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
+    return placement.checked(DecisionRequest(key, arms, id=id, rankings=rankings))
+
+
+async def decided(engine, key, id=None, arms=None):
+    (row,) = await engine.decide_many("home", [asked(engine, key, id, arms)])
+    return row
+
+
+def shown(engine, row):
+    return set(engine.placements["home"].shown(row))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["decide"] * 4 + ["learn"] * 4 + ["add", "retire", "restore", "stop"]),
+        st.integers(0, 2**16),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+async def take_step(engine, i, what, number, waiting):
+    """Take one step; return what it came to."""
+    engine.clock.now = START + i * ROUND_TIME
+    offer = engine.placements["home"].offer
+    arm = offer.names[number % len(offer.names)]
+    if what == "decide":
+        impressions = [asked(engine, f"key {(number + j) % 3}", f"{i} {j}") for j in range(3)]
+        # Without names of the client's, they are decided together.
+        if number % 2:
+            impressions = [told._replace(id=None) for told in impressions]
+            engine.placements["home"].new_ids = lambda time, keys, seq: [
+                f"s{seq} {j}" for j in range(len(keys))
+            ]
+        rows = list(await engine.decide_many("home", impressions))
+        waiting.extend(rows)
+        assert all(shown(engine, row) <= set(offer.arms) for row in rows)
+        return rows
+    if what == "learn" and waiting:
+        return await feedback(engine, waiting.pop(number % len(waiting)), number)
+    if what == "add" and len(offer.names) < MOST:
+        return (await engine.change_arms(ChangeArms("home", [f"new {i}"]))).arms
+    if what == "retire" and offer.arms != [arm]:
+        return (await engine.change_arms(ChangeArms("home", (), [arm]))).arms
+    if what == "restore":
+        return (await engine.change_arms(ChangeArms("home", (), (), [arm]))).arms
+    return None
+
+
+async def feedback(engine, row, number):
+    if engine.placements["home"].shows_one:
+        return await engine.feedback("home", row.id, float(number % 2))
+    told = Feedback(row.id, CLICKS, clicks=Clicks([0] if number % 2 else []))
+    return await engine.record_many("home", [told])
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
+def test_going_on_after_stops_equals_never_having_stopped(
+    tmp_path_factory, kind, steps, snapshot_every, crash
+):
+    folder = tmp_path_factory.mktemp("stops")
+    config = configured(kind, snapshot_every)
+    # The last group closes all windows that have ended.
+    steps = [*steps, ("decide", 0)]
+
+    async def straight():
+        came, waiting = [], []
+        async with harness.served(folder / "a.db", config) as engine:
+            for i, (what, number) in enumerate(steps):
+                came.append(await take_step(engine, i, what, number, waiting))
+            return came, learned(engine), engine.placements["home"].offer.retired
+
+    async def piecewise():
+        came, waiting, path, clock = [], [], folder / "b.db", Clock()
+        engine = Engine(config, store_at(path), clock)
+        await engine.start()
+        for i, (what, number) in enumerate(steps):
+            if what == "stop":
+                path = as_after_a_crash(path) if crash else path
+                await engine.stop()
+                engine = Engine(config, store_at(path), clock)
+                await engine.start()
+            came.append(await take_step(engine, i, what, number, waiting))
+        await engine.stop()
+        engine = Engine(config, store_at(path), clock)
+        engine.store.close()
+        return came, learned(engine), engine.placements["home"].offer.retired
+
+    assert asyncio.run(straight()) == asyncio.run(piecewise())
+
+
+@pytest.mark.usefixtures("kind")
+def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
+    import stores
+
+    path = tmp_path / "s.db"
+    place = {"store.path": str(path)}
+    if stores.chosen == "postgres":
+        place = {"store.url": stores.cluster().url, "store.schema": stores.schema_of(path)}
+    values = {**place, "server.port": 0, "placements.home.arms": ["a", "b"]}
+    values |= {"placements.home.seed": 7, "placements.home.policy": "thompson"}
+    config = load_config(overrides=values)
+    with running(config) as address, Client(address) as client:
+        first = client.decide("home", "q", arms=["a"])
+        stop, errors, arms = threading.Event(), [], set()
+
+        def traffic():
+            with Client(address) as mine:
+                while not stop.is_set():
+                    try:
+                        made = mine.decide_many("home", [Impression(f"q {i}") for i in range(20)])
+                        arms.update(one.arm for one in made)
+                        mine.feedback("home", made[0].decision_id, 1.0)
+                    except Exception as error:
+                        errors.append(error)
+                        return
+
+        worker = threading.Thread(target=traffic)
+        worker.start()
+        try:
+            now = client.change_arms("home", add=["c"])
+            assert (now.arms, now.retired) == (["a", "b", "c"], [])
+            harness.eventually(lambda: "c" in arms or errors)
+            now = client.change_arms("home", retire=["a"])
+            assert (now.arms, now.retired) == (["b", "c"], ["a"])
+            after = client.decide_many("home", [Impression(f"r {i}") for i in range(50)])
+        finally:
+            stop.set()
+            worker.join()
+        assert errors == []
+        assert {one.arm for one in after} == {"b", "c"}
+        assert [one.propensity for one in after] == pytest.approx([0.5] * 50)
+        # What it showed before is learned still.
+        assert client.feedback("home", first.decision_id, 1.0).outcome == LEARNED
+        with pytest.raises(InvalidRequest, match="'a' is not on offer"):
+            client.decide("home", "q", arms=["a", "b"])
+        with pytest.raises(InvalidRequest, match="add"):
+            client.change_arms("home", add=["c", "d"], retire=["b"])
+    with running(config) as address, Client(address) as client:
+        assert {client.decide("home", f"s {i}").arm for i in range(30)} == {"b", "c"}
+        now = client.change_arms("home", restore=["a"])
+        assert (now.arms, now.retired) == (["a", "b", "c"], [])
+        assert "a" in {client.decide("home", f"t {i}").arm for i in range(60)}
+    assert verify(config, store_at(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"add": ["b"]}, InvalidValue, "^add: 'b' .*on offer already"),
+        ({"add": ["a"]}, InvalidValue, "^add: 'a' .*retired; restore it"),
+        ({"add": ["d", "d"]}, InvalidValue, "^add: .*name of its own"),
+        ({"add": 2}, InvalidValue, "^add: .*names"),
+        ({"retire": ["z"]}, UnknownName, "^retire: there is no arm 'z'"),
+        ({"restore": ["z"]}, UnknownName, "^restore: there is no arm 'z'"),
+        ({"retire": ["b", "c"]}, InvalidValue, "^retire: .*no arm would be on offer"),
+        ({"retire": ["b", "b"]}, InvalidValue, "^retire: .*once"),
+        ({"retire": ["b"], "restore": ["b"]}, InvalidValue, "^restore: .*once"),
+        ({"add": ["d"], "retire": ["z"]}, UnknownName, "^retire: "),
+    ],
+)
+def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            await engine.change_arms(ChangeArms("home", retire=["a"]))
+            end = engine.store.end()
+            with pytest.raises(error, match=message):
+                await engine.change_arms(ChangeArms("home", **change))
+            assert engine.store.end() == end
+            assert engine.placements["home"].offer.arms == ["b", "c"]
+            # To retire what is retired says nothing new.
+            await engine.change_arms(ChangeArms("home", retire=["a"]))
+            assert engine.store.end() == end
+
+    asyncio.run(session())
+
+
+def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            both = [engine.change_arms(ChangeArms("home", ["d"])) for _ in range(2)]
+            first, second = await asyncio.gather(*both, return_exceptions=True)
+            assert first.arms == ["a", "b", "c", "d"]
+            assert isinstance(second, InvalidValue)
+            marks = [row for row in engine.store.events(0) if isinstance(row, MarkRow)]
+            assert [mark.kind for mark in marks] == ["arms"]
+
+    asyncio.run(session())
+
+
+def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            before = await decided(engine, "q", "before")
+            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            after = await decided(engine, "q", "after")
+            assert (before.offered, after.offered) == (None, '["b","c","d"]')
+            assert after.propensity == pytest.approx(1 / 3)
+            await engine.change_arms(ChangeArms("home", retire=["b"]))
+            # Who asks again gets the same answer, whatever is on offer by now.
+            assert await decided(engine, "q", "before") == before
+            assert await decided(engine, "q", "after") == after
+            with pytest.raises(Conflict):
+                await decided(engine, "q", "after", ["c", "d"])
+            with pytest.raises(UnknownName, match="'b' is not on offer"):
+                await decided(engine, "q", "new", ["b", "c"])
+
+    asyncio.run(session())
+
+
+def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            late, fine = asked(engine, "q", None, ["a", "b"]), asked(engine, "q")
+            came = await asyncio.gather(
+                engine.decide_many("home", [late]),
+                engine.decide_many("home", [fine]),
+                engine.change_arms(ChangeArms("home", retire=["a"])),
+                return_exceptions=True,
+            )
+            assert isinstance(came[0], UnknownName)
+            assert came[1][0].arm in ("b", "c")
+
+    asyncio.run(session())
+
+
+def test_numbered_arms_are_told_by_their_numbers(tmp_path):
+    async def session():
+        config = configured(policy=tacit.Thompson(2))
+        async with harness.served(tmp_path / "s.db", config) as engine:
+            offer = await engine.change_arms(ChangeArms("home", 2, [0]))
+            assert (offer.arms, offer.retired) == ([1, 2, 3], [0])
+            rows = [await decided(engine, f"q {i}") for i in range(40)]
+            assert {row.arm for row in rows} == {1, 2, 3}
+
+    asyncio.run(session())
+
+
+def test_rankers_whose_lists_came_duel(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured("duels")) as engine:
+            placement = engine.placements["home"]
+            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            lists = {name: [f"{name}1", "x"] for name in "abc"}
+            for i in range(20):
+                told = placement.checked(DecisionRequest("q", rankings=lists, id=f"{i}"))
+                (row,) = await engine.decide_many("home", [told])
+                assert row.offered == '["b","c"]'
+                assert shown(engine, row) <= {"b", "c"}
+                assert await engine.decide_many("home", [told]) == [row]
+            told = placement.checked(DecisionRequest("q", rankings={"a": ["x"]}))
+            with pytest.raises(InvalidValue, match="on offer are b, c, d"):
+                await engine.decide_many("home", [told])
+
+    asyncio.run(session())
+
+
+def test_arms_that_come_with_requests_do_not_change_and_neither_do_those_of_shards(tmp_path):
+    async def session(config, shard=None):
+        path = tmp_path / f"{config.placements['home'].kind}{shard is None}.db"
+        async with harness.served(path, config, shard=shard) as engine:
+            await engine.change_arms(ChangeArms("home", ["d"]))
+
+    features = Config({"home": PlacementConfig(tacit.LinTS(1, 1), 7, kind="features")})
+    with pytest.raises(InvalidValue, match="come with each request"):
+        asyncio.run(session(features))
+    with pytest.raises(InvalidValue, match="in shards"):
+        asyncio.run(session(configured(), Shard(0, 2)))
+
+
+@pytest.mark.parametrize("kind", ["arms", "slates", "duels"])
+def test_the_page_shows_arms_that_came(tmp_path, kind):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured(kind)) as engine:
+            await engine.change_arms(ChangeArms("home", ["arrived"], ["a"]))
+            for i in range(9):
+                await feedback(engine, await decided(engine, f"q {i % 2}", f"{i}"), i)
+            assert "arrived" in Page(engine).whole()
+
+    asyncio.run(session())
