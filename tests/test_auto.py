@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tacit
@@ -15,6 +16,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
+from tacit.service.page.beliefs import counts_of
 from tacit.service.stores.sqlite import SqliteStore
 
 
@@ -177,3 +179,18 @@ def test_other_arms_are_refused_as_ever(tmp_path):
     asyncio.run(session(configured(tmp_path, home={"arms": 3})))
     with pytest.raises(ConfigError, match="give the placement a new name"):
         asyncio.run(session(configured(tmp_path, home={"arms": 4})))
+
+
+def test_the_page_counts_what_it_counts():
+    learner = tacit.Learner(tacit.ShiftMixture(3), seed=1)
+    plays, rewards = np.zeros((2, 3)), np.zeros((2, 3))
+    for i in range(12):
+        decision = learner.choose(f"key {i % 2}")
+        reward = float(i % 3 == 0)
+        learner.learn(decision, reward)
+        plays[i % 2, decision.slot] += 1
+        rewards[i % 2, decision.slot] += reward
+    counts = counts_of(learner.state)
+    assert counts.plays[:2].tolist() == plays.tolist()
+    assert counts.rewards[:2].tolist() == rewards.tolist()
+    assert counts.rounds[:2].tolist() == [6, 6]

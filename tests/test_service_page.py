@@ -33,6 +33,8 @@ def address(store):
         "server.port": 0,
         "placements.home.arms": ARMS,
         "placements.home.seed": 7,
+        # Surely explores enough to tell what uniform exploration would earn.
+        "placements.home.policy": "thompson",
         "placements.home.attribution_window": 3600,
         "placements.plain.arms": 10,
         "placements.plain.policy": "ucb1",
