@@ -16,7 +16,9 @@ from tacit.service.log.requests import ChangeArms, Feedback
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
 
-NOT_IN_SHARDS = "arms of a service in shards cannot change; change them with `server.shards = 1`"
+NOT_IN_SHARDS = (
+    "in shards its arms cannot change; begin a placement of another name with those arms"
+)
 
 
 @runtime_checkable
