@@ -6,7 +6,7 @@ SOURCES := src tests benchmarks examples docs/generate
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint chaos fuzz bench bench-peers bench-service bench-ray bench-proof reproduce \
+.PHONY: help demo test lint chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels reproduce \
   docs figures release clean
 
 help:
@@ -15,10 +15,12 @@ help:
 	@echo "make lint       lint, check types, audit the dependencies, no tests"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
+	@echo "make nodes      kill a node of a Ray cluster at a sweep, an evaluation and the service in shards"
 	@echo "make bench      measure speed, and against C"
 	@echo "make bench-peers measure speed and learning against other packages; goes on where it was cut off"
 	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
+	@echo "make bench-duels  measure how often the verdict on interleaving errs; QUICK=1: fewer runs"
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
@@ -76,6 +78,9 @@ chaos: $(VENV)/.dev $(VENV)/.postgres
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/fuzz.py --seconds 300
 
+nodes: $(VENV)/.dev $(VENV)/.postgres
+	$(BIN)/python tests/nodes.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
 
@@ -86,13 +91,18 @@ bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/local_decisions.py
 
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
 	$(BIN)/python benchmarks/ray_serving.py
 
+bench-duels: $(VENV)/.dev
+	$(BIN)/python benchmarks/duel_looks.py $(if $(QUICK),--quick)
+
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/proof_service.py $(if $(QUICK),--seeds 2)
 
 # One item needs a table of search interest: make reproduce DATA=FILE
 reproduce: $(VENV)/.run

@@ -1,6 +1,6 @@
 """What serving in shards costs: the ways from a request to an engine, against one server.
 
-    python benchmarks/ray_serving.py [--seconds 5] [--rounds 3] [--out results.json]
+    python benchmarks/ray_serving.py [--seconds 5] [--rounds 3] [--only WORDS] [--out results.json]
 
 All keep their log in a PostgreSQL of their own on this machine and are sent the same: 64
 connections that are kept alive, keys after a Zipf law, a decision and then its feedback. The load
@@ -41,7 +41,7 @@ from tacit.service.config.file import load_config
 from tacit.cluster.serving import serve
 config = load_config(overrides=json.loads(sys.argv[1]))
 ready = lambda address: print("at", address.rpartition(":")[2], flush=True)
-serve(config, shards=int(sys.argv[2]), ready=ready)
+serve(config, shards=int(sys.argv[2]), ingresses=int(sys.argv[4]), ready=ready)
 """
 # The same ingress as a deployment: Serve's proxy stands before it.
 SERVE = """
@@ -99,10 +99,12 @@ class Way:
     shards : int
         0 for one server.
     environment : dict, optional
+    ingresses : int
     """
 
-    def __init__(self, name, program, shards=0, environment=None):
+    def __init__(self, name, program, shards=0, environment=None, ingresses=1):
         self.name, self.program, self.shards = name, program, shards
+        self.ingresses = ingresses
         self.environment = environment or {}
 
     @contextlib.contextmanager
@@ -117,7 +119,7 @@ class Way:
             "placements.default.policy": "ucb1",
             "placements.default.seed": 1,
         }
-        arguments = [json.dumps(overrides), str(self.shards), str(free_port())]
+        arguments = [json.dumps(overrides), *map(str, (self.shards, free_port(), self.ingresses))]
         process = subprocess.Popen(
             [sys.executable, "-c", self.program, *arguments],
             stdout=subprocess.PIPE,
@@ -146,6 +148,7 @@ def ways():
     yield Way("one server", PLAIN)
     yield Way("own ingress, 1 shard", SHARDED, 1)
     yield Way("own ingress, 2 shards", SHARDED, 2)
+    yield Way("two own ingresses, 2 shards", SHARDED, 2, ingresses=2)
     if importlib.util.find_spec("grpc") is None or importlib.util.find_spec("fastapi") is None:
         print("left out: Ray Serve, for want of ray[serve]", flush=True)
         return
@@ -204,11 +207,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="ways whose name contains this")
     parser.add_argument("--out", type=Path)
     told = parser.parse_args()
     found = {}
     for _ in range(told.rounds):
-        for way in ways():
+        for way in (each for each in ways() if told.only in each.name):
             try:
                 result = measured(way, told.seconds)
             except (RuntimeError, subprocess.SubprocessError, OSError) as error:

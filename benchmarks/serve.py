@@ -1,11 +1,12 @@
 """Measure the decision service over HTTP: against a handler that does nothing, and in batches.
 
-    python benchmarks/serve.py --seconds 3 --rounds 3
+    python benchmarks/serve.py --seconds 1 --rounds 15 --connections 64 16 1
 
-The load comes from a process of its own over 64 connections that are kept alive, keys after a
-Zipf law, 10 arms, a decision and then its feedback. The other side of the comparison is the same
-HTTP stack (uvicorn, uvloop, httptools, Starlette, msgspec), which reads the same request, checks
-it, and answers as much.
+The load comes from a process of its own over connections that are kept alive, keys after a
+Zipf law, 10 arms, a decision and then its feedback. Rounds of both sides alternate; a ratio is the
+median of those of each pair, by the processor's time and by the clock. The other side of the
+comparison is the same HTTP stack (uvicorn, uvloop, httptools, Starlette, msgspec), which reads the
+same request, checks it, and answers as much.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-CONNECTIONS = 64
+CONNECTIONS = 64, 16, 1
+BATCH_CONNECTIONS = 8
 ARMS = 10
 KEYS = 1000
 BATCH = 100
@@ -101,7 +103,7 @@ class Connection(asyncio.Protocol):
         return self.waiter
 
 
-async def load(port, seconds, batch):
+async def load(port, seconds, batch, connections):
     """Send for a while; return requests, decisions, and the time of each request."""
     loop = asyncio.get_running_loop()
     keys = np.minimum(np.random.default_rng(1).zipf(1.2, 100_000), KEYS).tolist()
@@ -137,13 +139,14 @@ async def load(port, seconds, batch):
         connection.transport.close()
 
     end = time.perf_counter() + seconds
-    await asyncio.gather(*(client(number) for number in range(CONNECTIONS if not batch else 8)))
+    await asyncio.gather(*map(client, range(connections)))
     return len(times) / seconds, decisions / seconds, times
 
 
-def loaded(port, seconds, batch):
+def loaded(port, seconds, batch, connections):
     """Run the load in a process of its own."""
-    command = [sys.executable, __file__, "--load", str(port), str(seconds), str(batch)]
+    told = port, seconds, batch, connections
+    command = [sys.executable, __file__, "--load", *map(str, told)]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
@@ -153,9 +156,9 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(process, port, seconds):
+def measured(process, port, seconds, connections):
     before = cpu_seconds(process)
-    result = loaded(port, seconds, 0)
+    result = loaded(port, seconds, 0, connections)
     spent = cpu_seconds(process) - before
     # On a machine that others use too, the processor's time says more than the clock's.
     return result | {"cpu_us": 1e6 * spent / (result["rate"] * seconds)}
@@ -166,49 +169,78 @@ def started(*command):
     return process, int(process.stdout.readline().split()[1])
 
 
+def spread(values):
+    """Return the median of paired values and its standard error, by the quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    error = 1.2533 * (high - low) / 1.349 / len(values) ** 0.5
+    return round(middle, 3), round(error, 3)
+
+
+def compared(rounds):
+    """Return what rounds of both sides say."""
+    nothing, service = zip(*rounds, strict=True)
+
+    def ratios(name, *, inverse=False):
+        pairs = [(b[name], a[name]) for b, a in rounds]
+        return spread([b / a if inverse else a / b for b, a in pairs])
+
+    return {
+        "ratio by processor time": ratios("cpu_us", inverse=True),
+        "ratio by clock": ratios("rate"),
+        "p50 to p50": ratios("p50"),
+        "p99 to p99": ratios("p99"),
+        **{
+            f"{side}: {name}": round(statistics.median(one[name] for one in some), 3)
+            for side, some in (("nothing", nothing), ("service", service))
+            for name in ("rate", "cpu_us", "p50", "p99")
+        },
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--load", nargs=3)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
+    parser.add_argument("--policies", nargs="+", default=("thompson", "thompson+", "ucb1+"),
+                        help="a plus asks for propensities")  # fmt: skip
+    parser.add_argument("--load", nargs=4)
     told = parser.parse_args()
     if told.load:
         import uvloop
 
-        port, seconds, batch = told.load
-        rate, decided, times = uvloop.run(load(int(port), float(seconds), int(batch)))
+        port, seconds, batch, connections = told.load
+        work = load(int(port), float(seconds), int(batch), int(connections))
+        rate, decided, times = uvloop.run(work)
         p50, p99 = np.quantile(times, [0.5, 0.99]) * 1000
         print(json.dumps({"rate": rate, "decisions": decided, "p50": p50, "p99": p99}))
         return
-    report = {}
-    for policy, propensities in (("thompson", "no"), ("thompson", "yes"), ("ucb1", "yes")):
+    for policy in told.policies:
         with tempfile.TemporaryDirectory() as folder:
             nothing, bare = started(NOTHING)
-            service, port = started(SERVICE, str(Path(folder) / "s.db"), policy, propensities)
+            propensities = "yes" if policy.endswith("+") else "no"
+            path = str(Path(folder) / "s.db")
+            service, port = started(SERVICE, path, policy.rstrip("+"), propensities)
             try:
-                rounds = []
-                for i in range(told.rounds + 1):
-                    sides = (nothing, bare), (service, port)
-                    pair = [measured(each, p, told.seconds) for each, p in sides]
-                    if i:  # the first one warms up
-                        rounds.append(pair)
-                batch = loaded(port, told.seconds, BATCH)
+                report = {"load of the machine": os.getloadavg()}
+                for connections in told.connections:
+                    rounds = [
+                        [
+                            measured(each, at, told.seconds, connections)
+                            for each, at in ((nothing, bare), (service, port))
+                        ]
+                        for _ in range(told.rounds + 1)
+                    ]
+                    # The first one warms up.
+                    report[f"{connections} connections"] = compared(rounds[1:])
+                batch = loaded(port, told.seconds, BATCH, BATCH_CONNECTIONS)
+                report["decisions/s in batches of 100"] = batch["decisions"]
             finally:
                 for process in (nothing, service):
                     process.terminate()
                     process.wait(30)
-        ratio = [a["rate"] / b["rate"] for b, a in rounds]
-        cpu = [b["cpu_us"] / a["cpu_us"] for b, a in rounds]
-        name = f"{policy}, propensities: {propensities}"
-        report[name] = {
-            "ratio": statistics.median(ratio),
-            "ratios": ratio,
-            "ratio by processor time": statistics.median(cpu),
-            "nothing": [r[0] for r in rounds],
-            "service": [r[1] for r in rounds],
-            "decisions/s in batches of 100": batch["decisions"],
-        }
-        print(name, json.dumps(report[name], indent=1), flush=True)
+        name = f"{policy.rstrip('+')}, propensities: {propensities}"
+        print(name, json.dumps(report, indent=1), flush=True)
 
 
 if __name__ == "__main__":

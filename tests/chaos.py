@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 import stores
-from harness import PATIENCE, eventually
+from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
@@ -37,7 +37,7 @@ from tacit.service.stores import postgres
 postgres.START_SECONDS = float(sys.argv[3])
 from tacit.service.config.file import load_config
 from tacit.service.running.server import serve
-serve(load_config(sys.argv[1]))
+serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 CONFIG = """
 [server]
@@ -46,7 +46,7 @@ log = "json"
 [store]
 {store}
 [placements.home]
-arms = ["a", "b", "c", "d"]
+arms = {arms}
 policy = "thompson(discount=0.99)"
 seed = 11
 snapshot_every = 400
@@ -57,7 +57,17 @@ policy = "ucb1"
 seed = 12
 attribution_window = 0.5
 aggregation = "sum"
+[placements.held]
+arms = ["a", "b", "c"]
+seed = 13
+attribution_window = 0.3
+holdout = {{ share = 0.3, unit = "user" }}
+metrics = {{ seconds = {{ range = [0, 10] }} }}
 """
+ARMS = ["a", "b", "c", "d"]
+MOST_ARMS = 10
+POLICIES = ["thompson", "thompson(discount=0.99)", "exp3"]
+FOREVER = "2100-01-01"
 KILL, SKEW, STOP, FULL = "kill -9", "kill -9, clock skewed", "stop", "disk full"
 CUT, SLOW = "cut", "slow database"
 FAULTS = {
@@ -95,14 +105,18 @@ class Clients:
         for count in itertools.count():
             if self._over.is_set():
                 return
-            placement = rng.choice(["home", "home", "sum"])
+            placement = rng.choice(["home", "home", "sum", "held"])
             id = f"{number} {count}"
             asked = {"key": f"key {rng.randrange(20)}", "decision_id": id}
+            if placement == "held":
+                asked["user"] = f"user {rng.randrange(50)}"
             requests = [(placement, "decide", asked, (placement, id))]
             if waiting and rng.random() < 0.7:
                 # Out of order, and some of it after its window.
                 where, what, reward = waiting.pop(rng.randrange(len(waiting)))
                 told = {"decision_id": what, "reward": reward, "feedback_id": "click"}
+                if where == "held":
+                    told["metrics"] = {"seconds": 3.0}
                 requests.append((where, "feedback", told, (where, what)))
             for where, what, body, name in requests:
                 for _ in range(1 + (rng.random() < 0.2)):
@@ -160,6 +174,86 @@ def limited(pid, as_owner=()):
             yield
 
 
+class Operator:
+    """A thread that pins arms, rebuilds with another policy and rolls back, and lets arms come and
+    go: over HTTP, and by the configuration."""
+
+    def __init__(self, port, configure, reread, seed):
+        self.wrong, self.became, self.pinned, self.left = [], [], [], []
+        self._client, self._rng = Client(f"http://127.0.0.1:{port}"), random.Random(f"arms {seed}")
+        self._configure, self._reread = configure, reread
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._turn)
+        self._thread.start()
+
+    def stop(self):
+        self._over.set()
+        self._thread.join(PATIENCE)
+
+    def _turn(self):
+        for count in itertools.count():
+            time.sleep(self._rng.uniform(0.0, 0.2))
+            if self._over.is_set():
+                return
+            if self._rng.random() < 0.2:
+                named = self._rng.sample([*ARMS, "of a file"], self._rng.randint(2, 5))
+                self._configure(named)
+                self._reread()
+                continue
+            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                turn = self._rng.random()
+                if turn < 0.2:
+                    self._pin(self._rng.choice([None, *ARMS]))
+                elif turn < 0.3:
+                    self._regime("rebuild", {"policy": self._rng.choice(POLICIES)})
+                elif turn < 0.35:
+                    self._regime("rollback", {})
+                else:
+                    self._change(f"new {count}")
+
+    def _pin(self, arm):
+        """Pin an arm, if it is on offer, or none; whether it holds unless it is said, who knows."""
+        path = "/v1/placements/home/pin"
+        if arm is None:
+            status, _, answer = self._client.ask("DELETE", path)
+        else:
+            status, _, answer = self._client.ask("POST", path, {"arms": [arm], "until": FOREVER})
+        if status == 200:
+            self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
+        elif status not in (503, 422):
+            self.wrong.append((arm, answer))
+
+    def _regime(self, what, asked):
+        """Let another policy decide; 422 where there is nothing to roll back to, or not with these
+        arms, 409 where the configuration was changed meanwhile."""
+        status, _, answer = self._client.post(f"home/{what}", asked)
+        if status == 200:
+            self.left.append(answer["left"])
+        elif status not in (503, 422, 409):
+            self.wrong.append((what, asked, answer))
+
+    def _change(self, name):
+        """Change arms once: whether a change that is not acknowledged holds is not known."""
+        known = self._asked({})
+        if known is None:
+            return
+        every = [*known["arms"], *known["retired"]]
+        change = {"restore": [self._rng.choice(every)]}
+        if len(known["arms"]) > 2:
+            change = {"retire": [self._rng.choice(known["arms"])]}
+        if self._rng.random() < 0.5 and len(every) < MOST_ARMS:
+            change = {"add": [name]} | (change if "retire" in change else {})
+        became = self._asked(change)
+        if became is not None:
+            self.became.append((became["arms"], became["retired"]))
+
+    def _asked(self, change):
+        status, _, answer = self._client.post("home/arms", change)
+        if status not in (200, 503) and not (status == 422 and "of a file" in str(change)):
+            self.wrong.append((change, answer))
+        return answer if status == 200 else None
+
+
 class Run:
     """A server on one store, its clients, and the faults that it suffers."""
 
@@ -177,10 +271,24 @@ class Run:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.path = folder / "tacit.toml"
-        self.path.write_text(CONFIG.format(port=self.port, store=store))
+        self.store, self.serving, self.lock = store, False, threading.Lock()
+        self.configure(ARMS)
         self.log = (folder / "server.log").open("w")
         self.start(0.0)
         self.clients = Clients(self.port, seed)
+        self.operator = Operator(self.port, self.configure, self.reread, seed)
+
+    def configure(self, arms):
+        """Let the configuration name other arms; whoever reads it meanwhile reads a whole file."""
+        new = self.path.with_suffix(".new")
+        new.write_text(CONFIG.format(port=self.port, store=self.store, arms=json.dumps(arms)))
+        new.replace(self.path)
+
+    def reread(self):
+        """Let the service read its configuration, if it listens to signals by now."""
+        with self.lock:
+            if self.serving:
+                self.process.send_signal(signal.SIGHUP)
 
     def start(self, skew):
         self.await_database()
@@ -190,9 +298,12 @@ class Run:
         )  # fmt: skip
         line = self.process.stdout.readline()
         assert line.startswith("tacit serves at"), (self.folder / "server.log").read_text()[-2000:]
+        self.serving = True
 
     def end(self, number):
-        self.process.send_signal(number)
+        with self.lock:
+            self.serving = False
+            self.process.send_signal(number)
         self.process.wait(PATIENCE)
         self.process.stdout.close()
 
@@ -259,6 +370,8 @@ class Run:
         """Compare the log with what was acknowledged, and what was learned with the log."""
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
+        became, pinned = list(self.operator.became), list(self.operator.pinned)
+        states = list(self.operator.left)
         config = load_config(self.path)
         from tacit.service.stores.opening import open_store
 
@@ -266,7 +379,8 @@ class Run:
         store = open_store(config.store)
         try:
             names = {p.id: name for name, p in store.placements().items()}
-            decisions, rewards, ids = Counter(), Counter(), {}
+            decisions, rewards, ids, arms = Counter(), Counter(), {}, [(ARMS, [])]
+            pins, left = [None], []
             shown, rewarded = {}, {}
             for event in store.events(0):
                 if isinstance(event, DecisionRow):
@@ -274,9 +388,20 @@ class Run:
                     ids[event.seq] = name
                     decisions[name] += 1
                     shown[name] = event.key, event.arm, event.propensity
+                    if name[0] == "home" and event.arm not in self.offered(event, arms):
+                        self.problems.append(f"not on offer: {event}")
                 elif isinstance(event, FeedbackRow):
                     rewards[ids[event.decision]] += 1
                     rewarded[ids[event.decision]] = event.reward
+                elif event.kind == "arms":
+                    arms.append(on_offer(event.value))
+                elif event.kind == "policy":
+                    left.append(json.loads(event.value)["left"])
+                elif event.kind == "pin":
+                    pin = json.loads(event.value)
+                    pins.append(None if pin is None else pin["arms"])
+            self.problems += follows(became, arms) + lost_of(pinned, pins)
+            self.problems += lost_of(states, left)
             for what, acknowledged, logged, counted in (
                 ("decision", decided, shown, decisions),
                 ("feedback", told, rewarded, rewards),
@@ -290,21 +415,60 @@ class Run:
         finally:
             store.close()
 
+    def offered(self, row, arms):
+        """Return the arms on offer at a decision, which are those of the last change."""
+        now = arms[-1][0]
+        told = ARMS if row.offered is None else json.loads(row.offered)
+        if told != now or not 0.0 < row.propensity <= 1.0:
+            self.problems.append(f"offered {told} in place of {now}: {row}")
+        return now
+
     def finish(self):
+        self.operator.stop()
         self.clients.stop()
         self.end(signal.SIGTERM)
         self.check()
         self.log.close()
-        self.problems += [f"wrong answer: {w}" for w in self.clients.wrong]
+        wrong = [*self.clients.wrong, *self.operator.wrong]
+        self.problems += [f"wrong answer: {w}" for w in wrong]
         return {
             "store": self.kind,
             "faults": dict(self.counts),
             "checks": self.checks,
             "rows": self.rows,
             "acknowledged": self.clients.acknowledged,
+            "changes of arms": len(self.operator.became),
+            "pins": len(self.operator.pinned),
+            "rebuilt or rolled back": len(self.operator.left),
             "answers": dict(self.clients.answers),
             "problems": self.problems,
         }
+
+
+def on_offer(mark):
+    """Return the arms on offer, and those retired, of a mark."""
+    now = json.loads(mark)
+    return [arm for arm in now["arms"] if arm not in now["retired"]], now["retired"]
+
+
+def follows(became, arms):
+    """Return what is wrong where changes that were acknowledged are not in the log, in order."""
+    last = [name for offered, retired in arms[-1:] for name in (*offered, *retired)]
+    twice = [name for name, count in Counter(last).items() if count > 1]
+    return lost_of(became, arms) + [f"arm twice: {one}" for one in twice]
+
+
+def lost_of(acknowledged, logged):
+    """Return the first change that is not in the log after those before it."""
+    states = iter(logged)
+    last, lost = object(), []
+    for change in acknowledged:
+        # What changed nothing is no event.
+        if change != last and change not in states:
+            lost.append(f"change lost: {change}")
+            break
+        last = change
+    return lost
 
 
 def chaos(kind, folder, faults, seed):

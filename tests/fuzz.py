@@ -24,18 +24,19 @@ from schemathesis.openapi.checks import RejectedPositiveData
 from tacit.service.config.file import load_config
 from tacit.service.running.server import running
 
-PLACEMENTS = ("default", "duels", "slates", "features", "personalizer")
+PLACEMENTS = ("default", "held", "duels", "slates", "features", "personalizer")
 DEEP = 2000
 UNSAID = (
     # What the placement is, and has.
     r"(^|\.)(placement|arms|context|relevance|examination|rankings|session)\b",
+    r"^(retire|restore|add|policy|to): ",
     r"^metrics\..* the placement watches|^(from|to|control): ",
     r"^mode: '\w+' is not allowed; (of this placement|configure)",
     r"^key: .* there was a duel|the decision showed (a|no) list",
     r"^arguments: the policy is|^logRetentionDays: .* give -1",
     # What two fields are together.
     r"give each only once|^slots\[\d+\]\.baselineAction|^excludedActions",
-    r"^endTime: give a time after|^policies[.:]|^(context )?[fF]eatures",
+    r"reward: None|^(endTime|until): .*give a time after|^policies[.:]|^(context )?[fF]eatures",
     r"at most 512 bytes|below 2\^63",
     # What a schema cannot say, or its reader does not know: categories of characters that are
     # not assigned, and that 1.0 is no integer here.
@@ -55,6 +56,12 @@ def configured(folder, **values):
             "server.port": 0,
             "placements.default.shadow": "ucb1",
             "placements.default.attribution_window": 0.05,
+            "placements.held": {
+                "arms": ["a", "b"],
+                "holdout": {"share": 0.5, "unit": "user"},
+                "metrics": {"seconds": {}},
+                "attribution_window": 0.05,
+            },
             "placements.duels": {"kind": "duels", "rankers": ["a", "b"]},
             "placements.slates": {"kind": "slates", "arms": 3},
             "placements.features": {

@@ -26,7 +26,7 @@ SERVE = """
 import sys
 from tacit.service.config.file import load_config
 from tacit.service.running.server import serve
-serve(load_config(sys.argv[1]))
+serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 
 
@@ -78,14 +78,14 @@ async def served(place, config, clock=None, shard=None, wrap=lambda store: store
 
 def arrays(learner):
     """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = leaves(learner.batch.lanes.used())
+    used = leaves(learner._batch.lanes.used())
     return learner.keys, {field: array.tobytes() for field, array in used}
 
 
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    counted += (json.dumps(placement.lift.saved()),)
+    counted += (json.dumps(placement.lift.saved()), json.dumps(placement.series.results.saved()))
     return *arrays(placement.learner), placement.open_windows(), counted
 
 
@@ -123,10 +123,10 @@ def snapshots(path):
 # A process and its clients -------------------------------------------------------------------
 
 
-def started(config):
+def started(config, script=SERVE):
     """Start a service on a configuration file; return its process and its port."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(config)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(config)], stdout=subprocess.PIPE, text=True
     )
     line = process.stdout.readline()
     assert line.startswith("tacit serves at"), line

@@ -16,7 +16,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.page.beliefs import counts_of
+from tacit.service.reading.counts import counts_of
 from tacit.service.stores.sqlite import SqliteStore
 
 
@@ -175,10 +175,14 @@ def test_a_placement_that_has_learned_keeps_its_policy(tmp_path):
     assert spec["name"] == "UCB1"
 
 
-def test_other_arms_are_refused_as_ever(tmp_path):
-    asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+def test_other_features_are_refused_as_ever(tmp_path):
+    def features(dim):
+        return configured(tmp_path, home={"kind": "features", "relevance_dim": dim})
+
+    engine = Engine(features(3), SqliteStore(features(3).store.path))
+    engine.store.close()
     with pytest.raises(ConfigError, match="give the placement a new name"):
-        asyncio.run(session(configured(tmp_path, home={"arms": 4})))
+        Engine(features(4), SqliteStore(features(4).store.path))
 
 
 def test_the_page_counts_what_it_counts():

@@ -114,8 +114,9 @@ def test_a_key_is_the_same_in_every_process():
 OWN = """
 from tacit.core.compiled import cache_statistics
 learner = tacit.Learner(ExploreThenCommit(arms=2, tries=1), seed=1)
-decisions = learner.choose_many(["a", "a", "a"])
-learner.learn_many(decisions, [0.0, 1.0, 0.0])
+for _ in range(3):
+    decision = learner.choose("a")
+    learner.learn(decision, float(decision.arm == 1))
 print(learner.choose("a").arm, *cache_statistics())
 """
 

@@ -80,7 +80,11 @@ def test_what_would_fail_again_is_not_tried_again(config):
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     text = config.read_text()
-    for wrong in (text.replace("arms = 3", "arms = 4"), text.replace("arms", "legs"), "nonsense"):
+    for wrong in (
+        text.replace("arms = 3", 'arms = 3\npolicy = "exp3"'),
+        text.replace("arms", "legs"),
+        "nonsense",
+    ):
         config.write_text(wrong)
         code, told = left("--config", config, "--port", 0)
         assert code in never, told

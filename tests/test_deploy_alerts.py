@@ -6,16 +6,18 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import yaml
-from harness import PATIENCE, Client
+from harness import PATIENCE, Client, Clock
 
 from tacit.service.config.file import load_config
 from tacit.service.http.metrics import OF_SHARD
 from tacit.service.running.server import running
 
+HOUR = 3_600_000_000
 DEPLOY = Path(__file__).parent.parent / "deploy"
 RULES = DEPLOY / "prometheus-rules.yml"
 ALERTS = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
@@ -37,18 +39,35 @@ def told(tmp_path_factory):
     """Return the metrics of a service that has decided and learned, by name, with their labels."""
     store = tmp_path_factory.mktemp("alerts") / "s.db"
     # With equal propensities, few decisions tell what uniform exploration would earn.
-    placements = {"default": {"arms": 2, "policy": "uniform-random"}}
+    placements = {
+        "default": {"arms": 2, "policy": "uniform-random"},
+        "held": {
+            "arms": 2,
+            "policy": "uniform-random",
+            "holdout": {"share": 0.5},
+            "metrics": {"revenue": {}},
+        },
+    }
     config = load_config(
         overrides={"store.path": str(store), "server.port": 0, "placements": placements}
     )
     with running(config) as address:
         decide(Client(address))
     # What was learned is in a snapshot now, and is read from it.
-    with running(config) as address:
-        client = Client(address)
-        for _ in range(40):
-            decide(client)
-        _, _, content = client.ask("GET", "/metrics")
+    clock = Clock(time.time_ns() // 1000 + HOUR)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(config) as address:
+            client = Client(address)
+            for _ in range(40):
+                decide(client)
+            wanted = {"decisions": [{"key": "k"}] * 400}
+            made = client.post("held/decide/batch", wanted)[2]["decisions"]
+            sent = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made[::2]]
+            client.post("held/feedback/batch", {"feedback": sent})
+            clock.now += HOUR
+            client.post("held/decide", {"key": "k"})
+            _, _, content = client.ask("GET", "/metrics")
     names = {}
     for line in content.decode().splitlines():
         if not line.startswith("#"):

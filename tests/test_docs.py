@@ -141,3 +141,14 @@ def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
 def test_the_page_on_user_behavior_insights_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/ubi.md", "python"))
     assert printed(code, tmp_path) == "".join(blocks("docs/ubi.md", "text"))
+
+
+def test_the_frames_of_the_page_on_click_logs_are_read(tmp_path):
+    pytest.importorskip("pandas")
+    codes = [code for code in blocks("docs/click-logs.md", "python") if "frame" in code]
+    code = "\n".join(codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shown = printed(code + "print(len(list(log)), *result.segments)", tmp_path)
+    assert shown.splitlines()[0].split() == ["arm", "plays", "mean", "95", "%", "best"]
+    assert shown.endswith("1 phone desk\n")

@@ -24,7 +24,7 @@ from tacit.policies.stationary.beta_tail import beta_tail, draw_above
 # Those that eliminate arms are in test_dueling.py.
 KINDS = [kind for kind in shipped(registry, "policies.duels") if not issubclass(kind, Eliminating)]
 POLICIES = [
-    *(kind.example(4) for kind in KINDS),
+    *(kind.example(4, 0) for kind in KINDS),
     tacit.RMED1(4, f=0.0),
     tacit.WinnerStays(4, variant="weak"),
 ]

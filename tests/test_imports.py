@@ -1,6 +1,7 @@
 """Files import one another one way: no circle, not even within a function."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -55,9 +56,10 @@ def test_all_files_import_one_way():
 FLOORS = """
 errors
 core
-classifiers interleaving plots proof
+classifiers frames interleaving plots proof
 policies
-learning logs
+logs
+learning
 clicks
 environments
 simulation evaluate
@@ -68,15 +70,16 @@ service/stores
 service/attribution service/sharing
 service/lift
 service/placements
+service/reading
 service/engine
 service/page service/http
 service/api
-service/kinds service/ubi service/personalizer
+service/kinds service/ubi service/personalizer service/ofrep
 service/app
 service/running
 service/maintenance client
 cluster
-warmup demo
+warmup demo checking
 cli
 """
 """Rooms from the ground up: a room imports from floors below its own, and from nothing else."""
@@ -100,6 +103,12 @@ def test_a_room_imports_from_the_floors_below_it():
             if other != room and not floor_of[other] < floor_of[room]:
                 upwards.add(f"{room} imports {other}: {file.relative_to(PACKAGE)}")
     assert sorted(upwards) == []
+
+
+def test_the_page_reads_placements_by_its_protocol_alone():
+    files = sorted((PACKAGE / "service" / "page").rglob("*.py"))
+    named = re.compile(r"import .*\b\w*Placement\b")
+    assert [file.name for file in files if named.search(file.read_text())] == []
 
 
 def test_a_room_holds_a_dozen_files_or_so():

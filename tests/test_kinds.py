@@ -40,7 +40,7 @@ def test_a_kind_from_outside_is_configured_served_shown_and_recovered(coins):
         assert decision["arm"].isupper()
         told = {"decision_id": decision["decision_id"], "reward": 1.0}
         assert client.post("toss/feedback", told)[2]["outcome"] == "learned"
-        page = client.ask("GET", "/")[2].decode()
+        page = client.ask("GET", "/placements/toss")[2].decode()
         assert "share of impressions of each coin over time" in page
         assert client.ask("GET", "/v1/placements")[2]["placements"][0]["kind"] == "coins"
     with running(config) as address:

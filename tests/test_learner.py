@@ -85,7 +85,7 @@ def test_a_decision_that_a_list_names_twice_is_learned_not_even_once():
     before = state_bytes(learner)
     for learn in (
         lambda: learner.learn_many([first, second, first], [1.0, 0.0, 1.0]),
-        lambda: learner.batch.learn([first, second, first], [1.0, 0.0, 1.0]),
+        lambda: learner._batch.learn([first, second, first], [1.0, 0.0, 1.0]),
         lambda: learner.correct_many([first, second, first], [1.0, 0.0, 1.0], [0.0] * 3),
     ):
         with pytest.raises(InvalidValue, match=r"decisions\[2\].id: 0 .*decisions\[0\] has it too"):
@@ -100,12 +100,12 @@ def test_a_string_is_no_list_of_keys_or_arms():
     features = [[0.1], [0.2]]
     for field, call in (
         ("keys", lambda: learner.choose_many("ab")),
-        ("keys", lambda: learner.batch.lanes.admit("ab")),
+        ("keys", lambda: learner._batch.lanes.admit("ab")),
         ("arms", lambda: learner.choose("key", arms="ab")),
         ("arms", lambda: learner.choose_many(["one", "two"], arms="ab")),
         ("arms", lambda: learner.choose_many(["one"], arms=["ab"])),
         ("arms", lambda: learner.probabilities("key", arms="ab")),
-        ("arms", lambda: learner.batch.offer.slots_of("ab")),
+        ("arms", lambda: learner._batch.offer.slots_of("ab")),
         ("arms", lambda: featured.choose("key", arms="ab", relevance=features)),
         ("arms", lambda: tacit.UCB1("ab")),
     ):
@@ -193,7 +193,7 @@ def test_many_keys_keep_what_each_learned():
     assert (learner.state.plays[5000:] == 0).all()
 
 
-@pytest.mark.parametrize("key", ["x" * 513, "é" * 257, "\ud800", 7, None, b"q"])
+@pytest.mark.parametrize("key", ["x" * 513, "é" * 257, "\ud800", 7.0, None, b"q"])
 def test_bad_keys_are_refused_before_anything_changes(key):
     learner = tacit.Learner(tacit.UCB1(2), seed=1)
     with pytest.raises(InvalidValue, match="key"):

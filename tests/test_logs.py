@@ -364,9 +364,7 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
     ):
         read_log(path, columns={"key": "query"})
     other = lines(tmp_path / "b.jsonl", [{"query": "tomato"}])
-    with pytest.raises(
-        LogError, match=r"timestamp: there is no .*the columns are 'query'; .*const"
-    ):
+    with pytest.raises(LogError, match=r"key: there is no .*the columns are 'query'; .*const"):
         read_log(other)
 
 

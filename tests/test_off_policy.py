@@ -22,12 +22,12 @@ from tacit.evaluate import (
     IPS,
     SNIPS,
     ArmMeans,
+    ByClassifier,
     CascadeIPS,
     DirectMethod,
     DoublyRobust,
     IndependentIPS,
     Learning,
-    Model,
     PositionBasedIPS,
     Probabilities,
     RewardFunction,
@@ -135,7 +135,7 @@ def test_models_and_functions_are_targets_too():
 
     log = log_of(["a", "b"], ["a", "b"], [0.5, 0.5], [1.0, 1.0], context=[[0.2], [0.3]])
     for target in (
-        Model(Classifier()),
+        ByClassifier(Classifier()),
         Probabilities(lambda batch: np.array([[0.8, 0.2], [0.7, 0.3]]), ["a", "b"]),
     ):
         assert off_policy(target, log).estimates[0].value == pytest.approx((1.6 + 0.6) / 2)
@@ -193,7 +193,7 @@ def test_a_known_logging_policy_is_held_against_the_target():
         lambda: DoublyRobust("means"),
         lambda: PositionBasedIPS(2, examination=(1.0, -1.0), logging=Uniform()),
         lambda: PositionBasedIPS(2, examination=(1.0, 0.5)),
-        lambda: Model("model"),
+        lambda: ByClassifier("model"),
         lambda: Learning("thompson"),
         lambda: off_policy("uniform", FOUR),
         lambda: off_policy(TARGET, FOUR, []),
@@ -497,7 +497,8 @@ def test_an_empty_log_says_nothing():
 
 def test_the_plot_is_drawn(tmp_path):
     assert importlib.util.find_spec("matplotlib")
-    path = off_policy(TARGET, FOUR, [IPS(), SNIPS()]).plot(tmp_path / "estimates.png")
+    path = tmp_path / "estimates.png"
+    off_policy(TARGET, FOUR, [IPS(), SNIPS()]).plot(path)
     assert path.stat().st_size > 5000
 
 

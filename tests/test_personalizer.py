@@ -305,9 +305,10 @@ def test_every_version_and_placement_is_an_endpoint(address):
 
 
 def test_the_page_shows_such_placements(address):
-    status, _, content = Client(address).ask("GET", "/fragment/placements")
-    assert status == 200
-    assert b"home" in content
+    for path in ("/", "/placements/home"):
+        status, _, content = Client(address).ask("GET", path)
+        assert status == 200
+        assert b"home" in content
 
 
 def test_keys_come_in_the_header_of_that_service(tmp_path):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tacit.errors import InvalidValue
 from tacit.proof import (
     ALARM,
+    FrequencySums,
     HoldoutSums,
     Interval,
     Lift,
@@ -357,6 +358,46 @@ def test_the_bets_on_propensities_are_fair():
             sums.add([shown], [q])
             expected += chance * math.exp(sums.evidence())
         assert expected <= 1 + 1e-12
+
+
+@given(st.lists(st.integers(1, 100), min_size=2, max_size=5), st.data())
+def test_the_bets_on_each_arm_are_fair(weights, data):
+    """The expected evidence of one decision is at most 1, also where arms cannot be shown."""
+    q = np.array(weights) / sum(weights)
+    # Arms that stand in none of the offers, and one that is on offer and never shown.
+    more = data.draw(st.integers(0, 2))
+    offer = np.arange(len(q) + (more > 0))
+    expected = 0.0
+    for arm, chance in enumerate(q):
+        sums = FrequencySums.empty(len(q) + more)
+        sums.add([arm], [chance], [offer])
+        expected += chance * math.exp(sums.evidence())
+    assert expected <= 1 + 1e-9
+
+
+def test_an_arm_that_is_shown_too_often_alarms():
+    rng = np.random.default_rng(8)
+    offers = [np.arange(3)] * 6000
+    logged = np.array([0.5, 0.3, 0.2])
+    for true, alarms in (([0.5, 0.3, 0.2], False), ([0.5, 0.24, 0.26], True)):
+        shown = rng.choice(3, size=6000, p=true)
+        whole, first, rest = (FrequencySums.empty(3) for _ in range(3))
+        whole.add(shown, logged[shown], offers)
+        first.add(shown[:100], logged[shown[:100]], offers[:100])
+        rest.add(shown[100:], logged[shown[100:]], offers[100:])
+        assert (whole.evidence() > ALARM) is alarms
+        assert first.merged(rest).evidence() == pytest.approx(whole.evidence(), rel=1e-12)
+
+
+def test_whoever_leads_must_not_be_shown_less_often():
+    """The leader changes, so that no arm is shown too often all the time."""
+    rng = np.random.default_rng(9)
+    sums, honest = FrequencySums.empty(3), FrequencySums.empty(3)
+    leads = rng.integers(3, size=6000)
+    for each, true in ((sums, 0.72), (honest, 0.8)):
+        shown = np.where(rng.random(6000) < true, leads, (leads + rng.integers(1, 3, 6000)) % 3)
+        each.add(shown, np.where(shown == leads, 0.8, 0.1), [np.arange(3)] * 6000)
+    assert honest.evidence() < ALARM < sums.evidence()
 
 
 # Plans, guardrails, words --------------------------------------------------------------------

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import http.client
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -47,17 +50,27 @@ kind = "features"
 policy = "laplace-ec(relevance_dim=1, examination_dim=1, relevance_intercept=True)"
 attribution_window = 600
 spread = true
+[placements.held]
+arms = ["a", "b", "c"]
+policy = "uniform-random"
+attribution_window = 1
+aggregation = "last"
+holdout = {{ share = 0.5, unit = "user" }}
+reward = "revenue"
+[placements.held.metrics]
+revenue = {{ range = [0, 20] }}
 """
 
 
 class Service:
     """``tacit serve --ray`` in a process of its own."""
 
-    def __init__(self, config, shards):
-        command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
+    def __init__(self, config, shards, *more, errors=None, address="local"):
+        command = [sys.executable, "-m", "tacit", "serve", "--config", str(config), *more]
         self.process = subprocess.Popen(
-            [*command, "--shards", str(shards), "--merge-seconds", "0.2", "--ray"],
+            [*command, "--shards", str(shards), "--merge-seconds", "0.2", "--ray", address],
             stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
         )
         line = self.process.stdout.readline()
@@ -101,10 +114,10 @@ def service(config):
         made.stop()
 
 
-def key_in(placement, shard, number=0):
+def key_in(placement, shard, number=0, shards=SHARDS):
     """Return a key of a shard."""
     keys = (f"key {i}" for i in range(10_000))
-    found = [key for key in keys if shard_of(slot_of(placement, key), SHARDS) == shard]
+    found = [key for key in keys if shard_of(slot_of(placement, key), shards) == shard]
     return found[number]
 
 
@@ -146,6 +159,29 @@ def test_a_batch_is_dealt_out_and_put_together_again(service):
     told = [{"decision_id": id, "reward": 0.5} for id in [*ids, "nobody's"]]
     outcomes = service.done("home", "feedback/batch", {"feedback": told})["feedback"]
     assert [one["outcome"] for one in outcomes] == ["learned"] * 6 + ["unknown-decision"]
+
+
+def test_the_lift_is_that_of_all_shards(service):
+    users = [{"key": f"query {i}", "user": f"u{i % 40}"} for i in range(200)]
+    made = service.done("held", "decide/batch", {"decisions": users})["decisions"]
+    told = [{"decision_id": one["decision_id"], "metrics": {"revenue": 5.0}} for one in made[::2]]
+    outcomes = service.done("held", "feedback/batch", {"feedback": told})["feedback"]
+    assert {one["outcome"] for one in outcomes} <= {"pending", "late"}
+    in_time = sum(one["outcome"] == "pending" for one in outcomes)
+
+    def lift():
+        status, _, found = service.client.ask("GET", "/v1/placements/held/lift")
+        assert status == 200, found
+        counts = [group["decisions"] for group in found["groups"].values()]
+        return found if sum(counts) == len(made) else None
+
+    found = eventually(lift)
+    assert min(group["decisions"] for group in found["groups"].values()) > 20
+    earned = sum(group["rewards"] for group in found["groups"].values())
+    assert earned == pytest.approx(in_time * 0.25)
+    assert [one["name"] for one in found["metrics"]] == ["revenue"]
+    # Both of them decided.
+    assert {len({shard_of(slot_in(one["decision_id"]), SHARDS) for one in made})} == {2}
 
 
 def test_what_is_learned_for_all_keys_is_shared(service):
@@ -191,11 +227,25 @@ def test_impressions_of_a_spread_key_go_to_all_shards_and_count_once(service):
     eventually(known)
 
 
+def test_keys_of_all_shards_have_their_pages(service):
+    made = [key_in("home", shard) for shard in range(SHARDS)]
+    for key in made:
+        page = service.client.ask("GET", f"/key?placement=home&key={quote(key)}")
+        assert page[0] == 200
+        assert 'data-table="arms"' in page[2].decode()
+    status, _, problem = service.client.ask("GET", "/key?placement=home&key=nobody")
+    assert (status, problem["field"]) == (422, "key")
+    page = service.client.ask("GET", "/placements/home?find=key")[2].decode()
+    for key in made:
+        assert f'data-key="{key}"' in page
+        assert f">{key}</a></li>" in page
+
+
 class Traffic:
     """Clients of one shard's keys, which remember what was acknowledged and when."""
 
-    def __init__(self, service, shard):
-        self.service, self.shard = service, shard
+    def __init__(self, service, shard, shards=SHARDS):
+        self.service, self.shard, self.shards = service, shard, shards
         self.decided, self.learned, self.sent = {}, {}, {}
         self.answers = []
         self.stopped = threading.Event()
@@ -214,14 +264,14 @@ class Traffic:
 
     def _client(self, number):
         rng = random.Random(number)
-        keys = [key_in("home", self.shard, i) for i in range(10)]
+        keys = [key_in("home", self.shard, i, self.shards) for i in range(10)]
         count = 0
         while not self.stopped.is_set():
             count += 1
             key = rng.choice(keys)
             status, made = self._post("decide", {"key": key})
             if status != 200:
-                assert (status, made["field"]) == (503, "shard"), made
+                assert status is None or (status, made["field"]) == (503, "shard"), made
                 time.sleep(0.05)
                 continue
             id, feedback = made["decision_id"], f"{self.shard} {number} {count}"
@@ -240,10 +290,44 @@ class Traffic:
 
     def _post(self, what, body):
         began = time.monotonic()
-        status, answer = self.service.post("home", what, body)
+        try:
+            status, answer = self.service.post("home", what, body)
+        except (OSError, http.client.HTTPException):
+            # Who was about to answer is gone.
+            status, answer = None, None
         with self._lock:
             self.answers.append((began, time.monotonic(), status))
         return status, answer
+
+
+def shown(service, placement="news", shard=0):
+    """Return the arms that a shard shows."""
+    asked = {"key": key_in(placement, shard)} | ({"context": [0.9]} if placement == "news" else {})
+    made = [service.done(placement, "decide", asked) for _ in range(40)]
+    for one in made:
+        told = {"decision_id": one["decision_id"], "reward": 0.0}
+        service.done(placement, "feedback", told)
+    return {one["arm"] for one in made}
+
+
+def test_arms_change_in_all_shards(service, config):
+    changed = service.done("news", "arms", {"add": ["d"], "retire": ["a"]})
+    assert changed == {"arms": ["b", "c", "d"], "retired": ["a"]}
+    for shard in range(SHARDS):
+        assert shown(service, shard=shard) <= {"b", "c", "d"}
+    status, problem = service.post("news", "arms", {"add": ["d"]})
+    assert (status, problem["field"]) == (422, "add")
+    status, problem = service.post("news", "decide", {"key": "q", "arms": ["a"], "context": [0.9]})
+    assert (status, problem["field"]) == (422, "arms")
+    # The file is followed, too; what was changed by hand stays.
+    text = config.read_text()
+    head, news, tail = text.partition("[placements.news]")
+    config.write_text(head + news + tail.replace('"c"]', '"c", "e"]', 1))
+    service.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "e" in shown(service, shard=1))
+    assert service.done("news", "arms", {})["arms"] == ["b", "c", "d", "e"]
+    for shard in range(SHARDS):
+        assert shown(service, shard=shard) <= {"b", "c", "d", "e"}
 
 
 def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config):
@@ -274,6 +358,14 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
     shards = service.placements()["shards"]
     assert [shard["losses"] for shard in shards] == [1, 0]
     assert shards[0]["pid"] != pid
+    # Arms that change while a shard is gone have changed when it is back.
+    os.kill(shards[1]["pid"], signal.SIGKILL)
+    changed = service.done("home", "arms", {"add": ["late"], "retire": ["a"]})
+    assert changed["retired"] == ["a"]
+    asked = {"key": key_in("home", 1)}
+    eventually(lambda: service.post("home", "decide", asked)[0] == 200)
+    assert shown(service, "home", shard=1) <= {"b", "c", "late"}
+    eventually(lambda: all(shard["up"] for shard in service.placements()["shards"]))
 
     page = service.client.ask("GET", "/")[2].decode()
     assert "all 2 answer" in page
@@ -295,13 +387,19 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
             assert told.get(id, [feedback]) == [feedback]
 
 
-def logged(config):
-    """Return all decisions, and the ids of all feedback for each, of all shards."""
+def logged(config, placement=None):
+    """Return all decisions, and the ids of all feedback for each, of all shards.
+
+    Of one placement, or of all.
+    """
     decided, told = {}, {}
     for part in partitions(load_config(config).store):
         with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
             places = {}
+            number = placement and store.placements()[placement].id
             for event in store.events(0):
+                if placement and event.placement != number:
+                    continue
                 if isinstance(event, DecisionRow):
                     assert event.id not in decided
                     decided[event.id] = event.key, event.arm
@@ -325,15 +423,65 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config):
     before = logged(config)
     assert json.loads(run("log", "reshard", "--shards", 3, "--config", config, "--json"))
     assert logged(config) == before
+    decided, told = logged(config, "home")
     more = Service(config, 3)
     try:
-        ids = [id for id in before[0] if id not in before[1]]
+        ids = [id for id in decided if id not in told]
         assert {shard_of(slot_in(id), 3) for id in ids if slot_in(id) is not None} == {0, 1, 2}
         for id in ids:
             status, answer = more.post("home", "feedback", {"decision_id": id, "reward": 1.0})
             assert status == 200, answer
     finally:
         assert more.stop() == 0
+
+
+def test_an_ingress_that_is_killed_takes_nothing_acknowledged_with_it(config, tmp_path):
+    path, errors = tmp_path / "tacit.toml", tmp_path / "errors"
+    path.write_text(config.read_text().replace('"ray_serve"', '"ray_doors"'))
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        for schema in ("ray_doors", *(f"ray_doors_g1s{i}" for i in range(SHARDS))):
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+    def doors():
+        return [int(pid) for pid in re.findall(r"answers, too: process (\d+)", errors.read_text())]
+
+    def up():
+        return all(shard["up"] for shard in service.placements()["shards"])
+
+    with errors.open("w") as file:
+        service = Service(path, SHARDS, "--ingresses", "3", errors=file)
+    try:
+        assert len(doors()) == 2
+        with Traffic(service, 0) as here, Traffic(service, 1) as there:
+            eventually(lambda: min(len(here.learned), len(there.learned)) > 20)
+            os.kill(doors()[0], signal.SIGKILL)
+            eventually(lambda: len(doors()) == 3)
+            # A shard is lost for all of them, and comes back for all.
+            os.kill(service.placements()["shards"][0]["pid"], signal.SIGKILL)
+            enough = len(here.learned) + 60
+            eventually(lambda: len(here.learned) > enough)
+        assert all(eventually(up) for _ in range(10))
+        # Arms that one of them lets come are there for all, and so is another configuration.
+        service.done("home", "arms", {"add": ["late"]})
+        eventually(lambda: all("late" in shown(service, "home", shard) for shard in range(SHARDS)))
+        path.write_text(path.read_text() + "[placements.more]\narms = 2\n")
+        service.process.send_signal(signal.SIGHUP)
+        eventually(lambda: service.post("more", "decide", {"key": "q"})[0] == 200)
+        asked = [{"key": f"q {i}"} for i in range(40)]
+        eventually(lambda: all(service.post("more", "decide", one)[0] == 200 for one in asked))
+        assert service.stop() == 0
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+    decided, told = logged(path)
+    for traffic in (here, there):
+        for id, (key, arm) in traffic.decided.items():
+            assert decided[id] == (key, arm)
+        for id in traffic.learned:
+            assert told[id] == [traffic.sent[id]]
+        for id, feedback in traffic.sent.items():
+            assert told.get(id, [feedback]) == [feedback]
+    assert "agree" in run("log", "verify", "--config", path)
 
 
 def test_files_and_missing_shards_are_refused():

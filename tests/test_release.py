@@ -36,7 +36,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
     )}  # fmt: skip
     assert inside == release.package_files() | info
-    for needed in ("py.typed", "service/page/templates/page.html", "service/page/static/page.css"):
+    for needed in (
+        "py.typed",
+        "service/page/templates/overview.html",
+        "service/page/static/page.css",
+    ):
         assert f"tacit/{needed}" in inside
 
 

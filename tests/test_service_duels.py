@@ -151,7 +151,7 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
                 chance = credited(interleaved, clicks).chance
                 duels.append((left, right, chance))
                 decision = placement._decision(row, row.epoch)
-                expected.batch.recall([decision])
+                expected._batch.recall([decision])
                 told = worth if chance == 0.5 else chance
                 if told is not None:
                     expected.learn(decision, told)
@@ -365,7 +365,9 @@ def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
         async with served(folder / "first.db", snapshot_every=15) as engine:
             await traffic(engine, at, seed)
             crashed = as_after_a_crash(folder / "first.db")
-        async with served(crashed, now=START + at * 7 * SECOND) as engine:
+        # Another configuration would be a row of the log.
+        now = START + at * 7 * SECOND
+        async with served(crashed, now=now, snapshot_every=15) as engine:
             await traffic(engine, 12 - at, seed, start=at)
             return learned(engine)
 

@@ -68,8 +68,9 @@ def client(address):
 
 
 def detail(content):
-    """Return what a problem says, of either API."""
-    return content.get("detail") or content["error"]["message"]
+    """Return what a problem says, of any API."""
+    told = content.get("detail") or content.get("errorDetails")
+    return told or content["error"]["message"]
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
 
-from harness import START, quiet, served
+from harness import PATIENCE, START, quiet, reached, served
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
+from tacit.errors import UnknownName
 from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict, UnknownDecision
@@ -58,6 +61,54 @@ def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
             assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
 
     asyncio.run(session())
+
+
+def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path):
+    """The request had been checked when its placement was taken out of the configuration."""
+
+    async def session():
+        placement = PlacementConfig(tacit.Thompson(3), 7)
+        both, one = Config({"home": placement, "gone": placement}), Config({"home": placement})
+        async with served(tmp_path / "s.db", both) as engine:
+            goes_on, opened = threading.Event(), engine._opened
+            engine._opened = lambda names: goes_on.wait(PATIENCE) and opened(names)
+            reloading = asyncio.create_task(engine.reload(one))
+            await reached(lambda: engine._pending.frozen)
+            asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
+            await asyncio.sleep(0)
+            goes_on.set()
+            gone, home = await asyncio.gather(*asked, return_exceptions=True)
+            await reloading
+            assert isinstance(gone, UnknownName)
+            assert home.arm in range(3)
+            assert engine.failure is None
+
+    asyncio.run(session())
+
+
+class Unheard(asyncio.Future):
+    """A reply; where it is a decision for a film, its listener fails."""
+
+    def set_result(self, result):
+        super().set_result(result)
+        if isinstance(result, Sequence) and result[0].key == "film":
+            raise RuntimeError("nobody listens")
+
+
+def test_an_answer_that_cannot_be_given_leaves_its_group_alone(tmp_path, caplog):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            loop = asyncio.get_running_loop()
+            loop.create_future = lambda: Unheard(loop=loop)
+            asked = [asyncio.create_task(engine.decide("home", key)) for key in ("film", "tea")]
+            await asyncio.sleep(0)
+            del loop.create_future
+            for row in await asyncio.gather(*asked):
+                assert row.arm in range(3)
+            assert engine.failure is None
+
+    asyncio.run(session())
+    assert "nobody listens" in caplog.text
 
 
 def test_snapshots_are_spaced_by_what_they_hold(tmp_path):

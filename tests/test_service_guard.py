@@ -258,7 +258,7 @@ def test_the_configuration_is_reloaded_without_loss(tmp_path):
         told = {"decision_id": decision["decision_id"], "reward": 1}
         assert client.post("home/feedback", told)[2]["outcome"] == "learned"
         # A configuration that cannot be used changes nothing.
-        path.write_text(FIRST.replace("arms = 3", "arms = 4"))
+        path.write_text(FIRST.replace("arms = 3", 'arms = 3\npolicy = "exp3"'))
         server.send_signal(signal.SIGHUP)
         line = json.loads(server.stderr.readline())
         while line["level"] != "error":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import math
 from types import SimpleNamespace
@@ -10,27 +11,36 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, as_after_a_crash, everything, served
+from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import tacit
 
 from tacit.client import AsyncClient, Client, Feedback, Impression, InvalidRequest, NotFound
 from tacit.cluster.overview import sharded_view, snapshot_of
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.decisions import NOTHING, Decision
+from tacit.learning.learner import Learner
+from tacit.proof import decisions_needed
 from tacit.proof.sums import BUCKETS
 from tacit.service.config.file import load_config
-from tacit.service.config.holdout import HoldoutConfig, OneArm
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.lift.coin import Coin
+from tacit.service.lift.controls import Control
 from tacit.service.lift.report import lift_report
 from tacit.service.lift.slices import Slices
 from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.log.requests import as_content
-from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
+from tacit.service.log.rows import HOLDOUT, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.base import Placement
+from tacit.service.placements.results import DECISIONS
 from tacit.service.running.server import running
+from tacit.service.stores.base import StoredPlacement
 from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = ["film", "recipe"]
@@ -111,6 +121,7 @@ def service(tmp_path_factory):
             "same": {**learns, "holdout": {"share": 0.3, "control": "baseline"}},
             "without": learns,
             "fixed": {"arms": ARMS, "policy": "ucb1"},
+            "idle": {"arms": ARMS, "policy": "ucb1", "holdout": {}},
         },
     }
     with pytest.MonkeyPatch.context() as patched:
@@ -132,7 +143,10 @@ def test_a_lift_is_found(service):
     assert "You may look at this at any time." in found.verdict
     assert "This is the average since 14 November" in found.verdict
     assert sum(group["decisions"] for group in found.groups.values()) == 4000
-    assert [one["alarm"] for one in found.srm] == [False, False]
+    assert {one["what"]: one["alarm"] for one in found.srm} == dict.fromkeys(
+        ["decisions", "activations", "propensities"], False
+    )
+    assert found.winner_verdict == found.winner["verdict"]
     assert found.winner["arm"] == "film"
     assert found.winner["declared"]
 
@@ -194,11 +208,33 @@ def test_without_a_holdout_propensities_say_it(service):
         service.client.lift("nowhere")
 
 
+def test_the_planner_speaks_before_there_is_traffic(service):
+    found = service.client.lift("idle")
+    assert (found.claim, found.planner) == ("early", None)
+    asked = {"rate": 0.05, "daily": 30_000.0}
+    found = service.client.lift("idle", **asked)
+    assert found.planner["decisions"] == pytest.approx(decisions_needed(0.05, 0.1, 0.1))
+    assert found.planner["days"] == pytest.approx(found.planner["decisions"] / 30_000)
+    assert found.planner["verdict"] in found.verdict
+    assert "a lift of 10 % would show after 331,000 decisions, in about 11 days" in found.verdict
+    found = service.client.lift("idle", shown=0.2, share=0.5, rate=0.2)
+    assert found.planner["decisions"] == pytest.approx(decisions_needed(0.2, 0.2, 0.5))
+    assert (found.planner["days"], found.planner["share"]) == (None, 0.5)
+    told = tacit("lift", "idle", "--url", service.address, "--rate", "0.05", "--daily", "30000")
+    assert "in about 11 days" in told.stdout
+    for wrong in ({"rate": 0.0}, {"share": 0.5, "shown": 0.0}):
+        with pytest.raises(InvalidRequest, match=r"rate|shown"):
+            service.client.lift("idle", **wrong)
+    # A lift that a click rate cannot have is planned by nobody.
+    assert service.client.lift("idle", rate=0.9, shown=0.5).planner is None
+
+
 def test_without_propensities_nothing_is_known(service):
     found, _ = shown(service.client, service.clock, "fixed", RATES, rounds=1, size=10)
     assert found.claim == "early"
     assert found.verdict.startswith("Not known: decisions carry no propensity.")
     assert found.winner is None
+    assert found.winner_verdict.startswith("Not known: decisions carry no propensity.")
 
 
 def test_lists_have_no_lift(tmp_path):
@@ -209,6 +245,127 @@ def test_lists_have_no_lift(tmp_path):
                 report(engine)
 
     asyncio.run(session())
+
+
+def told_of_winner(path, policy, rates, **more):
+    """Return what can be said of the best arm after some traffic."""
+
+    async def session():
+        config = configured(None, policy=policy, **more)
+        async with served(path, config) as engine:
+            await traffic(engine, 20, rates=rates)
+            await closed(engine)
+            return report(engine)
+
+    return asyncio.run(session())
+
+
+def test_a_winner_is_declared_only_where_every_arm_is_shown_now_and_then(tmp_path):
+    rates = {"film": 0.9, "recipe": 0.1}
+    found = told_of_winner(tmp_path / "a.db", "uniform-random", rates)
+    assert (found.winner.arm, found.winner.declared) == ("film", True)
+    assert found.winner_verdict.startswith("film is best on average so far.")
+    # Thompson's propensities are exact, and as small as can be.
+    found = told_of_winner(tmp_path / "b.db", "thompson", rates)
+    assert found.winner is None or not found.winner.declared
+    assert found.winner_verdict.startswith(("A winner cannot be declared", "Too early"))
+
+
+def test_propensities_that_are_wrong_raise_an_alarm(tmp_path):
+    async def session():
+        config = configured({"share": 0.5}, policy="uniform-random")
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            honest = home._choose_many
+
+            def wrong(*given):
+                made = honest(*given)
+                # Recipe is shown as often, and logged as if it was rare.
+                chances = np.where(made.actions[:, 0] == 1, 0.1, 0.9)
+                return dataclasses.replace(made, propensities=chances)
+
+            home._choose_many = wrong
+            await traffic(engine, 12)
+            await closed(engine)
+            return report(engine)
+
+    found = asyncio.run(session())
+    assert [one.what for one in found.srm if one.alarm] == ["propensities"]
+    assert "arms were not shown as often as their propensities say" in found.verdict
+
+
+@pytest.mark.parametrize("control", ["uniform", "baseline", {"policy": "uniform-random"}])
+@pytest.mark.parametrize("policy", ["epsilon-greedy(epsilon=0.1)", "ucb1"])
+def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
+    """Ten users' coins fall as they do; given these, arms are shown as often as is right."""
+
+    async def session():
+        config = configured({"share": 0.3, "unit": "user", "control": control}, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for i in range(30):
+                engine.clock.now += 40 * SECOND
+                asked = [DecisionRequest("k", id=f"{i} {j}", user=f"u{j % 10}") for j in range(50)]
+                rows = await engine.decide_many("home", list(map(home.checked, asked)))
+                sent = [Told(row.id, reward=float(row.arm == "film")) for row in rows]
+                await engine.record_many("home", sent)
+            await closed(engine)
+            return report(engine)
+
+    found = asyncio.run(session())
+    assert not [one.what for one in found.srm if one.alarm]
+
+
+# For Prometheus ------------------------------------------------------------------------------
+
+
+def samples(metrics):
+    """Return metrics by name and labels."""
+    return {
+        (one.name, *one.labels.values()): one.value
+        for family in metrics.collect()
+        for one in family.samples
+    }
+
+
+def test_prometheus_is_told_at_most_each_minute(tmp_path):
+    seconds = [0.0]
+
+    async def session():
+        config = configured(metrics=METRICS)
+        async with served(tmp_path / "s.db", config) as engine:
+            metrics = LiftMetrics(engine, now=lambda: seconds[0])
+            early = samples(metrics)
+            await traffic(engine, 20, rates={"film": 0.7, "recipe": 0.2})
+            await closed(engine)
+            found = report(engine)
+            assert samples(metrics) == early
+            seconds[0] = 60.0
+            return found, early, samples(metrics)
+
+    found, early, told = asyncio.run(session())
+    assert not [one for one in early if one[0].startswith("tacit_lift")]
+    for name, bounds in (("ratio", found.ratio), ("difference", found.difference)):
+        for bound in ("estimate", "low", "high"):
+            assert told[f"tacit_lift_{name}", "home", bound] == getattr(bounds, bound)
+    assert told["tacit_srm_alarm", "home", "decisions"] == 0
+    assert told["tacit_srm_evidence", "home", "propensities"] < 0
+    assert told["tacit_metric_harm", "home", "returns"] == 0
+
+
+def test_prometheus_is_told_of_few_lifts_at_once():
+    placement = {"arms": ARMS, "policy": "uniform-random", "holdout": {}}
+    overrides = {"placements": {f"p{i:03}": placement for i in range(110)}}
+    config = load_config(overrides=overrides)
+    made = {
+        name: Placement(name, each, StoredPlacement(i, 0, "", 7))
+        for i, (name, each) in enumerate(config.placements.items())
+    }
+    engine = SimpleNamespace(placements=made, clock=Clock())
+    metrics = LiftMetrics(engine, now=lambda: 5.0)
+    told = [len({labels for name, labels, *_ in samples(metrics)}) for _ in range(30)]
+    assert told[:3] == [4, 8, 12]
+    assert told[-1] == 100
 
 
 # Stretches of time ---------------------------------------------------------------------------
@@ -290,7 +447,7 @@ def test_slices_do_not_depend_on_how_decisions_are_parted(decisions, cut):
 def test_the_coin_stays_with_its_unit_and_has_its_share():
     ids = [f"d{i}" for i in range(4000)]
     offers = [np.arange(4)] * len(ids)
-    coin = Coin(HoldoutConfig(share=0.1), seed=3)
+    coin = Coin(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
     tossed = coin.toss(ids, [None] * len(ids), offers)
     assert coin.toss(ids, [None] * len(ids), offers).control == tossed.control
     # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
@@ -300,7 +457,9 @@ def test_the_coin_stays_with_its_unit_and_has_its_share():
     assert len(imposed) == sum(tossed.control)
     assert np.bincount(imposed, minlength=4).min() > 50
     users = [f"u{i % 400}" for i in range(4000)]
-    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3).toss(ids, users, offers)
+    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")).toss(
+        ids, users, offers
+    )
     of_user = np.array(sticky.control).reshape(10, 400)
     assert (of_user == of_user[0]).all()
     assert 0 < of_user[0].sum() < 100
@@ -312,7 +471,11 @@ def test_more_share_keeps_whoever_was_held_out():
     ids = [f"d{i}" for i in range(500)]
     offers = [np.arange(2)] * len(ids)
     few, many = (
-        np.array(Coin(HoldoutConfig(share=share), seed=3).toss(ids, ids, offers).control)
+        np.array(
+            Coin(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            .toss(ids, ids, offers)
+            .control
+        )
         for share in (0.1, 0.3)
     )
     assert (few <= many).all()
@@ -323,17 +486,18 @@ def test_more_share_keeps_whoever_was_held_out():
     [
         ("uniform", None, [1 / 3, 1 / 3, 1 / 2]),
         ("baseline", None, [0, 1, 1]),
-        (OneArm("c"), 2, [0, 1, 0]),
+        ("arm c", 2, [0, 1, 0]),
     ],
 )
 def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
-    coin = Coin(HoldoutConfig(share=0.2, control=control), seed=3, slot=slot)
+    coin = Coin(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
     offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
     policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
-    mixed = coin.mixed(policy, shown, offers)
+    own = coin.control.chances(shown[:, None], offers)
+    mixed = coin.mixed(policy, own)
     expected = 0.8 * policy + 0.2 * np.array(chances)
     np.testing.assert_allclose(mixed, expected)
-    np.testing.assert_allclose(coin.unmixed(mixed, shown, offers), policy, atol=1e-12)
+    np.testing.assert_allclose(coin.unmixed(mixed, own), policy, atol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
@@ -354,6 +518,149 @@ def test_logged_propensities_are_the_frequencies(tmp_path, policy):
         # Of a deterministic policy the variance is that of the control's draws.
         error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
         assert abs(terms.mean() - 1) < 5 * error
+
+
+# A control with a policy of its own ----------------------------------------------------------
+
+
+def alone(policy, rows, rewards):
+    """Return what a learner knows that saw these decisions and no others, by key."""
+    learner = Learner(policy, seed=0)
+    for row in rows:
+        learner._batch.lanes.admit([row.key])
+        slots = np.array([ARMS.index(row.arm)])
+        made = Decision(
+            0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING
+        )
+        learner._batch.recall([made])
+        learner.learn(made, rewards.get(row.id, 0.0))
+    return by_key(learner)
+
+
+def by_key(learner):
+    return {
+        key: [array.tobytes() for _, array in leaves(learner._batch.lanes.view(learner.lane(key)))]
+        for key in learner.keys
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
+)
+def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
+    async def session():
+        config = configured(
+            {"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+        )
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            # In the order of the log: windows close in that order where nothing was clicked.
+            await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
+            await closed(engine)
+            home = engine.placements["home"]
+            live = everything(home), arrays(home.shadow)
+            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            store = SqliteStore(as_after_a_crash(path))
+        again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
+        assert (everything(again), arrays(again.shadow)) == live
+        assert verify(config, store) == []
+        store.close()
+        return config.placements["home"], home, rows
+
+    config, home, rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for held, learner, of in ((1, home.shadow, config.shadow), (0, home.learner, config.policy)):
+        told = by_key(learner)
+        assert told == alone(of, [row for row in rows if row.control == held], {})
+    assert home.lift.reward.counts.sum() == len(rows)
+    assert home.lift.scores.overall[0] == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")]
+)
+def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured({"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    q = np.array([row.propensity for row in rows])
+    for arm in range(4):
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        error = np.sqrt((terms**2).mean() / len(rows))
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+@pytest.mark.parametrize("mode", ["frozen", "apprentice"])
+def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
+    async def session():
+        config = configured({"share": 0.5, "control": {"policy": "exp3"}}, mode=mode)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
+                await engine.switch("home", "shadow")
+            home = engine.placements["home"]
+            live = everything(home), arrays(home.shadow)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            home = again.placements["home"]
+            assert (everything(home), arrays(home.shadow)) == live
+            again.store.close()
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    held = {row.control for row in asyncio.run(session())}
+    assert held == ({0, 1} if mode == "frozen" else {None})
+
+
+def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
+    holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
+
+    async def session():
+        path = tmp_path / "s.db"
+        async with served(path, configured(holdout)) as engine:
+            await traffic(engine, 4, size=20)
+            await closed(engine)
+            before = by_key(engine.placements["home"].learner)
+        async with served(path, configured(None), engine.clock) as engine:
+            assert by_key(engine.placements["home"].learner) == before
+
+    asyncio.run(session())
+
+
+def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
+    async def session():
+        config = configured(
+            {"share": 0.5, "control": {"policy": FEATURED}},
+            arms=None,
+            kind="features",
+            policy=FEATURED,
+        )
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for _ in range(60):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    DecisionRequest(
+                        "k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2
+                    )
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            anew = again.placements["home"]
+            assert everything(anew) == everything(home)
+            assert arrays(anew.shadow) == arrays(home.shadow) != arrays(home.learner)
+            again.store.close()
+            return report(engine)
+
+    found = asyncio.run(session())
+    assert found.control == f"policy {FEATURED}"
+    assert sum(group.decisions for group in found.groups.values()) == 60
 
 
 # The log -------------------------------------------------------------------------------------
@@ -465,7 +772,7 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
         store = SqliteStore(path)
         kept = store.snapshot(1)
         windows = msgspec.json.decode(kept.windows)
-        del windows["lift"]
+        del windows["lift"], windows["results"]
         for row, *_ in windows["open"]:
             del row[-2:]
         from tacit.service.stores.base import save
@@ -478,6 +785,9 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
             assert home.lift.scores.overall[0] == 0
             await traffic(engine, 2, size=10)
             assert home.lift.scores.overall[0] == 10
+            # What arms earned is known since then only.
+            assert home.series.results.time == kept.time
+            assert home.series.results.over(0)[DECISIONS] == 20
             assert home.decisions == 50
 
     asyncio.run(session())
@@ -592,6 +902,78 @@ def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
     asyncio.run(session())
 
 
+@pytest.mark.parametrize(
+    ("metric", "amounts", "worths"),
+    [
+        ({"range": [0, 50]}, [0.0, 20.0, 80.0], [0.0, 0.4, 1.0]),
+        ({"range": [5, 25]}, [0.0, 10.0, 25.0], [0.0, 0.25, 1.0]),
+        ({"half": 20.0}, [0.0, 20.0, 60.0], [0.0, 0.5, 0.75]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["arms", "features"])
+def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
+    of_kind = {"arms": None, "kind": kind, "policy": FEATURED} if kind == "features" else {}
+    config = configured(metrics={"revenue": metric}, reward="revenue", **of_kind)
+    asked = {"arms": ["a", "b"], "relevance": [[1, 0], [0, 1]], "examination": [[1], [1]]}
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            home, home_rows = engine.placements["home"], []
+            for amount in amounts:
+                told = DecisionRequest("k", **(asked if kind == "features" else {}))
+                (row,) = await engine.decide_many("home", [home.checked(told)])
+                home_rows.append(row)
+                content = as_content({"revenue": amount})
+                sent = [Told(row.id, metrics=content)]
+                await engine.record_many("home", sent)
+            for wrong, field in (
+                (Told(row.id, reward=0.3, metrics=content), "reward"),
+                (Told(row.id, reward=0.3), "metrics.revenue"),
+                (Told(row.id), "metrics.revenue"),
+            ):
+                with pytest.raises(InvalidValue, match=field):
+                    await engine.record_many("home", [wrong])
+            # What an ingress has worked out, a shard takes as it is.
+            await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
+            rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
+            await closed(engine)
+            return home.lift, rows
+
+    lift, rows = asyncio.run(session())
+    assert [row.reward for row in rows[:3]] == worths
+    assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
+    assert lift.reward.totals.sum() == pytest.approx(sum(worths))
+
+
+def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
+    metrics = {"margin": {"range": [-10, 30], "margin": 0.01}}
+
+    async def session():
+        async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
+            home, rng = engine.placements["home"], np.random.default_rng(2)
+            for i in range(20):
+                engine.clock.now += 40 * SECOND
+                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+                rows = await engine.decide_many("home", list(map(home.checked, asked)))
+                sent = [
+                    Told(
+                        row.id,
+                        reward=float(row.arm == "film"),
+                        metrics=as_content({"margin": float(rng.choice([-15, -5]))}),
+                    )
+                    for row in rows
+                    if row.arm == "film"
+                ]
+                await engine.record_many("home", sent)
+            await closed(engine)
+            return report(engine)
+
+    (found,) = asyncio.run(session()).metrics
+    # Film loses 7.5 on average, of which the policy shows more: −15 counts as −10.
+    assert (found.ratio, found.safety, found.claim) == (None, "harm", "worse")
+    assert -7.5 < found.difference.low < found.difference.high < 0
+
+
 # Configuration -------------------------------------------------------------------------------
 
 
@@ -603,10 +985,26 @@ def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
         ({"holdout": {"control": {"arm": "soup"}}}, "none of the policy's arms"),
         ({"holdout": {"control": "best"}}, "holdout.control"),
         ({"holdout": {"unit": "tribe"}}, "holdout.unit"),
+        ({"holdout": {"control": {}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"arm": "film", "policy": "ucb1"}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"policy": "best"}}}, "policy"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "shadow": "exp3"}, "shadow"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "mode": "shadow"}, "mode"),
+        (
+            {"holdout": {"control": {"policy": "ucb1"}}, "spread": True, "policy": "ucb1"},
+            "leave spread out",
+        ),
         ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
-        ({"metrics": {"revenue": {"range": [1, 2]}}}, "metrics.revenue.range"),
+        ({"metrics": {"revenue": {"range": [2, 1]}}}, "metrics.revenue.range"),
+        ({"metrics": {"revenue": {"range": [0, 1], "half": 1.0}}}, "metrics.revenue.half"),
+        ({"metrics": {"revenue": {}}, "reward": "clicks"}, "none of the metrics"),
+        ({"metrics": {"revenue": {}}, "reward": "revenue"}, "half = the amount"),
+        ({"metrics": {"revenue": {"range": [-1, 1]}}, "reward": "revenue"}, "begins at 0"),
+        (
+            {"metrics": {"returns": {"range": [0, 1], "better": "less"}}, "reward": "returns"},
+            "what is learned is to be more",
+        ),
         ({"metrics": {"revenue": {"margin": 1.0}}}, r"metrics\[...\].margin"),
-        ({"kind": "slates", "policy": "cascade-kl-ucb"}, "kind 'slates'"),
     ],
 )
 def test_what_cannot_be_refuses_to_start(more, message):
@@ -650,4 +1048,10 @@ def test_shards_are_added_up(tmp_path):
     expected = sum(lift.reward.totals for lift in lifts)
     np.testing.assert_allclose(whole.lift.reward.totals, expected, rtol=1e-12)
     assert whole.lift.time == min(lift.time for lift in lifts)
-    assert lift_report(whole, whole.lift.time + SECOND).groups["control"].decisions > 0
+    found = lift_report(whole, whole.lift.time + SECOND)
+    assert found.groups["control"].decisions > 0
+    parts[1].lift.begin("other", 1, 1)
+    whole.show(parts)
+    told = lift_report(whole, whole.lift.time + SECOND)
+    assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
+    assert sum(group.decisions for group in told.groups.values()) == 3 * 30

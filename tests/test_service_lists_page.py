@@ -126,7 +126,7 @@ def browsed(store, placement):
 
 @pytest.mark.parametrize("placement", ["lists", "places"])
 def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, placement):
-    page = opened()
+    page = opened(f"/placements/{placement}")
     from playwright.sync_api import expect
 
     shown_lists = page.locator(f"#placement-{placement} [data-field=lists]")
@@ -162,7 +162,7 @@ def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, 
 
 
 def test_what_is_believed_of_features_is_on_the_page(opened):
-    page = opened()
+    page = opened("/placements/articles")
     rows = page.locator("#placement-articles .weights tbody tr")
     names = rows.locator("th").all_inner_texts()
     assert names == ["relevance 0", "relevance 1", "relevance, constant", "examination 0"]
@@ -182,7 +182,7 @@ def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
     assert answer["key"] == answer["keys"][0]["key"]
     from playwright.sync_api import expect
 
-    report, page = answer["report"], opened()
+    report, page = answer["report"], opened("/placements/search")
     expect(page.locator("#live")).to_have_text("live")
     assert (
         page.locator('#placement-search [data-field="verdict"]').inner_text() == report["verdict"]
@@ -209,7 +209,7 @@ def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
 
 
 def test_every_ranker_has_its_standing(opened, address):
-    report, page = standings(address, "many")["report"], opened()
+    report, page = standings(address, "many")["report"], opened("/placements/many")
     rows = page.locator("#placement-many .standings tbody tr")
     assert rows.count() == 12
     for name, text in zip(
@@ -225,7 +225,7 @@ def test_every_ranker_has_its_standing(opened, address):
 
 
 def test_a_placement_without_duels_says_how_to_begin(opened):
-    text = opened().locator("#placement-none pre").inner_text()
+    text = opened("/placements/none").locator("#placement-none pre").inner_text()
     assert text.endswith("/v1/placements/none/duel")
 
 
@@ -236,12 +236,16 @@ def test_the_page_fits(opened, width, scheme, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert len(page.screenshot(full_page=True, path=tmp_path / "page.png")) > 10_000
     assert obstacles(page) == []
+    start = page.url
+    for placement in ("search", "lists", "articles"):
+        page.goto(f"{start}placements/{placement}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert obstacles(page) == []
 
 
 @pytest.mark.parametrize("placement", ["search", "lists", "articles"])
 def test_every_kind_can_be_tried(opened, placement):
-    page = opened()
-    page.select_option("#trial select", placement)
+    page = opened(f"/placements/{placement}")
     page.click("#trial button[type=submit]")
     page.locator("#answer button").first.click()
     send = page.locator("#answer >> text=Send the clicks")

@@ -15,7 +15,7 @@ from tacit.service.engine.service import Service
 
 def ingress(config):
     """Return an ingress whose shards are not there."""
-    return Ingress(config, [], None, 1.0, lambda config: config, lambda: None)
+    return Ingress(config, [])
 
 
 def test_an_engine_is_a_service(tmp_path):

@@ -371,7 +371,9 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
 
     live, settings = asyncio.run(session())
     store = store_at(path)
-    assert not [row for row in store.events(0) if isinstance(row, MarkRow) and row.placement]
+    # It is kept, as everything that says who changed what; what was learned begins after it.
+    (mark,) = [row for row in store.events(0) if isinstance(row, MarkRow) and row.placement]
+    assert mark.seq <= store.begins(mark.placement).seq
     assert verify(config, store) == []
     snapshot = store.snapshot(1)
     save(store, snapshot._replace(learner=b"?"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 
 import harness
+import msgspec
 import numpy as np
 import psycopg
 import pytest
@@ -25,7 +27,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import ChangeArms, Feedback
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
 from tacit.service.log.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
 from tacit.service.maintenance.resharding import reshard
@@ -155,6 +157,62 @@ def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
             return config
 
     agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
+def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
+    async def play(engines, turn, plays):
+        for number, engine in enumerate(engines):
+            for i in range(12):
+                row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
+                await engine.feedback("home", row.id, 1.0)
+                plays[row.arm] += 1
+
+    async def session():
+        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
+            here, there = engines
+            plays = Counter()
+            await play(engines, 0, plays)
+            await exchange(*engines)
+            late = await there.learned("home", True)
+            await here.change_arms(ChangeArms("home", ["spring"], ["film"]))
+            await play([here], 1, plays)
+            # Who has not heard of an arm waits; who has knows what was told before it came.
+            with pytest.raises(Unavailable, match="has not the arms yet"):
+                await there.take_in("home", await here.learned("home"))
+            await here.take_in("home", late)
+            for _ in range(2):
+                await there.follow(here.arms())
+            # What the first shard had before is no news.
+            await there.follow({"home": '{"arms":["holiday"],"retired":[]}'})
+            await play(engines, 2, plays)
+            await exchange(*engines)
+            await exchange(*engines)
+            for engine in engines:
+                offer = engine.placements["home"].offer
+                assert offer.arms == ["holiday", "recipe", "spring"]
+                state = engine.placements["home"].learner.state
+                assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
+                kinds = [e.kind for e in engine.store.events(0) if isinstance(e, MarkRow)]
+                assert kinds.count("arms") == 1
+            return config
+
+    agree_with_their_logs(tmp_path, asyncio.run(session()))
+
+
+def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(tmp_path):
+    async def session():
+        async with two_shards(tmp_path, tacit.UCB1(ARMS)) as (config, (here, there)):
+            home = config.placements["home"]
+            named = tacit.UCB1((*ARMS[:2], "spring"))
+            later = Config({"home": msgspec.structs.replace(home, policy=named)})
+            await here.reload(later)
+            await there.reload(later)
+            assert there.placements["home"].offer.arms == list(ARMS)
+            await there.reload(later, here.arms())
+            assert there.placements["home"].offer.arms == list(named.arms)
+            assert there.arms() == here.arms()
+
+    asyncio.run(session())
 
 
 def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
@@ -293,6 +351,10 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
         async with two_shards(tmp_path, tacit.ShiftMixture(ARMS)) as (config, (here, there)):
             await learn(here, 9)
             await learn(there, 5)
+            await exchange(here, there)
+            # An arm more changes nothing of what is known of the others.
+            await here.change_arms(ChangeArms("home", ["spring"]))
+            await there.follow(here.arms())
             await exchange(here, there)
             mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
             assert mine.tails.tolist() == its.tails.tolist()
@@ -475,8 +537,12 @@ def configured(schema):
 
 
 async def traffic(engines, clock, rng, rounds, told_later):
-    """Decide and learn, each key in the engine of its shard."""
+    """Decide and learn, each key in the engine of its shard; halfway through arms change."""
     for i in range(rounds):
+        for name in engines[0].placements if i == rounds // 2 else ():
+            await engines[0].change_arms(ChangeArms(name, [f"new {clock.now}"], ["recipe"]))
+        for engine in engines[1:] if i == rounds // 2 else ():
+            await engine.follow(engines[0].arms())
         for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None
@@ -541,6 +607,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
     assert plays.sum() > 50
 
     async def in_shards(number, *, more):
+        nonlocal plays
         opened = shard_stores(config)
         assert len(opened) == number
         assert all_rows(opened) == rows
@@ -566,7 +633,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             if more:
                 await traffic(engines, clock, rng, 15, [])
                 learned = {name: by_key(engines, name) for name in ("home", "news")}
-            plays[:] = plays_of(engines)
+            plays = plays_of(engines)
             return learned, all_rows(opened)
 
     assert sum(reshard(config, 3)) > 350

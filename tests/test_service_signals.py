@@ -18,6 +18,7 @@ from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.signals import NAMES
 from tacit.logs import read_log
+from tacit.service.attribution.signals import PlacementSignals
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
@@ -27,12 +28,11 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict
 from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import ChangeArms, Feedback
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.verify import verify
-from tacit.service.page.overview import Page
-from tacit.service.placements.signals import PlacementSignals
+from tacit.service.page.pages import Pages
 from tacit.service.running.server import running
 from tacit.service.stores.sqlite import SqliteStore
 
@@ -112,6 +112,35 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
             again.store.close()
 
     asyncio.run(piecewise())
+
+
+@pytest.mark.parametrize("snapshot_every", [3, 50_000])
+def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
+    path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every)
+
+    async def session():
+        async with served(path, config, clock) as engine:
+            await traffic(engine, 8)
+            home = engine.placements["home"]
+            await engine.change_arms(ChangeArms("home", ["spring"], ["film"]))
+            asked = [home.checked(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
+            for row in await engine.decide_many("home", asked):
+                assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
+                # One of the three was never offered before.
+                assert home.signals.of(row)["new-arms"] >= 1 / 3
+            for i, arms in enumerate((["holiday", "spring"], None)):
+                asked = [home.checked(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
+                (row,) = await engine.decide_many("home", asked)
+                await engine.record_many("home", [Feedback(row.id, REWARD, 1.0)])
+            before = known(engine)
+            crashed = as_after_a_crash(path)
+        for place in (path, crashed):
+            again = Engine(config, SqliteStore(place), clock)
+            assert known(again) == before
+            assert verify(config, again.store) == []
+            again.store.close()
+
+    asyncio.run(session())
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
@@ -219,7 +248,9 @@ def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             told = [
                 f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)
             ]
-            assert f"epoch {shift.epoch}; {', '.join(told)}" in Page(engine).whole()
+            assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement(
+                "home", {}
+            )
 
     asyncio.run(session())
 

@@ -139,7 +139,8 @@ def test_table_summary_and_plot(tmp_path):
     assert last["round"] == 50
     assert last["regret"] == result.regret[0, 0, -1]
     assert result.summary().splitlines()[1].startswith("UCB1")
-    assert result.plot(tmp_path / "deep" / "regret.png").read_bytes().startswith(b"\x89PNG")
+    result.plot(tmp_path / "deep" / "regret.png")
+    assert (tmp_path / "deep" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
 # Delay and batches ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import msgspec
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
-from tacit.service.config.holdout import HoldoutConfig, MetricConfig, OneArm
+from tacit.service.config.holdout import ControlTable, HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
@@ -26,7 +26,7 @@ TABLES: dict[str, tuple[str, type]] = {
         for kind, structure in ((name, kind_of(name).table) for name in KINDS)
     },
     "placements.NAME.holdout": ("", HoldoutConfig),
-    "placements.NAME.holdout.control": ("", OneArm),
+    "placements.NAME.holdout.control": ("", ControlTable),
     "placements.NAME.metrics.METRIC": ("", MetricConfig),
 }
 
@@ -55,7 +55,7 @@ def section(title: str, kind: str, structure: type) -> str:
 
 def anchor(structure: type) -> str:
     """Return the anchor of a table that others hold, by which their keys link to it."""
-    nested = structure in (HoldoutConfig, OneArm, MetricConfig)
+    nested = structure in (HoldoutConfig, ControlTable, MetricConfig)
     return f" {{ #{structure.__name__.lower()} }}" if nested else ""
 
 

@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from tacit.plots import band, figure
+from tacit.plots import COLOURS, band, colour, figure
 
 IMAGES = Path(__file__).parents[1] / "images"
 SEED = 1
 # Text, grid, and colours that tell apart for everybody, on light and on dark.
 THEMES = {
-    "light": ("#333333", "#bbbbbb", ("#0072B2", "#D55E00", "#009E73", "#999999")),
-    "dark": ("#dddddd", "#555555", ("#56B4E9", "#E69F00", "#2FCF9F", "#999999")),
+    "light": ("#333333", "#bbbbbb", COLOURS),
+    "dark": (
+        "#dddddd",
+        "#555555",
+        ("#6BB5F0", "#FF8A3D", "#2FCF9F", "#E6A0C8", "#A5DDF7", "#F5C04E", "#DDDDDD", "#999999"),
+    ),
 }
 
 
@@ -29,9 +33,19 @@ def shift() -> tuple[tacit.SimulationResult, dict[str, str]]:
         events=[1001, 3001],
         clicks=[[0.6, 0.2, 0.1], [0.2, 0.6, 0.1], [0.5, 0.2, 0.1]],
     )
-    policies = [tacit.KLUCB(3), tacit.Thompson(3, discount=0.995), tacit.GLRKLUCB(3)]
+    policies = [
+        tacit.KLUCB(3),
+        tacit.Thompson(3, discount=0.995),
+        tacit.GLRKLUCB(3),
+        tacit.auto(arms=3),
+    ]
     result = tacit.simulate(policies, environment, horizon=5000, runs=50, seed=SEED)
-    labels = ("KLUCB: learns once", "Thompson: forgets", "GLRKLUCB: notices")
+    labels = (
+        "KLUCB: learns once",
+        "Thompson: forgets",
+        "GLRKLUCB: notices",
+        "the default: weighs both",
+    )
     return result, dict(zip(result.names, labels, strict=True))
 
 
@@ -66,9 +80,9 @@ def draw(result: Any, labels: dict[str, str], rounds: str, theme: str, path: Pat
     drawing, ax = figure(6.4, 3.1)
     drawing.patch.set_alpha(0.0)
     ax.patch.set_alpha(0.0)
-    ax.set_prop_cycle(color=colours)
     for name, samples in zip(result.names, result.regret, strict=True):
-        band(ax, result.rounds, samples, labels[name], lw=2)
+        own = colour(ax, name, colours)
+        band(ax, result.rounds, samples, labels[name], lw=2, color=own)
     ax.set_xlabel(rounds, color=text)
     ax.set_ylabel(
         "clicks missed, in all" if "duels" not in rounds else "regret, in all", color=text

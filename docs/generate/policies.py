@@ -48,7 +48,7 @@ def part(group: str) -> str:
 def row(policy: type[Policy]) -> list[str]:
     """Return what there is to know of a policy."""
     name, about = policy.__name__, policy.about
-    link = f"[`{name}`](reference.md#tacit.{name})"
+    link = f"[`{name}`](reference/python/policies.md#tacit.{name})"
     facts = MEASURED["policies"].get(name)
     measured = ["", ""]
     if facts is not None:
@@ -101,7 +101,11 @@ def settings() -> str:
 def worlds() -> str:
     """Return every environment with the policies that it suits."""
     rows = [
-        [f"[`{kind.__name__}`](reference.md#tacit.{kind.__name__})", summary(kind), suited(kind)]
+        [
+            f"[`{kind.__name__}`](reference/python/simulation.md#tacit.{kind.__name__})",
+            summary(kind),
+            suited(kind),
+        ]
         for kind in shipped(environments, "environments")
     ]
     return table(["environment", "what it is", "for policies that show"], rows)

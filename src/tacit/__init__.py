@@ -19,6 +19,8 @@ from tacit.simulation import SimulationResult as SimulationResult
 from tacit.simulation import simulate as simulate
 
 if TYPE_CHECKING:
+    from tacit.checking import PolicyCheck as PolicyCheck
+    from tacit.checking import check as check
     from tacit.environments.interleaved_rankers import InterleavedRankers as InterleavedRankers
     from tacit.environments.interleaved_rankers import from_rankers as from_rankers
     from tacit.evaluate import OffPolicyResult as OffPolicyResult
@@ -37,6 +39,8 @@ __version__ = "0.1.0"
 
 # pyarrow would double the time that the import takes, and click models would add to it.
 _LATER = {
+    "PolicyCheck": "tacit.checking",
+    "check": "tacit.checking",
     "InterleavedRankers": "tacit.environments.interleaved_rankers",
     "from_rankers": "tacit.environments.interleaved_rankers",
     "OffPolicyResult": "tacit.evaluate",
@@ -52,6 +56,19 @@ _LATER = {
     "write_log": "tacit.logs",
 }
 
+# Rooms with names of their own, which are loaded when they are first asked for.
+_ROOMS = (
+    "classifiers",
+    "clicks",
+    "environments",
+    "errors",
+    "evaluate",
+    "interleaving",
+    "logs",
+    "policies",
+    "proof",
+)
+
 # Where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = sorted([*_public(globals()), *_LATER])
 
@@ -59,8 +76,10 @@ globals()["__all__"] = sorted([*_public(globals()), *_LATER])
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted([*globals()["__all__"], *_ROOMS, "__version__"])

@@ -44,6 +44,32 @@ class UnknownName(TacitError, LookupError):
     """A name that nothing answers to (a policy, an environment, an arm, a placement …)."""
 
 
+class KernelError(TacitError):
+    """A kernel that cannot be compiled: says file, line and cause; ``__cause__`` is numba's error.
+
+    Parameters
+    ----------
+    file : str
+        Where the kernel is defined; a notebook's cell and a prompt have names in angle brackets.
+    line : int
+        0 if it is not known.
+    kernel : str
+        The function's name.
+    cause : str
+        What is wrong, with the remedy where one is known.
+    """
+
+    def __init__(self, file: str, line: int, kernel: str, cause: str) -> None:
+        super().__init__(f"{file}:{line}: {kernel + ': ' if kernel else ''}{cause}")
+        self.file = file
+        self.line = line
+        self.kernel = kernel
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[type[KernelError], tuple[str, int, str, str]]:
+        return type(self), (self.file, self.line, self.kernel, self.cause)
+
+
 class SnapshotError(TacitError):
     """A snapshot that is damaged, truncated, foreign or newer than this version."""
 
@@ -58,6 +84,17 @@ class UnfitLog(LogError):
 
 class ConfigError(TacitError):
     """A configuration that cannot be used; the message names the file and the key."""
+
+
+class MissingPackage(TacitError, ImportError):
+    """Something was asked for that another package gives, which is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed; install it with: pip install {package}")
+        self.package = package
+
+    def __reduce__(self) -> tuple[type[MissingPackage], tuple[str]]:
+        return type(self), (self.package,)
 
 
 class MissingExtra(TacitError, ImportError):

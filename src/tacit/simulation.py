@@ -24,6 +24,7 @@ from tacit.core.dispatch import (
     shown_in,
 )
 from tacit.core.spread import spread
+from tacit.core.text import Tabulated
 from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression, Policy, outcome_of
@@ -370,7 +371,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(Tabulated):
     """What a simulation found.
 
     Attributes
@@ -407,7 +408,7 @@ class SimulationResult:
             }
         )
 
-    def rows(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """Return per policy the final regret and reward per 1000 rounds, means and errors."""
         runs, horizon = self.regret.shape[1], int(self.rounds[-1])
         return [
@@ -423,6 +424,10 @@ class SimulationResult:
                 self.names, self.regret[:, :, -1], self.reward[:, :, -1], strict=True
             )
         ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return :meth:`records`."""
+        return self.records()
 
     def summary(self) -> str:
         """Return the final regret of each policy as an aligned table.
@@ -486,27 +491,36 @@ class SimulationResult:
             raise InvalidValue("policy", which, f"name one of {', '.join(self.names)}")
         return found[0]
 
-    def plot(self, path: str | Path) -> Path:
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
         """Draw the mean regret of each policy with a band of two standard errors.
 
         Parameters
         ----------
-        path : path
+        path : path, optional
             Where to write; the suffix gives the format.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a figure of its own, which a notebook shows unless it is
+            written.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
 
         Raises
         ------
         MissingExtra
             If matplotlib is not installed.
         """
-        from tacit.plots import regret_curves
+        from tacit.plots import drawn, regret_curves
 
         title = (
             f"{type(self.environment).__name__}, {self.regret.shape[1]} runs, "
             "bands of ±2 standard errors"
         )
         curves = dict(zip(self.names, self.regret, strict=True))
-        return regret_curves(curves, self.rounds, title, Path(path))
+        with drawn(path, ax) as axes:
+            regret_curves(axes, curves, self.rounds, title)
+        return axes
 
 
 def standard_error(values: Floats) -> float:

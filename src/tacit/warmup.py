@@ -1,18 +1,20 @@
-"""Compile ahead what later runs would compile on first use."""
+"""Compile ahead what later runs would compile on first use: everything, or what is named."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tacit.core.dispatch import shipped
 from tacit.core.progress import progress
-from tacit.environments import Environment
+from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
 from tacit.policies.base import registry as policies
+from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.attribution.windows import Terms, Windows, entries
 from tacit.simulation import simulate
 
@@ -44,14 +46,58 @@ def compile_all() -> tuple[int, int, Path]:
             _learned(policy)
             advance(1)
             for environment in worlds:
-                fits = policy.shows == environment.takes and policy.feature_dims in (
-                    (0, 0),
-                    environment.feature_dims,
-                )
-                if fits and policy.context_dim <= environment.context_dim:
+                if policy.shows == environment.takes and _reads(policy, environment):
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
     return *cache_statistics(), cache_root()
+
+
+def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
+    """Compile what is named: to choose, to learn, and to simulate; return as :func:`compile_all`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Policies as the command line takes them. ``auto`` stands for those that are recommended.
+
+    Raises
+    ------
+    UnknownName, InvalidValue
+        If one is none.
+    """
+    from tacit.core.compiled import cache_root, cache_statistics
+
+    recommended = [kind.example() for kind in shipped(policies, "policies") if kind.about.suits]
+    named: list[Policy] = []
+    for name in names:
+        named += recommended if is_auto(name) else [_example(name)]
+    with progress(2 * len(named), "compiling") as advance:
+        for policy in named:
+            _learned(policy)
+            advance(1)
+            for environment in filter(None, (kind.example() for kind in _usual())):
+                if environment.takes == policy.shows and _reads(policy, environment):
+                    simulate(policy, environment, horizon=10, workers=1)
+                    break
+            advance(1)
+    return *cache_statistics(), cache_root()
+
+
+def _example(name: str) -> Policy:
+    """Return the policy of a text; of a class that wants more than arms, its example."""
+    if "(" in name:
+        return policy_from_spec(name, arms=2)
+    return policy_class(name).example()
+
+
+def _usual() -> list[type[Environment]]:
+    """Return the environments, those first that come without saying one."""
+    return sorted(shipped(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
+
+
+def _reads(policy: Policy, environment: Environment) -> bool:
+    fits = policy.feature_dims in ((0, 0), environment.feature_dims)
+    return fits and policy.context_dim <= environment.context_dim
 
 
 def _learned(policy: Policy) -> None:

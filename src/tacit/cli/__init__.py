@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -11,14 +10,15 @@ from typing import Any
 import click
 
 from tacit import __version__
-from tacit.cli.about import doctor, policies, version, warmup
+from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.demo import demo
 from tacit.cli.duel import duel
 from tacit.cli.evaluate import evaluate
 from tacit.cli.examine import examine
 from tacit.cli.lift import lift
 from tacit.cli.log import log
-from tacit.cli.propose import propose
+from tacit.cli.placement import placement
+from tacit.cli.propose import fit, propose
 from tacit.cli.reproduce import reproduce
 from tacit.cli.serve import key, serve
 from tacit.cli.simulate import simulate
@@ -43,7 +43,9 @@ def cli() -> None:
       tacit demo                             the whole thing on simulated searchers
       tacit simulate --policy thompson       regret curves
       tacit evaluate LOG --policy thompson   what would a policy have got?
+      tacit check mine:Policy                is a policy of one's own sound?
       tacit propose LOG                      parameters for intent that shifts
+      tacit fit LOG -o learner.tacit         learn a log, for a warm start
       tacit serve                            decisions over HTTP
     """
 
@@ -51,13 +53,16 @@ def cli() -> None:
 for command in (
     demo,
     simulate,
+    check,
     evaluate,
     examine,
     duel,
     propose,
+    fit,
     serve,
     key,
     lift,
+    placement,
     log,
     ubi,
     doctor,
@@ -85,29 +90,9 @@ def say_warning(
         click.echo(text, err=True, nl=False)
 
 
-class SaysOnce(logging.Handler):
-    """Says that loops are being compiled, for whoever wonders why the first run takes so long."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say it, and nothing more after it."""
-        logging.getLogger("tacit.core.compiled").removeHandler(self)
-        text = "compiling for this machine; it is kept, so that this happens once"
-        click.echo(text, err=True)
-
-
-def watch_compilation() -> None:
-    """Say on a terminal when something is compiled that was not in the cache."""
-    if not sys.stderr.isatty():
-        return
-    logger = logging.getLogger("tacit.core.compiled")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(SaysOnce())
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     warnings.showwarning = say_warning
-    watch_compilation()
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:

@@ -1,4 +1,4 @@
-"""What is installed: ``tacit policies``, ``doctor``, ``warmup`` and ``version``."""
+"""What is installed, and is it sound: ``tacit policies``, ``check``, ``doctor``, ``warmup``, …"""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from tacit import __version__
-from tacit.cli.options import json_option, show, usage
+from tacit.cli.options import json_option, names, seed_option, show, usage
 from tacit.errors import MissingExtra
 
 
 @click.command()
 @json_option
-@click.argument("names", nargs=-1)
-def policies(names: tuple[str, ...], as_json: bool) -> None:
+@click.argument("called", metavar="[NAMES]...", nargs=-1)
+def policies(called: tuple[str, ...], as_json: bool) -> None:
     """List the policies: where each comes from, what it assumes, what to use when that fails.
 
     The name auto stands for those that are recommended, each for what it suits.
@@ -27,7 +27,7 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
     with usage():
         chosen = [
             policy
-            for name in names
+            for name in called
             for policy in (recommended if is_auto(name) else [policy_class(name)])
         ] or list(registry.values())
     # A class of one's own may have no example.
@@ -42,6 +42,39 @@ def policies(names: tuple[str, ...], as_json: bool) -> None:
         for name, about in table.items()
     )
     show(table, text, as_json)
+
+
+@click.command()
+@click.argument("policy")
+@click.option(
+    "--arms", default=3, show_default=True, type=click.IntRange(2), help="How many arms there are."
+)
+@click.option(
+    "--draws",
+    default=20_000,
+    show_default=True,
+    type=click.IntRange(100),
+    help="Choices that are compared with their propensity.",
+)
+@click.option("--only", help="Tests by name, with commas between them; by default all.")
+@seed_option
+@json_option
+def check(policy: str, arms: int, draws: int, only: str | None, seed: int, as_json: bool) -> None:
+    """Test a policy: its propensity, its lanes, its chance, and that all drivers agree.
+
+    POLICY is a name, a call or module:Class, such as "mypolicies:ExploreThenCommit(tries=50)". The
+    exit code is 1 if a test fails.
+    """
+    from tacit.checking import check as checked
+    from tacit.policies import policy_from_spec
+
+    with usage():
+        made = policy_from_spec(policy, arms)
+        wanted = None if only is None else names(only)
+        found = checked(made, only=wanted, seed=seed, draws=draws)
+    show(found.as_dict(), found.summary(), as_json)
+    if not found.passed:
+        raise SystemExit(1)
 
 
 @click.command()
@@ -69,17 +102,27 @@ def doctor(as_json: bool) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file of the service: compile only what it serves.",
 )
-def warmup(as_json: bool, config: Path | None) -> None:
-    """Compile everything ahead, into the cache that later runs use."""
-    hits, misses, folder = _compiled() if config is None else _compiled_for(config)
+@click.argument("called", metavar="[POLICY]...", nargs=-1)
+def warmup(called: tuple[str, ...], as_json: bool, config: Path | None) -> None:
+    """Compile ahead, into the cache that later runs use: what is named, or everything.
+
+    POLICY is a name, a call or module:Class; auto stands for those that are recommended. Everything
+    takes many minutes, a policy some seconds.
+    """
+    if called and config is not None:
+        raise click.UsageError("--config: name policies or give a configuration, not both")
+    hits, misses, folder = _compiled(called) if config is None else _compiled_for(config)
     text = f"compiled {misses} loops, found {hits} in the cache: {folder}"
     show({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
 
 
-def _compiled() -> tuple[int, int, Path]:
-    from tacit.warmup import compile_all
+def _compiled(called: tuple[str, ...]) -> tuple[int, int, Path]:
+    from tacit.warmup import compile_all, compile_named
 
-    return compile_all()
+    if not called:
+        return compile_all()
+    with usage():
+        return compile_named(called)
 
 
 def _compiled_for(config: Path) -> tuple[int, int, Path]:

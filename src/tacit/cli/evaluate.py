@@ -37,7 +37,8 @@ from tacit.cli.options import (
 @click.option(
     "--estimator",
     help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
-    "with commas between them; by default replay, for lists the last three.",
+    "with commas between them; by default replay, of a fixed policy ips,snips, of lists the last "
+    "three.",
 )
 @click.option("--clip", type=float, help="Cut larger weights to this.")
 @click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
@@ -46,8 +47,14 @@ from tacit.cli.options import (
     "--propensities",
     default="logged",
     show_default=True,
-    type=click.Choice(["logged", "estimated"]),
-    help="Of the log; or how often it shows each arm for a key at a position.",
+    help="logged: those of the log; estimated: how often it shows each arm for a key at a "
+    "position; uniform, or table:FILE with the chance of each arm.",
+)
+@click.option(
+    "--by", metavar="COLUMN", help="Tell of each value of a column besides, as of device."
+)
+@click.option(
+    "--confidence", default=0.95, show_default=True, help="Of the intervals, but for replay."
 )
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
 @click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
@@ -83,6 +90,8 @@ def evaluate(
     threshold: float,
     slots: int | None,
     propensities: str,
+    by: str | None,
+    confidence: float,
     cluster: str | None,
     weight_bound: float | None,
     plot: Path | None,
@@ -108,6 +117,14 @@ def evaluate(
     from tacit.policies.spec import what_shows
 
     with usage():
+        known: Any = propensities
+        if propensities not in ("logged", "estimated"):
+            known = fixed_target(propensities)
+            if known is None:
+                raise click.UsageError(
+                    f"--propensities: {propensities!r} is none of logged, estimated, uniform and "
+                    "table:FILE"
+                )
         target = fixed_target(policy)
         lists = policy.startswith("list:")
         if target is None:
@@ -119,9 +136,9 @@ def evaluate(
                     "try it with tacit simulate"
                 )
         if estimator is None:
-            known = "independent-ips,cascade-ips,slate-ips"
-            known = known if propensities == "logged" else "independent-ips"
-            estimator = known if lists else "replay"
+            fit = "independent-ips,cascade-ips,slate-ips"
+            fit = fit if propensities == "logged" else "independent-ips"
+            estimator = fit if lists else "replay" if target is None else "ips,snips"
         wanted = names(estimator)
         weighted = [name for name in wanted if name != "replay"]
         if lists and "replay" in wanted:
@@ -134,6 +151,7 @@ def evaluate(
         options: dict[str, Any] = {"clip": clip, "threshold": threshold}
         estimators = named_estimators(weighted, **options, slots=slots or 3)
         reader = read(logs)
+        reader = reader if by is None else reader.by(by)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     if not wanted:
@@ -161,9 +179,15 @@ def evaluate(
                     estimators = named_estimators(weighted, **options, slots=width)
         if "replay" in wanted:
             replayed = evaluation.replay(
-                player, passes=passes, seed=seed, window=window, assume_uniform=assume_uniform
+                player,
+                passes=passes,
+                seed=seed,
+                window=window,
+                assume_uniform=assume_uniform,
+                by=by,
             )
-            content |= asdict(replayed)
+            segments = {name: part._asdict() for name, part in replayed.segments.items()}
+            content |= asdict(replayed) | {"segments": segments}
             texts.append(replayed.summary())
         if weighted:
             result = evaluation.off_policy(
@@ -172,7 +196,9 @@ def evaluate(
                 cluster=cluster,
                 weight_bound=weight_bound,
                 seed=seed,
-                propensities=propensities,
+                propensities=known,
+                by=by,
+                confidence=confidence,
             )
     if result is not None:
         if plot:

@@ -30,6 +30,10 @@ from tacit.errors import MissingExtra
 )
 @click.option("--from", "begin", help="Only decisions from then on, such as 2026-05-03.")
 @click.option("--to", "end", help="Only decisions before then.")
+@click.option("--shown", type=float, help="The lift that the planner asks about: 0.1 is 10 %.")
+@click.option("--share", type=float, help="The control's share that it reckons with.")
+@click.option("--rate", type=float, help="The mean reward that it reckons with, such as 0.05.")
+@click.option("--daily", type=float, help="The decisions a day that it reckons with.")
 @json_option
 def lift(
     config: Path | None,
@@ -40,6 +44,10 @@ def lift(
     control: str | None,
     begin: str | None,
     end: str | None,
+    shown: float | None,
+    share: float | None,
+    rate: float | None,
+    daily: float | None,
     as_json: bool,
 ) -> None:
     """Say what learning earned more than a control, at a PLACEMENT of a running service."""
@@ -51,19 +59,29 @@ def lift(
         raise MissingExtra(error.name or "the client", "client") from error
     with Client(url, key) as client:
         found = client.lift(
-            placement, confidence=float(confidence), control=control, begin=begin, end=end
+            placement,
+            confidence=float(confidence),
+            control=control,
+            begin=begin,
+            end=end,
+            shown=shown,
+            share=share,
+            rate=rate,
+            daily=daily,
         )
     lines = [found.verdict]
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:
-            shown = [number(x) for x in (interval.estimate, interval.low, interval.high)]
-            lines.append("{}: {}, between {} and {}".format(name, *shown))
+            ends = [number(x) for x in (interval.estimate, interval.low, interval.high)]
+            lines.append("{}: {}, between {} and {}".format(name, *ends))
     for group, counts in found.groups.items():
         earned = f"{counts['decisions']:,.0f} decisions, {counts['rewards']:,.6g} rewards"
         lines.append(f"{group}: {earned}")
-    if found.winner is not None:
-        lines.append(found.winner["verdict"])
     lines += [metric["verdict"] for metric in found.metrics]
+    if found.winner_verdict:
+        lines.append(found.winner_verdict)
+    if found.planner is not None and found.planner["verdict"] not in found.verdict:
+        lines.append(found.planner["verdict"])
     show(msgspec.to_builtins(found), "\n".join(lines), as_json)
 
 

@@ -82,6 +82,16 @@ column_option = click.option(
 constant_option = click.option(
     "--constant", multiple=True, metavar="OURS=VALUE", help="Fill a column it has not."
 )
+arms_option = click.option(
+    "--arms",
+    metavar="ARM,ARM,…",
+    help='Those that every row offers, if no column says so; "shown": all that the log shows.',
+)
+time_unit_option = click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    help="Of times that are numbers.  [default: found out, and stated]",
+)
 strict_option = click.option(
     "--strict", is_flag=True, help="Stop at the first bad row instead of counting it."
 )
@@ -92,18 +102,32 @@ def reads_log(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def reading(
-        *, format: str | None, column: Any, constant: Any, strict: bool, **others: Any
+        *,
+        format: str | None,
+        column: Any,
+        constant: Any,
+        arms: str | None,
+        time_unit: str | None,
+        strict: bool,
+        **others: Any,
     ) -> Any:
         def read(log: Any) -> LogReader:
             from tacit.logs import read_log
 
-            columns, constants = pairs("column", column), pairs("constant", constant)
-            return read_log(log, format=format, columns=columns, constants=constants, strict=strict)
+            return read_log(
+                log,
+                format=format,
+                columns=pairs("column", column),
+                constants=pairs("constant", constant),
+                arms=names(arms) if arms and arms != "shown" else arms,
+                time_unit=time_unit,
+                strict=strict,
+            )
 
         return command(read=read, **others)
 
-    suffixes = "parquet, csv, jsonl, open-bandit or ubi.  [default: from the suffix]"
-    for option in (strict_option, constant_option, column_option):
+    suffixes = "parquet, csv, jsonl, open-bandit, ubi or dsjson.  [default: from the suffix]"
+    for option in (strict_option, time_unit_option, arms_option, constant_option, column_option):
         reading = option(reading)
     return click.option("--format", help=suffixes)(reading)
 
@@ -137,39 +161,24 @@ def where(cluster: str | None) -> AbstractContextManager[None]:
     return on_ray(cluster)
 
 
-def check_kept(report: LogReport) -> None:
-    """Refuse to conclude anything from a log of which no row could be used.
-
-    Raises
-    ------
-    LogError
-        With the reasons.
-    """
-    if not report.kept:
-        why = report.summary() if report.read else "it has no rows"
-        raise LogError(
-            f"log: nothing can be concluded from it: {why}\nname foreign columns with "
-            "--column OURS=THEIRS, fill missing ones with --constant OURS=VALUE, or mend the rows"
-        )
-
-
 @contextmanager
 def concluding(reader: LogReader) -> Iterator[None]:
     """Refuse, once the log has been read, to conclude anything if no row of it could be used."""
     try:
         yield
     except LogError:
-        if reader.report.rejected and not reader.strict:
-            check_kept(reader.report)
+        if not reader.strict:
+            reader.report.check_kept()
         raise
-    check_kept(reader.report)
+    if not reader.report.kept:
+        raise LogError("log: nothing can be concluded from it: it has no rows")
 
 
 def show(value: Any, text: str, as_json: bool, rows: LogReport | None = None) -> None:
     """Print a result for machines or for people, with the rows of a log that were rejected."""
     if rows is not None:
-        value = {**value, "rejected": dict(rows.rejected)}
-        text += f"\n{rows.summary()}" if rows.rejected else ""
+        value = {**value, "rejected": dict(rows.rejected), "notes": rows.notes()}
+        text = "\n".join([text, *rows.notes(), *([rows.summary()] if rows.rejected else [])])
     click.echo(json.dumps(value, indent=1) if as_json else text)
 
 

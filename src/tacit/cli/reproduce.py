@@ -51,7 +51,7 @@ def reproduce(
     as_json: bool,
 ) -> None:
     """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report."""
-    from tacit.core.text import aligned
+    from tacit.core.text import aligned, left_aligned
     from tacit.plots import figure
     from tacit.reproduce import ITEMS, item
     from tacit.reproduce.report import Setup, write
@@ -63,7 +63,7 @@ def reproduce(
             known: {"title": found.title, "runs": found.runs, "needs_data": found.needs_data}
             for known, found in items.items()
         }
-        show(content, aligned_left(rows), as_json)
+        show(content, left_aligned(rows), as_json)
         return
     if name is None:
         raise click.UsageError("say what to reproduce; tacit reproduce --list names it all")
@@ -91,9 +91,3 @@ def needs(data: str | None) -> str:
 def cell_text(value: Any) -> str:
     """Return a cell's value as short text."""
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
-
-
-def aligned_left(rows: list[tuple[str, str]]) -> str:
-    """Return pairs as two columns, both flush left."""
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)

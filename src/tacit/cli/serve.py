@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     help="With --ray: deal the keys out to so many; as many as the log has, or one per core.",
 )
 @click.option(
+    "--ingresses",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="With --ray: so many processes of this machine answer at the address.",
+)
+@click.option(
     "--merge-seconds",
     default=1.0,
     show_default=True,
@@ -46,6 +53,7 @@ def serve(
     store: str | None,
     cluster: str | None,
     shards: int | None,
+    ingresses: int,
     merge_seconds: float,
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
@@ -59,6 +67,8 @@ def serve(
 
     if shards is not None and cluster is None:
         raise click.UsageError("--shards: only with --ray")
+    if ingresses > 1 and cluster is None:
+        raise click.UsageError("--ingresses: only with --ray")
     overrides = {"server.host": host, "server.port": port, **store_place(store)}
     with usage():
         configuration = load_config(config, overrides)
@@ -75,7 +85,14 @@ def serve(
         else:
             from tacit.cluster.serving import serve as run_on_ray
 
-            run_on_ray(configuration, cluster, shards, merge_seconds=merge_seconds, reread=reread)
+            run_on_ray(
+                configuration,
+                cluster,
+                shards,
+                merge_seconds=merge_seconds,
+                ingresses=ingresses,
+                reread=reread,
+            )
     except TacitError as error:
         # Whoever starts it again must not do so for a wrong configuration: it would end the same.
         wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)

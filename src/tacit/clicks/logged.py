@@ -28,15 +28,18 @@ class Sessions(NamedTuple):
     names: list[Any]
 
 
-def sessions_of(log: Any, kind: str = "key-arm") -> Sessions:
+def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     """Return the sessions of a click log: a row for each decision, in the order of the log.
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        With the ``position`` of every arm. A reward above 0 is a click.
+    log : LogReader, path, or table in memory
+        What :func:`tacit.read_log` takes, with the ``position`` of every arm. A reward above 0 is a
+        click.
     kind : {"key-arm", "arm"}
         What has an attraction of its own: each pair of key and arm, or each arm.
+    **reading
+        How a log that is not open yet is read: options of :func:`tacit.read_log`.
 
     Raises
     ------
@@ -62,6 +65,7 @@ def sessions_of(log: Any, kind: str = "key-arm") -> Sessions:
     ([[0, 1]], [[False, True]], [('toner', 'b'), ('toner', 'a')])
     """
     from tacit.logs.selection import selected
+    from tacit.logs.sources import opened
 
     if kind not in ("key-arm", "arm"):
         raise InvalidValue("kind", kind, "give 'key-arm' or 'arm'")
@@ -69,7 +73,7 @@ def sessions_of(log: Any, kind: str = "key-arm") -> Sessions:
     rows: dict[tuple[str, str], int] = {}
     kinds: dict[Any, int] = {}
     cells: dict[tuple[int, int], tuple[int, bool]] = {}
-    for batch, source, numbers in selected(log, columns):
+    for batch, source, numbers in selected(opened(log, **reading), columns):
         values = zip(numbers, *(batch[name].to_pylist() for name in columns), strict=True)
         for number, placement, decision, position, key, arm, reward in values:
             row = rows.setdefault((placement, decision), len(rows))

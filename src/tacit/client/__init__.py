@@ -5,6 +5,8 @@ Needs the extra ``client``; nothing else in the package imports it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tacit.errors import MissingExtra
 
 try:
@@ -24,6 +26,7 @@ from tacit.client.errors import (
 )
 from tacit.client.messages import (
     Between,
+    Change,
     Clicks,
     Decided,
     Dueled,
@@ -32,17 +35,36 @@ from tacit.client.messages import (
     Feedback,
     Impression,
     Listed,
+    LocalDecision,
+    Pinned,
+    Rebuilt,
     Recorded,
     Search,
     Standings,
+    StateKept,
+    TakenOver,
     Would,
     WouldDuel,
     WouldSlate,
 )
 
+if TYPE_CHECKING:
+    from tacit.client.local import Local as Local
+
+
+def __getattr__(name: str) -> Any:
+    # It loads the learners, which a client that asks does not need.
+    if name == "Local":
+        from tacit.client.local import Local
+
+        return Local
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "AsyncClient",
     "Between",
+    "Change",
     "Clicks",
     "Client",
     "Conflict",
@@ -55,11 +77,17 @@ __all__ = [
     "Impression",
     "InvalidRequest",
     "Listed",
+    "Local",
+    "LocalDecision",
     "NotFound",
+    "Pinned",
+    "Rebuilt",
     "Recorded",
     "Search",
     "ServiceError",
     "Standings",
+    "StateKept",
+    "TakenOver",
     "Unavailable",
     "Would",
     "WouldDuel",

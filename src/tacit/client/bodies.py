@@ -17,6 +17,7 @@ Check = Callable[[str, Any], Any]
 
 LARGEST = sys.float_info.max
 LONGEST_LIST = 100_000
+MOST_CHANGES = 1000
 
 
 def body(message: Message, place: str = "") -> dict[str, Any]:
@@ -27,7 +28,7 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
 
     Parameters
     ----------
-    message : Impression, Search, Feedback, Clicks, Event, StandingsOf, LiftOf, ModeOf or ArmsOf
+    message : Message
     place : str, default ""
         What errors put before a field: ``decisions[1].``.
 
@@ -87,6 +88,14 @@ def _position(field: str, given: Any) -> int:
     return checks.integer(field, given, 0, LONGEST_LIST)
 
 
+def _policy(field: str, given: Any) -> str | dict[str, Any]:
+    return dict(given) if isinstance(given, Mapping) else checks.name(field, given)
+
+
+def _limit(field: str, given: Any) -> int:
+    return checks.integer(field, given, 1, MOST_CHANGES)
+
+
 def _rankings(field: str, given: Any) -> dict[str, list[Arm]]:
     if not isinstance(given, Mapping):
         raise InvalidValue(field, given, "give each ranker's list")
@@ -100,7 +109,7 @@ def _metrics(field: str, given: Any) -> dict[str, float]:
     if not isinstance(given, Mapping):
         raise InvalidValue(field, given, "give an amount for each metric, by name")
     return {
-        checks.name(field, name): checks.number(f"{field}.{name}", amount, 0.0, LARGEST)
+        checks.name(field, name): checks.number(f"{field}.{name}", amount, -LARGEST, LARGEST)
         for name, amount in given.items()
     }
 
@@ -113,6 +122,7 @@ _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
     "add": _new_arms,
+    "arm": _arm,
     "arms": list_of(_arm),
     "begin": checks.name,
     "clicks": list_of(_position),
@@ -120,19 +130,28 @@ CHECKS: dict[str, Check] = {
     "confidence": number_within(0.0, 1.0),
     "context": _features,
     "decision_id": checks.name,
+    "daily": number_within(0.0, LARGEST),
     "deferred": checks.flag,
     "end": checks.name,
     "examination": list_of(_features),
     "feedback_id": checks.name,
     "items": list_of(_arm),
     "key": checks.name,
+    "limit": _limit,
     "metrics": _metrics,
     "mode": checks.name,
+    "propensity": number_within(0.0, 1.0),
+    "policy": _policy,
     "rankings": _rankings,
     "restore": list_of(_arm),
     "retire": list_of(_arm),
     "relevance": list_of(_features),
+    "rate": number_within(0.0, 1.0),
     "reward": number_within(0.0, 1.0),
     "session": checks.name,
+    "share": number_within(0.0, 0.5),
+    "shown": number_within(0.0, LARGEST),
+    "to": checks.name,
+    "until": checks.name,
     "user": checks.name,
 }

@@ -27,17 +27,13 @@ decode = msgspec.json.decode
 
 
 class Call(NamedTuple, Generic[A]):
-    """A request to a placement, and how its answer is read; without a body it is a GET."""
+    """A request to a placement, and how its answer is read."""
 
     placement: str
     action: str
     body: bytes | None
     read: Callable[[bytes], A]
-
-    @property
-    def method(self) -> str:
-        """The HTTP method."""
-        return "GET" if self.body is None else "POST"
+    method: str
 
     @property
     def path(self) -> str:
@@ -58,9 +54,13 @@ class Call(NamedTuple, Generic[A]):
 
 
 def call_to(
-    placement: str, action: str, content: dict[str, Any] | None, read: Callable[[bytes], A]
+    placement: str,
+    action: str,
+    content: dict[str, Any] | None,
+    read: Callable[[bytes], A],
+    method: str | None = None,
 ) -> Call[A]:
-    """Return a call to a placement.
+    """Return a call to a placement, by default a GET if there is nothing to send, or else a POST.
 
     Raises
     ------
@@ -72,7 +72,9 @@ def call_to(
         raise InvalidValue(
             "placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -"
         )
-    return Call(placement, action, None if content is None else msgspec.json.encode(content), read)
+    method = method or ("GET" if content is None else "POST")
+    sent = None if content is None else msgspec.json.encode(content)
+    return Call(placement, action, sent, read, method)
 
 
 class _Many(msgspec.Struct):

@@ -18,6 +18,7 @@ import numpy as np
 
 from tacit import __version__
 from tacit.client.call import Call, answer
+from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
 from tacit.client.retries import Reply, pause
@@ -39,7 +40,7 @@ _KEY = re.compile(r"[!-~]{1,1024}")
 logger = logging.getLogger("tacit.client")
 
 
-class _Connection(DecisionCalls, FeedbackCalls, Generic[H]):
+class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
     """What both clients share: all but waiting."""
 
     _connect: Callable[..., H]
@@ -88,7 +89,7 @@ def _with_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callabl
     """Return the decorator that gives a client each of the calls as a method of its own."""
 
     def give(client: C) -> C:
-        for name, make in (vars(DecisionCalls) | vars(FeedbackCalls)).items():
+        for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
             if name.startswith("_"):
                 continue
             method: Any = wraps(make)(method_of(make))

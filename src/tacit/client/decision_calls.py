@@ -17,15 +17,18 @@ from tacit.client.messages import (
     Impression,
     LiftOf,
     Listed,
+    LocalDecision,
     Search,
     Standings,
     StandingsOf,
+    TakenOver,
 )
 from tacit.client.method import call
 
 DECIDE = Route("decide", Impression, Decided)
 SLATE = Route("slate", Impression, Listed)
 DUEL = Route("duel", Search, Dueled)
+LOCAL = Route("local", LocalDecision, TakenOver)
 
 
 class DecisionCalls:
@@ -119,12 +122,14 @@ class DecisionCalls:
         context: Sequence[float] | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
+        session: str | None = None,
+        user: str | None = None,
     ) -> Call[Listed]:
         """Return which arms to list.
 
         Parameters
         ----------
-        placement, key, arms, context, decision_id, deferred
+        placement, key, arms, context, decision_id, deferred, session, user
             As for :meth:`decide`.
 
         Returns
@@ -136,7 +141,8 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return SLATE.one(placement, Impression(key, arms, context, decision_id, deferred))
+        asked = key, arms, context, decision_id, deferred
+        return SLATE.one(placement, Impression(*asked, session=session, user=user))
 
     @call
     def slate_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Listed]]:
@@ -169,6 +175,8 @@ class DecisionCalls:
         context: Sequence[float] | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
+        session: str | None = None,
+        user: str | None = None,
     ) -> Call[Dueled]:
         """Return which two rankers duel, and one list of both.
 
@@ -180,7 +188,7 @@ class DecisionCalls:
             alone, whose outcome is the reward of :meth:`feedback`.
         key : str, default "all"
             What finds a best ranker of its own, such as a market; at most 512 bytes in UTF-8.
-        context, decision_id, deferred : optional
+        context, decision_id, deferred, session, user : optional
             As for :meth:`decide`.
 
         Returns
@@ -192,7 +200,8 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return DUEL.one(placement, Search(rankings, key, context, decision_id, deferred))
+        search = Search(rankings, key, context, decision_id, deferred, session, user)
+        return DUEL.one(placement, search)
 
     @call
     def duel_many(self, placement: str, searches: Iterable[Search]) -> Call[list[Dueled]]:
@@ -250,6 +259,10 @@ class DecisionCalls:
         control: str | None = None,
         begin: str | None = None,
         end: str | None = None,
+        shown: float | None = None,
+        share: float | None = None,
+        rate: float | None = None,
+        daily: float | None = None,
     ) -> Call[Earned]:
         """Return what learning earned more than a control, and how sure that is.
 
@@ -263,6 +276,12 @@ class DecisionCalls:
             ``arm NAME``.
         begin, end : str, optional
             Only decisions of that time, in ISO 8601, such as ``2026-05-03``.
+        shown : float, optional
+            The lift that the planner asks about; by default 0.1, for 10 % more.
+        share, rate, daily : float, optional
+            The control's share, the mean reward and the decisions a day that it reckons with; by
+            default those that are configured or observed. Before there is traffic, give the last
+            two.
 
         Returns
         -------
@@ -273,9 +292,54 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = body(LiftOf(confidence, control, begin, end))
+        asked = body(LiftOf(confidence, control, begin, end, shown, share, rate, daily))
         # What is said so there is no name in Python.
         named = {{"begin": "from", "end": "to"}.get(name, name): x for name, x in asked.items()}
         return call_to(
             placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode
         )
+
+    @call
+    def learner(self, placement: str) -> Call[bytes]:
+        """Return what a placement of arms has learned, as a file.
+
+        :meth:`tacit.Learner.load` reads it. Needs a key that may read.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        bytes
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`; :class:`InvalidRequest` where each decision needs something that only
+            the service has: signals, a holdout, another mode, shards.
+        """
+        return call_to(placement, "learner", None, bytes)
+
+    @call
+    def take_over(
+        self, placement: str, decisions: Iterable[LocalDecision]
+    ) -> Call[list[TakenOver]]:
+        """Say what was decided next to the caller, 1 to 1000 decisions; each is logged, or refused.
+
+        Parameters
+        ----------
+        placement : str
+        decisions : iterable of LocalDecision
+
+        Returns
+        -------
+        list of TakenOver
+            In their order.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return LOCAL.many(placement, decisions)

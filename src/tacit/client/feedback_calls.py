@@ -33,7 +33,7 @@ class FeedbackCalls:
         self,
         placement: str,
         decision_id: str,
-        reward: float,
+        reward: float | None = None,
         *,
         feedback_id: str | None = None,
         metrics: Mapping[str, float] | None = None,
@@ -44,8 +44,9 @@ class FeedbackCalls:
         ----------
         placement : str
         decision_id : str
-        reward : float
-            A click (1), none (0), or a reward between.
+        reward : float, optional
+            A click (1), none (0), or a reward between; left out where the placement learns from a
+            metric.
         feedback_id : str, optional
             Names this feedback, in 1 to 256 characters: sent again with the same id, it counts
             once. By default a new UUID of version 7.
@@ -97,6 +98,7 @@ class FeedbackCalls:
         *,
         items: Sequence[Arm] | None = None,
         feedback_id: str | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> Call[Recorded]:
         """Record what was clicked in a list.
 
@@ -108,7 +110,7 @@ class FeedbackCalls:
             The clicked positions, in [0, 100000]; empty for none.
         items : sequence of int or str, optional
             The clicked items, in place of positions.
-        feedback_id : str, optional
+        feedback_id, metrics : optional
             As for :meth:`feedback`.
 
         Returns
@@ -120,7 +122,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return CLICKS.one(placement, Clicks(decision_id, clicks, items, feedback_id))
+        return CLICKS.one(placement, Clicks(decision_id, clicks, items, feedback_id, metrics))
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:

@@ -46,6 +46,7 @@ class Search(msgspec.Struct, frozen=True):
     context : sequence of float, optional
     decision_id : str, optional
     deferred : bool, default False
+    session, user : str, optional
     """
 
     rankings: Mapping[str, Sequence[Arm]] | None = None
@@ -53,6 +54,8 @@ class Search(msgspec.Struct, frozen=True):
     context: Sequence[float] | None = None
     decision_id: str | None = None
     deferred: bool = False
+    session: str | None = None
+    user: str | None = None
 
 
 class Feedback(msgspec.Struct, frozen=True):
@@ -61,14 +64,14 @@ class Feedback(msgspec.Struct, frozen=True):
     Attributes
     ----------
     decision_id : str
-    reward : float
-        In [0, 1].
+    reward : float, optional
+        In [0, 1]; left out where the placement learns from a metric.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
     """
 
     decision_id: str
-    reward: float
+    reward: float | None = None
     feedback_id: str | None = None
     metrics: Mapping[str, float] | None = None
 
@@ -84,12 +87,14 @@ class Clicks(msgspec.Struct, frozen=True):
     items : sequence of int or str, optional
         In place of positions.
     feedback_id : str, optional
+    metrics : mapping from str to float, optional
     """
 
     decision_id: str
     clicks: Sequence[int] | None = None
     items: Sequence[Arm] | None = None
     feedback_id: str | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -97,6 +102,46 @@ class Event(msgspec.Struct, frozen=True):
 
     decision_id: str
     feedback_id: str | None = None
+
+
+class LocalDecision(msgspec.Struct, frozen=True):
+    """A decision that was made next to the caller; see :class:`tacit.client.Local`.
+
+    Attributes
+    ----------
+    decision_id : str
+    key : str
+    arm : int or str
+    propensity : float, optional
+        In (0, 1]; None where the policy is deterministic.
+    arms : sequence of int or str, optional
+        Those that were on offer; by default all.
+    context : sequence of float, optional
+    """
+
+    decision_id: str
+    key: str
+    arm: Arm
+    propensity: float | None = None
+    arms: Sequence[Arm] | None = None
+    context: Sequence[float] | None = None
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """What became of a decision that was made next to the caller.
+
+    Attributes
+    ----------
+    decision_id : str
+    outcome : str
+        ``logged``, or the kind of problem: ``invalid-value``, ``conflict``.
+    detail : str
+        What the problem is; empty if there is none.
+    """
+
+    decision_id: str
+    outcome: str
+    detail: str = ""
 
 
 class StandingsOf(msgspec.Struct, frozen=True):
@@ -113,6 +158,10 @@ class LiftOf(msgspec.Struct, frozen=True):
     control: str | None = None
     begin: str | None = None
     end: str | None = None
+    shown: float | None = None
+    share: float | None = None
+    rate: float | None = None
+    daily: float | None = None
 
 
 class ModeOf(msgspec.Struct, frozen=True):
@@ -143,7 +192,125 @@ class ArmsNow(msgspec.Struct, frozen=True):
     retired: list[Arm]
 
 
-Message = Impression | Search | Feedback | Clicks | Event | StandingsOf | LiftOf | ModeOf | ArmsOf
+class PinOf(msgspec.Struct, frozen=True):
+    """What shall be pinned, and until when."""
+
+    arms: Sequence[Arm]
+    until: str
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """What every decision shows that offers it.
+
+    Attributes
+    ----------
+    arms : list of arms
+        One; of a list, those from the top.
+    until : str
+        When the policy decides again, in ISO 8601.
+    """
+
+    arms: list[Arm]
+    until: str
+
+
+class RebuildOf(msgspec.Struct, frozen=True):
+    """The policy into which a log shall be folded."""
+
+    policy: str | Mapping[str, Any]
+
+
+class RollbackOf(msgspec.Struct, frozen=True):
+    """The state that shall be gone back to."""
+
+    to: str | None = None
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What became of a rebuild or of a rollback.
+
+    Attributes
+    ----------
+    policy : dict
+        That decides now.
+    left : str
+        The name of the state that was left.
+    rows : int
+        Rows of the log that were taken in.
+    decisions : int
+        Decisions that the placement knows of.
+    seconds : float
+    approximate : list of str
+        What of the log could not be taken in as it was.
+    """
+
+    policy: dict[str, Any]
+    left: str
+    rows: int
+    decisions: int
+    seconds: float
+    approximate: list[str]
+
+
+class StateKept(msgspec.Struct, frozen=True):
+    """What a policy had learned at a time.
+
+    Attributes
+    ----------
+    name : str
+    at : str
+        In ISO 8601.
+    policy : dict
+    """
+
+    name: str
+    at: str
+    policy: dict[str, Any]
+
+
+class HistoryOf(msgspec.Struct, frozen=True):
+    """How many changes are asked for; see :meth:`tacit.client.Client.history`."""
+
+    limit: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of a placement.
+
+    Attributes
+    ----------
+    at : str
+        When, in ISO 8601.
+    by : str or None
+        The name of the key with which it was made, or ``configuration``; None where no key was
+        needed.
+    what : str
+        ``mode``, ``arms``, ``configuration`` …
+    detail : dict
+    """
+
+    at: str
+    by: str | None
+    what: str
+    detail: dict[str, Any]
+
+
+Message = (
+    Impression
+    | Search
+    | LocalDecision
+    | Feedback
+    | Clicks
+    | Event
+    | StandingsOf
+    | LiftOf
+    | ModeOf
+    | ArmsOf
+    | HistoryOf
+    | PinOf
+    | RebuildOf
+    | RollbackOf
+)
 
 
 class Would(msgspec.Struct, frozen=True):
@@ -342,7 +509,7 @@ class Earned(msgspec.Struct, frozen=True):
     method : str
         ``holdout``, or ``propensities`` where the control is worked out from those.
     control : str
-        ``uniform``, ``baseline`` or ``arm NAME``.
+        ``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.
     share : float or None
         Of the control.
     unit : str or None
@@ -360,14 +527,17 @@ class Earned(msgspec.Struct, frozen=True):
     verdict : str
         What all this says, in words.
     srm : list of dict
-        Whether the control has its share of the traffic: ``what``, ``share``, ``evidence``,
-        ``alarm``.
+        Whether the control has its share of the traffic, and arms that of their propensities:
+        ``what``, ``share``, ``evidence``, ``alarm``.
     planner : dict or None
-        When a ``lift`` would show: after how many ``decisions``, in how many ``days``.
+        When a ``lift`` would show: after how many ``decisions``, in how many ``days``; ``verdict``
+        says it in words.
     winner : dict or None
         The best ``arm``, whether it is ``declared``, how far others are ``behind``.
     metrics : list of dict
         The same of what is watched beside the reward, and whether it is harmed.
+    winner_verdict : str
+        What can be said of the best arm.
     """
 
     placement: str
@@ -387,3 +557,4 @@ class Earned(msgspec.Struct, frozen=True):
     planner: dict[str, Any] | None
     winner: dict[str, Any] | None
     metrics: list[dict[str, Any]]
+    winner_verdict: str = ""

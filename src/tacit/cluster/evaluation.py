@@ -48,6 +48,7 @@ def off_policy(
     missing_reward: float | None = 0.0,
     seed: int = 0,
     propensities: Any = "logged",
+    by: str | None = None,
     shards: int = 1,
     workers: int | None = None,
 ) -> OffPolicyResult:
@@ -72,7 +73,7 @@ def off_policy(
         Anything but a policy must give each row probabilities that depend on this row alone.
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
-    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed, propensities
+    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed, propensities, by
         As for :func:`tacit.evaluate.off_policy`.
     shards : int, default 1
         Into how many the keys are dealt for a target that learns; each reads the whole log.
@@ -101,8 +102,9 @@ def off_policy(
         missing_reward=missing_reward,
         seed=seed,
         propensities=propensities,
+        by=by,
     )
-    reader = _reader(log)
+    reader = _reader(log) if by is None else _reader(log).by(by)
     shards = checks.integer("shards", shards, 1, 2**20)
     if shards > 1 and not weighing.sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
@@ -134,6 +136,7 @@ def replay(
     tolerance: float = 1e-6,
     assume_uniform: bool = False,
     missing_reward: float | None = 0.0,
+    by: str | None = None,
     shards: int = 1,
     workers: int | None = None,
 ) -> ReplayResult:
@@ -147,7 +150,7 @@ def replay(
 
     Parameters
     ----------
-    policy, passes, seed, window, tolerance, assume_uniform, missing_reward
+    policy, passes, seed, window, tolerance, assume_uniform, missing_reward, by
         As for :func:`tacit.replay`. A worker holds one window.
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
@@ -169,8 +172,8 @@ def replay(
     ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
     """
     passes = checks.integer("passes", passes, 1)
-    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward)
-    reader = _reader(log)
+    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward, by)
+    reader = _reader(log) if by is None else _reader(log).by(by)
     parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
     units = [(part, number) for number in range(passes) for part in parts]
     found = _read(
@@ -188,7 +191,7 @@ def replay(
     every: ReplayCounts = reduce(ReplayCounts.beside, whole)
     for warning in every.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return every.result(policy.label)
+    return every.result(policy.label, by)
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:

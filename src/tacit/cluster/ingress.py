@@ -9,27 +9,26 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from tacit.cluster.exchange import Exchange
 from tacit.cluster.link import Link
 from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
-from tacit.cluster.spares import Spares
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
-from tacit.service.engine.service import NOT_IN_SHARDS
+from tacit.service.engine.rebuilding import Rebuilt, State
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT
 from tacit.service.engine.verbs import Verbs
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
+from tacit.service.log.changes import Change
 from tacit.service.log.clock import LogClock
 from tacit.service.log.impressions import Impression
-from tacit.service.log.requests import ChangeArms, Feedback, checked_feedback
+from tacit.service.log.pins import Pin
+from tacit.service.log.requests import ChangeArms, Feedback, PinArms, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
-from tacit.service.stores.layout import check_kinds
+from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -45,35 +44,17 @@ class Ingress(Verbs):
     config : Config
         Its placements have seeds.
     links : sequence of Link
-    spares : Spares
-    merge_seconds : float
-        How often what is learned for all keys is shared.
-    seeded : function
-        Returns a configuration with the seeds of its placements.
-    closed : function
-        Called at the end.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        links: Sequence[Link],
-        spares: Spares,
-        merge_seconds: float,
-        seeded: Callable[[Config], Config],
-        closed: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: Config, links: Sequence[Link]) -> None:
         self.config = config
         self.clock: Callable[[], int] = LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
         self.commits = Commits()
         self.links = links
-        self._spares = spares
         self.placements = {
             name: sharded_view(name, each) for name, each in config.placements.items()
         }
-        self._exchange = Exchange(links, merge_seconds)
-        self._seeded, self._closed = seeded, closed
         self._turns = itertools.cycle(range(len(links)))
         self._homes: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
@@ -83,20 +64,15 @@ class Ingress(Verbs):
         """Begin to serve, once every shard has opened its log."""
         await asyncio.gather(*(link.open() for link in self.links))
         await self._look()
-        self._tasks = [
-            asyncio.create_task(self._keep_looking()),
-            asyncio.create_task(self._exchange.run()),
-            asyncio.create_task(self._spares.refill()),
-        ]
+        await self._lead(self.links[0].arms)
+        self._tasks.append(asyncio.create_task(self._keep_looking()))
 
     async def stop(self) -> None:
-        """Let every shard finish what waits."""
+        """Ask the shards no more."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(link.stop() for link in self.links), return_exceptions=True)
-        self._spares.close()
-        self._closed()
 
     # Where to --------------------------------------------------------------------------------
 
@@ -175,8 +151,9 @@ class Ingress(Verbs):
         Unavailable
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
-        lowest = self.placement(placement).config.rule.lowest
-        feedback = checked_feedback(feedback, lowest)
+        config = self.placement(placement).config
+        watched = config.metrics, config.learned
+        feedback = checked_feedback(feedback, config.rule.lowest, *watched)
         homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in feedback))
         outcomes: list[Any] = [homes[one.decision] for one in feedback]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
@@ -237,35 +214,119 @@ class Ingress(Verbs):
                 results[place] = one
         return results
 
-    async def switch(self, placement: str, mode: str) -> None:
+    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
         """Change a placement's mode in every shard; otherwise as ``Engine.switch``."""
         self.check_mode(placement, mode)
-        await self._of_all(link.call("switch", placement, mode) for link in self.links)
+        await self._of_all(link.call("switch", placement, mode, who) for link in self.links)
         await self._look()
 
-    async def note_settings(self, placement: str, settings: str) -> None:
+    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
         """Give a placement other settings in every shard; otherwise as for an engine."""
         self.placement(placement)
-        await self._of_all(link.call("note_settings", placement, settings) for link in self.links)
+        given = placement, settings, who
+        await self._of_all(link.call("note_settings", *given) for link in self.links)
+
+    async def pin(self, asked: PinArms) -> Pin | None:
+        """Pin arms in every shard; otherwise as ``Engine.pin``."""
+        after = self.placement(asked.placement).pin_after(asked, self.clock())
+        await self._of_all(link.call("pin", asked) for link in self.links)
+        await self._look()
+        return after
+
+    async def key(self, placement: str, key: str) -> KeyFacts:
+        """Return what was learned of a key in its shard; otherwise as ``Engine.key``."""
+        spread = self.placement(placement).config.spread
+        slot = slot_asked(placement, key, None, spread)
+        shard = 0 if slot is None else shard_of(slot, len(self.links))
+        facts: KeyFacts = await self.links[shard].call("key", placement, key)
+        return facts
+
+    async def busiest(self, placement: str) -> list[KeyFacts]:
+        """Return the busiest keys of all shards; otherwise as ``Engine.busiest``."""
+        return busiest_of(await self._of_each("busiest", placement))
+
+    async def find_keys(self, placement: str, text: str) -> Found:
+        """Return what all shards find; otherwise as ``Engine.find_keys``."""
+        return found_in(await self._of_each("find_keys", placement, text))
+
+    async def _of_each(self, what: str, placement: str, *given: Any) -> list[Any]:
+        """Ask every shard, or one where all know the same keys."""
+        spread = self.placement(placement).config.spread
+        links = self.links[:1] if spread else self.links
+        parts = await asyncio.gather(*(link.call(what, placement, *given) for link in links))
+        return list(parts)
+
+    async def states(self, placement: str) -> list[State]:
+        """Return nothing: in shards there are no states to go back to."""
+        self.placement(placement)
+        return []
+
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+        """Refuse to fold the log into another policy: each shard would change at its own time."""
+        self.placement(placement)
+        raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
+
+    async def rollback(
+        self, placement: str, to: str | None = None, who: str | None = None
+    ) -> Rebuilt:
+        """Refuse to go back, as :meth:`rebuild`."""
+        return await self.rebuild(placement, to, who)
+
+    async def history(self, placement: str) -> list[Change]:
+        """Return who changed what of a placement; every shard is told the same."""
+        self.placement(placement)
+        changes: list[Change] = await self.links[0].call("history", placement)
+        return changes
 
     async def change_arms(self, change: ChangeArms) -> Offer:
-        """Refuse to change arms: shards would not all have the same at every moment."""
-        self.placement(change.placement)
-        raise InvalidValue("placement", change.placement, NOT_IN_SHARDS)
+        """Let arms of a placement come and go: in the first shard, then in all that are up.
 
-    async def reload(self, config: Config) -> None:
-        """Take over another configuration in every shard.
+        One that is down gets them before it answers again.
 
         Raises
         ------
-        ConfigError, Unavailable
-            If a shard cannot; another one may have by then.
+        UnknownName, InvalidValue
+            As ``Engine.change_arms``.
+        Unavailable
+            If the first shard is down; then nothing changes. If another one failed, it gets them
+            as soon as it can.
         """
-        check_kinds(config)
-        config = await asyncio.to_thread(self._seeded, config)
-        for link in self.links:
-            link.config = msgspec.structs.replace(config, store=link.config.store)
-        await self._of_all(link.call("reload", link.config) for link in self.links)
+        view = self.placement(change.placement)
+        now = await self.links[0].call("change_arms", change)
+        await self._lead({change.placement: now}, change.who)
+        return view.offer
+
+    async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
+        """Let all shards, and what is shown of them, have the arms of the first one."""
+        for name, now in arms.items():
+            if name in self.placements:
+                self.placements[name].have_arms(now, self.clock())
+        behind = []
+        for link in self.links[1:]:
+            link.leading |= arms
+            if link.up and any(link.arms.get(name) != now for name, now in arms.items()):
+                behind.append(link)
+        calls = (link.call("follow", arms, who) for link in behind)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for link, result in zip(behind, results, strict=True):
+            # One that was lost is told when it is back.
+            if isinstance(result, BaseException) and link.up:
+                raise result
+            link.arms = link.arms | arms
+
+    async def lend(self, placement: str) -> bytes:
+        """Refuse to lend what was learned: no shard has all of it."""
+        self.placement(placement)
+        raise InvalidValue("placement", placement, NOT_LENT)
+
+    async def reload(self, config: Config) -> None:
+        """Take over another configuration that every shard has.
+
+        Raises
+        ------
+        TacitError
+            As :class:`LeadingIngress`.
+        """
         before, self.config = self.config, config
         self.placements = {
             name: self.placements[name]
@@ -274,6 +335,7 @@ class Ingress(Verbs):
             for name, each in config.placements.items()
         }
         await self._look()
+        await self._lead(self.links[0].arms)
 
     @staticmethod
     async def _of_all(calls: Iterable[Awaitable[Any]]) -> None:
@@ -289,6 +351,8 @@ class Ingress(Verbs):
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
+                # Whoever was told nothing is told now.
+                await self._lead(self.links[0].arms)
             except Exception:
                 logger.exception("the shards could not be looked at")
 
@@ -338,8 +402,8 @@ class Ingress(Verbs):
         ]
 
     def shared_seconds(self, placement: str) -> float | None:
-        """Return how old what its shards know of each other is; None if they share nothing."""
-        return self._exchange.age(placement)
+        """Return how old what its shards know of each other is; None if that is not known."""
+        return None
 
 
 def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int | TacitError:

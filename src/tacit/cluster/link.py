@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time as clocks
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import ShardSnapshot
@@ -40,28 +41,34 @@ logger = logging.getLogger(__name__)
 
 
 class Link:
-    """A shard as an ingress sees it.
+    """A shard as an ingress sees it that did not start it.
 
     Parameters
     ----------
     shard : Shard
-    config : Config
-        Of the shard.
-    spares : Spares
+    actor : object
+        Ray's handle of it.
+
+    Attributes
+    ----------
+    arms : dict of str to str
+        All arms of each placement when the shard was last looked at, as marks of the log hold them.
+    leading : dict of str to str
+        Those that it must have: the first shard's; of that one itself, none.
     """
 
-    def __init__(self, shard: Shard, config: Config, spares: Spares) -> None:
+    def __init__(self, shard: Shard, actor: Any) -> None:
         self.shard = shard
-        self.config = config
         self.up = False
         self.pid: int | None = None
         self.losses = 0
         self.recovery_seconds: float | None = None
         self.health: Health | None = None
         self.snapshots: dict[str, ShardSnapshot] = {}
+        self.arms: dict[str, str] = {}
+        self.leading: dict[str, str] = {}
         self._inside = 0
-        self.actor = new_actor()
-        self._spares = spares
+        self.actor = actor
         self._errors = imported().exceptions.RayError, asyncio.TimeoutError
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: deque[Waiting] = deque()
@@ -73,7 +80,7 @@ class Link:
         return f"shard {self.shard.number} of {self.shard.shards}"
 
     async def open(self) -> None:
-        """Wait until the shard has opened its log.
+        """Wait until the shard has its log open.
 
         Raises
         ------
@@ -81,10 +88,17 @@ class Link:
             If it cannot.
         """
         try:
-            self.pid = await self._ask("ready", self.shard, self.config, timeout=None)
+            await self._begin()
         except self._errors as error:
             raise _cause(error, str(self)) from error
         self.up = True
+
+    async def _begin(self) -> None:
+        self.pid = await self._ask("pid")
+
+    def attach(self, actor: Any) -> None:
+        """Go on with the actor that took the place of the shard."""
+        self.actor = actor
 
     async def _ask(self, method: str, *given: Any, timeout: float | None = PATIENCE_SECONDS) -> Any:
         reference = getattr(self.actor, method).remote(*given)
@@ -164,31 +178,16 @@ class Link:
         self._reviving = asyncio.create_task(self._revive())
 
     async def _revive(self) -> None:
-        """Put the spare in the place of the shard."""
-        began = clocks.monotonic()
-        while not self._stopping:
-            # Should it be alive, its log will not be its own.
-            imported().kill(self.actor)
-            self.actor = self._spares.take()
-            if await self._opened():
-                self.recovery_seconds = clocks.monotonic() - began
-                logger.warning("%s is back after %.1f s", self, self.recovery_seconds)
-                self.up = True
-                await self._spares.refill()
-                return
-
-    async def _opened(self) -> bool:
-        """Let a new actor open the log, however long the store is gone; False if it died."""
+        """Wait until the shard answers again, or the one that was attached in its place."""
         while not self._stopping:
             try:
-                self.pid = await self._ask("ready", self.shard, self.config)
-                return True
+                await self._begin()
             except self._errors as error:
-                logger.info("%s is not back: %s", self, _cause(error, str(self)))
-                if isinstance(error, imported().exceptions.RayActorError):
-                    break
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
-        return False
+                logger.debug("%s is not back: %s", self, _cause(error, str(self)))
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+            else:
+                self.up = True
+                return
 
     # Whatever else -----------------------------------------------------------------------------
 
@@ -213,13 +212,75 @@ class Link:
     async def look(self) -> None:
         """Bring up to date what is known of the shard."""
         with contextlib.suppress(TacitError):
-            self.health, self._inside, self.snapshots = await self.call("look")
+            self.health, self._inside, self.snapshots, self.arms = await self.call("look")
 
     async def stop(self) -> None:
-        """Let the shard finish, and end it."""
+        """Ask no more."""
         self._stopping = True
         if self._reviving is not None:
             self._reviving.cancel()
+
+
+class OwnLink(Link):
+    """A shard as the ingress sees it that starts it, and puts another one in its place.
+
+    Parameters
+    ----------
+    shard : Shard
+    config : Config
+        Of the shard.
+    spares : Spares
+    replaced : function
+        Called with the number of the shard and the actor that took its place.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        config: Config,
+        spares: Spares,
+        replaced: Callable[[int, Any], None] = lambda number, actor: None,
+    ) -> None:
+        super().__init__(shard, new_actor())
+        self.config = config
+        self._spares, self._replaced = spares, replaced
+
+    async def _begin(self) -> None:
+        self.pid = await self._ask("ready", self.shard, self.config, timeout=None)
+
+    async def _revive(self) -> None:
+        """Put the spare in the place of the shard."""
+        began = clocks.monotonic()
+        while not self._stopping:
+            # Should it be alive, its log will not be its own.
+            imported().kill(self.actor)
+            self.actor = self._spares.take()
+            if await self._opened():
+                self.recovery_seconds = clocks.monotonic() - began
+                logger.warning("%s is back after %.1f s", self, self.recovery_seconds)
+                self.up = True
+                self._replaced(self.shard.number, self.actor)
+                await self._spares.refill()
+                return
+
+    async def _opened(self) -> bool:
+        """Let a new actor open the log, however long the store is gone; False if it died."""
+        while not self._stopping:
+            try:
+                self.pid = await self._ask("ready", self.shard, self.config)
+                # What changed while it was gone.
+                await self._ask("follow", self.leading, None)
+                return True
+            except self._errors as error:
+                logger.info("%s is not back: %s", self, _cause(error, str(self)))
+                if isinstance(error, imported().exceptions.RayActorError):
+                    break
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return False
+
+    async def stop(self) -> None:
+        """Let the shard finish, and end it."""
+        await super().stop()
         try:
             if self.up:
                 await self._ask("stop", timeout=None)

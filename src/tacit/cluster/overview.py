@@ -12,7 +12,9 @@ from tacit.core.arrays import Floats
 from tacit.core.state import leaves
 from tacit.service.kind import kind_of
 from tacit.service.lift.sums import LiftSums
+from tacit.service.log.pins import Pin
 from tacit.service.placements.base import Placement
+from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, Series, Shift
 from tacit.service.stores.base import StoredPlacement
 
@@ -24,6 +26,7 @@ class ShardSnapshot(NamedTuple):
     """What is seen of a placement in one shard."""
 
     mode: str
+    pin: Pin | None
     decisions: int
     feedback: int
     outcomes: dict[str, int]
@@ -37,6 +40,7 @@ class ShardSnapshot(NamedTuple):
     snapshot_time: int | None
     counts: Any
     lift: LiftSums
+    results: Results
     first: tuple[str, list[Any]] | None
 
 
@@ -45,6 +49,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
     series = placement.series
     return ShardSnapshot(
         placement.mode,
+        placement.pin,
         placement.decisions,
         placement.feedback,
         dict(placement.outcomes),
@@ -58,6 +63,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         placement.snapshot_time,
         placement.counts(),
         deepcopy(placement.lift),
+        deepcopy(series.results),
         _first(placement),
     )
 
@@ -83,15 +89,16 @@ class ShardedView:
         if not snapshots:
             return
         spread = self.config.spread
-        self.mode = snapshots[0].mode
+        self.mode, self.pin = snapshots[0].mode, snapshots[0].pin
         self.decisions = sum(one.decisions for one in snapshots)
         self.feedback = sum(one.feedback for one in snapshots)
         self.outcomes = sum((Counter(one.outcomes) for one in snapshots), Counter())
         self.key_count = (max if spread else sum)(one.keys for one in snapshots)  # type: ignore
         self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        lifts = [one.lift for one in snapshots if one.lift.terms == snapshots[0].lift.terms]
+        lifts = [one.lift for one in snapshots if one.lift.over == snapshots[0].lift.over]
         self.lift = reduce(LiftSums.merged, lifts)
+        self.lift.left_out = len(snapshots) - len(lifts)
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         counts = [one.counts for one in snapshots]
@@ -105,10 +112,14 @@ class ShardedView:
 
 
 def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
-    made = Series(like.table.shape[1] - ARMS)
+    # A shard may be about to have the arms that another one has.
+    columns = max(like.table.shape[1], *(one.table.shape[1] for one in snapshots))
+    made = Series(columns - ARMS)
     begun = sorted((one for one in snapshots if one.start >= 0), key=lambda one: one.start)
     for one in begun:
         made.add(one.table, one.start, one.width)
+    for one in snapshots:
+        made.results.take(one.results)
     made.epochs = {str(shard): one.restarts for shard, one in enumerate(snapshots)}
     shifts = sorted(shift for one in snapshots for shift in one.shifts)
     made.shifts.extend(shifts[-SHIFTS_KEPT:])
@@ -118,7 +129,7 @@ def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
 def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
     learner = placement.learner
     if not learner.keys:
-        learner.batch.lanes.admit([key])
+        learner._batch.lanes.admit([key])
     if learner.keys == [key]:
         for (_, array), value in zip(leaves(learner.state), values, strict=True):
             array[0] = value

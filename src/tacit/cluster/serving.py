@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from tacit.errors import ConfigError
 from tacit.service.log.slots import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
-    from tacit.cluster.ingress import Ingress
+    from tacit.cluster.leading import LeadingIngress
     from tacit.service.config.schema import Config
 
 MERGE_SECONDS = 1.0
+MOST_INGRESSES = 64
 
 
 def serve(
@@ -23,6 +25,7 @@ def serve(
     shards: int | None = None,
     *,
     merge_seconds: float = MERGE_SECONDS,
+    ingresses: int = 1,
     **options: Any,
 ) -> None:
     """Run the service in shards until it is told to stop (SIGTERM or SIGINT).
@@ -37,6 +40,8 @@ def serve(
         As many as the log is dealt out to; of a new log by default one per core of the cluster.
     merge_seconds : float, default 1
         How often shards share what is learned for all keys; above 0.
+    ingresses : int, default 1
+        How many processes of this machine answer at the address.
     **options
         As for :func:`tacit.service.running.server.serve`.
 
@@ -50,10 +55,12 @@ def serve(
     StoreError
         If the store cannot be opened, or is served already.
     """
+    from tacit.service.running.server import print_address
     from tacit.service.running.server import serve as run
 
     if shards is not None:
         checks.integer("shards", shards, 1, MOST_SHARDS)
+    checks.integer("ingresses", ingresses, 1, MOST_INGRESSES)
     checks.number("merge_seconds", merge_seconds, 0.0, 86_400.0, open_low=True)
     if config.store.url is None:
         raise ConfigError(
@@ -63,16 +70,38 @@ def serve(
     from tacit.service.stores.layout import check_kinds
 
     check_kinds(config)
+    announce = options.pop("ready", print_address)
+    leading: list[LeadingIngress] = []
+    tasks = set()
+
+    def engine(given: Config) -> LeadingIngress:
+        leading.append(opened(given, shards, merge_seconds, ingresses))
+        return leading[0]
+
+    async def open_doors(place: str) -> None:
+        host, _, port = place.removeprefix("http://").rpartition(":")
+        await leading[0].open_doors(host.strip("[]"), int(port))
+        announce(place)
+
+    def ready(place: str) -> None:
+        if ingresses == 1:
+            announce(place)
+        else:
+            tasks.add(asyncio.ensure_future(open_doors(place)))
+
     with connected(address):
-        run(config, engine=lambda given: opened(given, shards, merge_seconds), **options)
+        run(config, engine=engine, ready=ready, shared=ingresses > 1, **options)
 
 
-def opened(config: Config, shards: int | None, merge_seconds: float) -> Ingress:
+def opened(
+    config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1
+) -> LeadingIngress:
     """Return an ingress over as many shards as there must be."""
     import msgspec
 
-    from tacit.cluster.ingress import Ingress
-    from tacit.cluster.link import Link
+    from tacit.cluster.doors import Doors
+    from tacit.cluster.leading import LeadingIngress
+    from tacit.cluster.link import OwnLink
     from tacit.cluster.spares import Spares
     from tacit.service.stores.layout import LayoutStore, shard_store
 
@@ -87,16 +116,17 @@ def opened(config: Config, shards: int | None, merge_seconds: float) -> Ingress:
             return layouts.seeded(config, lambda: secrets.randbits(63))
 
         config = seeded(config)
-        spares = Spares(config)
+        spares, doors = Spares(config), Doors(ingresses - 1)
         links = [
-            Link(
+            OwnLink(
                 Shard(number, layout.shards),
                 msgspec.structs.replace(config, store=shard_store(config.store, layout, number)),
                 spares,
+                doors.attach,
             )
             for number in range(layout.shards)
         ]
-        return Ingress(config, links, spares, merge_seconds, seeded, layouts.close)
+        return LeadingIngress(config, links, spares, doors, merge_seconds, seeded, layouts.close)
     except BaseException:
         layouts.close()
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
@@ -12,7 +12,11 @@ from tacit.cluster.sweeps import imported
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
+from tacit.service.log.changes import Change
+from tacit.service.log.pins import Pin
+from tacit.service.log.requests import ChangeArms, PinArms
 from tacit.service.log.slots import Shard
+from tacit.service.reading.keys import Found, KeyFacts
 from tacit.service.sharing.base import Learned
 
 if TYPE_CHECKING:
@@ -97,6 +101,11 @@ class ShardActor:
         """End for good: somebody else owns the log."""
         imported().actor.exit_actor()
 
+    async def pid(self) -> int:
+        """Return the id of the process, once the log is open."""
+        self._ready()
+        return os.getpid()
+
     async def serve(self, requests: Sequence[Request]) -> list[Any]:
         """Answer many requests, each with its result or with the error that it met."""
         engine = self._ready()
@@ -110,18 +119,49 @@ class ShardActor:
             given = [row._replace(placement=number) for row in given]
         return await getattr(engine, what)(placement, given)
 
-    async def switch(self, placement: str, mode: str) -> None:
+    async def switch(self, placement: str, mode: str, who: str | None) -> None:
         """Change a placement's mode."""
-        await self._ready().switch(placement, mode)
+        await self._ready().switch(placement, mode, who)
 
-    async def note_settings(self, placement: str, settings: str) -> None:
+    async def pin(self, asked: PinArms) -> Pin | None:
+        """Let every decision of a placement show some arms until a time."""
+        return await self._ready().pin(asked)
+
+    async def history(self, placement: str) -> list[Change]:
+        """Return who changed what of a placement."""
+        return await self._ready().history(placement)
+
+    async def note_settings(self, placement: str, settings: str, who: str | None) -> None:
         """Give a placement other settings."""
-        await self._ready().note_settings(placement, settings)
+        await self._ready().note_settings(placement, settings, who)
 
-    async def reload(self, config: Config) -> None:
-        """Take over another configuration."""
-        self._config = config
-        await self._ready().reload(config)
+    async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
+        """Take over another configuration, and the arms of the first shard; return the arms."""
+        engine = self._ready()
+        await engine.reload(config, leading)
+        return engine.arms()
+
+    async def change_arms(self, change: ChangeArms) -> str:
+        """Let arms come and go; return all, as a mark holds them."""
+        engine = self._ready()
+        await engine.change_arms(change)
+        return engine.arms()[change.placement]
+
+    async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
+        """Have the arms of the first shard."""
+        await self._ready().follow(arms, who)
+
+    async def key(self, placement: str, key: str) -> KeyFacts:
+        """Return what was learned of a key here."""
+        return await self._ready().key(placement, key)
+
+    async def busiest(self, placement: str) -> list[KeyFacts]:
+        """Return the busiest keys here."""
+        return await self._ready().busiest(placement)
+
+    async def find_keys(self, placement: str, text: str) -> Found:
+        """Return keys in which a text occurs, of those here."""
+        return await self._ready().find_keys(placement, text)
 
     async def learned(self, everything: bool) -> dict[str, Learned]:
         """Return what each placement has learned here that others share."""
@@ -135,11 +175,11 @@ class ShardActor:
         for one in told:
             await engine.take_in(placement, one)
 
-    async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot]]:
-        """Return how the engine is, how many requests wait, and what there is to see."""
+    async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:
+        """Return how the engine is, how many requests wait, what there is to see, and all arms."""
         engine = self._ready()
         snapshots = {name: snapshot_of(each) for name, each in engine.placements.items()}
-        return engine.health(), engine.waiting, snapshots
+        return engine.health(), engine.waiting, snapshots, engine.arms()
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the log."""

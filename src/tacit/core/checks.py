@@ -15,7 +15,10 @@ MAX_NAME_BYTES = 512
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``."""
     if isinstance(value, Real) and not isinstance(value, bool):
-        x = float(value)
+        try:
+            x = float(value)
+        except OverflowError:  # a whole number beyond all floats
+            x = math.nan
         if (low < x if open_low else low <= x) and x <= high:
             return x
     bracket = "(" if open_low else "["
@@ -52,6 +55,31 @@ def name(field: str, value: Any) -> str:
     raise InvalidValue(field, value, f"give a string of at most {MAX_NAME_BYTES} bytes in UTF-8")
 
 
+def key(value: Any) -> str:
+    """Return a key as text; a whole number stands for its digits."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return str(int(value))
+    return name("key", value)
+
+
+def keys(value: Any) -> Any:
+    """Return keys as text."""
+    given = names("keys", listed(value))
+    return given if set(map(type, given)) <= {str} else list(map(key, given))
+
+
+def listed(value: Any) -> Any:
+    """Return an array or a column of a data frame as a list of Python's values; all else as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> listed(np.array(["film", "holiday"])), listed(5), listed("film")
+    (['film', 'holiday'], 5, 'film')
+    """
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def names(field: str, value: Any) -> Any:
     """Return ``value`` unless it is one string, which is a sequence of its letters."""
     if isinstance(value, str | bytes):
@@ -61,6 +89,7 @@ def names(field: str, value: Any) -> Any:
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
     """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
+    value = listed(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return integer(field, value, 1)
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:

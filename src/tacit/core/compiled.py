@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import logging
 import math
 import os
 import tempfile
@@ -21,17 +20,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numba
 import numpy as np
-import platformdirs
 from numba.core import caching
 from numba.core.errors import NumbaError
+from numba.core.runtime.nrt import rtsys
 from numba.extending import overload, register_jitable
 
 import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may derive
 from tacit.core import dispatch
 from tacit.core.code_key import code_key
+from tacit.core.compilation import notice
+from tacit.core.compilation.explain import explained
+from tacit.core.compilation.inlined import KernelCompiler, set_environments
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}
@@ -41,6 +42,7 @@ KERNEL_OPTIONS: Any = OPTIONS | {
     "forceinline": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": KernelCompiler,
 }
 
 PACKAGE = Path(__file__).parent.parent
@@ -55,8 +57,6 @@ GENERICS = (
     *dispatch.CLASSIFIER_KERNELS,
 )
 VERSIONS = numba.__version__, np.__version__
-
-logger = logging.getLogger(__name__)
 
 _dispatchers: list[Any] = []
 _taught_helpers = 0
@@ -106,6 +106,8 @@ def cache_root() -> Path:
         tempfile.TemporaryFile(dir=beside).close()
         return beside / "compiled"
     except OSError:
+        import platformdirs
+
         return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
 
 
@@ -144,16 +146,24 @@ class _Cache(caching.FunctionCache):
         return tuple(map(str, sig)), codegen.magic_tuple()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # numba would first learn all rules by which code is made. What is made already needs but
+        # the functions that it calls.
+        rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
         try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
+                found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, ImportError):
             # It was compiled for classes that have moved since.
             found = None
         if found is None:
-            logger.info("compiling %s", self._name)
+            notice.compiling()
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        set_environments(data)
+        # It brings asyncio along, which those who find all compiled do not need.
+        import filelock
+
         self._folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(self._folder / "lock"):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
@@ -178,13 +188,22 @@ class Driver:
     Parameters
     ----------
     function : function
+    parts : tuple of type
+        The parts whose kernels it runs.
     folder : Path
         Where compiled code is kept.
     """
 
-    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._function, self._folder = function, folder
+    def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], folder: Path) -> None:
+        self._function, self._parts, self._folder = function, parts, folder
         self._entries: dict[Any, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """What it does, and for which parts."""
+        whose = " and ".join(dict.fromkeys(part.__name__ for part in self._parts))
+        what = self._function.__name__.removesuffix("_rows").replace("_", " ")
+        return f"{what} for {whose}" if whose else what
 
     def __call__(self, *arguments: Any) -> Any:
         return self.entry(arguments)(*arguments)
@@ -198,7 +217,13 @@ class Driver:
         form = _form(arguments)
         if form not in self._entries:
             types = tuple(numba.typeof(argument) for argument in arguments)
-            self._entries[form] = self._compiled(types)
+            try:
+                with notice.telling(self.name):
+                    self._entries[form] = self._compiled(types)
+            except Exception as error:
+                # Not all that numba raises is a NumbaError.
+                told = explained(error, self._function, self._parts)
+                raise told from _shortened(error)
         return self._entries[form]
 
     def _compiled(self, types: tuple[Any, ...]) -> Any:
@@ -215,6 +240,15 @@ class Driver:
         counts.parent.mkdir(parents=True, exist_ok=True)
         counts.touch()
         return found
+
+
+def _shortened(error: Exception) -> Exception:
+    """Return numba's error with its first line as its text; ``msg`` keeps all of it."""
+    if isinstance(error, NumbaError):
+        whole: Any = str(error)
+        vars(error)["msg"] = whole
+        error.patch_message(f"{whole.splitlines()[0]}; all of it is in .msg")
+    return error.with_traceback(None)
 
 
 def _form(value: Any) -> Any:
@@ -244,7 +278,8 @@ def _without_collector() -> Iterator[None]:
 
 @cache
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    return Driver(function, cache_root() / code_key(function, parts, GENERICS, VERSIONS))
+    key = code_key(function, parts, GENERICS, VERSIONS)
+    return Driver(function, parts, cache_root() / key)
 
 
 def _parts_within(params: Any) -> Iterable[type]:

@@ -70,14 +70,22 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
         implementation = getattr(part, generic.__name__, None)
         if implementation is None:
             continue
-        expected = list(inspect.signature(generic).parameters)
-        given = list(inspect.signature(implementation).parameters)
+        expected, given = _parameters(generic), _parameters(implementation)
         if len(given) != len(expected):
             raise TypeError(
                 f"{part.__qualname__}.{generic.__name__} takes ({', '.join(given)}); "
                 f"a kernel of this name is a static method that takes ({', '.join(expected)})"
             )
     parts[part.Params] = part
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's parameters."""
+    code = getattr(function, "__code__", None)
+    # For the hundreds of kernels that there are, inspect.signature() would take half of an import.
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return list(inspect.signature(function).parameters)
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def enlist(part: Any, registry: dict[str, Any]) -> None:

@@ -1,8 +1,22 @@
-"""Plain text that lines up."""
+"""Rows as text that lines up, and as tables for notebooks, pandas, pages and papers."""
 
 from __future__ import annotations
 
+import html
+import importlib
+import math
 from collections.abc import Sequence
+from typing import Any
+
+from tacit.errors import MissingPackage
+
+LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "–": "--",
+}
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -22,3 +36,114 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def left_aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as columns that are all flush left.
+
+    Examples
+    --------
+    >>> print(left_aligned([("ok", "lanes", "learn apart"), ("FAILED", "ties", "never")]))
+    ok      lanes  learn apart
+    FAILED  ties   never
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+class Tabulated:
+    """What has rows; a notebook shows them as a table."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the result as flat dicts, all with the same names: a row each."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a ``pandas.DataFrame``.
+
+        Raises
+        ------
+        MissingPackage
+            If pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise MissingPackage("pandas") from None
+        return pandas.DataFrame(self.records())
+
+    def to_markdown(self) -> str:
+        """Return the rows as a table in Markdown, as GitHub has it."""
+        head, body, numeric = _cells(self.records())
+        rule = ["---:" if number else "---" for number in numeric]
+        escaped = [[cell.replace("|", r"\|") for cell in row] for row in (head, *body)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], rule, *escaped[1:]))
+
+    def to_latex(self) -> str:
+        """Return the rows as a LaTeX ``tabular``, with the rules of the package booktabs."""
+        head, body, numeric = _cells(self.records())
+        lines = [
+            " & ".join("".join(LATEX.get(c, c) for c in cell) for cell in row) + r" \\"
+            for row in (head, *body)
+        ]
+        columns = "".join("r" if number else "l" for number in numeric)
+        return "\n".join(
+            [
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                lines[0],
+                r"\midrule",
+                *lines[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(self.records())
+
+
+def html_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return rows as a table in HTML, everything in them escaped.
+
+    Examples
+    --------
+    >>> html_table([{"policy": "<b>", "regret": 1.0}])
+    '<table><thead><tr><th>policy</th><th>regret</th></tr></thead><tbody><tr><td>&lt;b&gt;</td><td style="text-align:right">1</td></tr></tbody></table>'
+    """  # noqa: E501
+    head, body, numeric = _cells(records)
+    aligned = [' style="text-align:right"' if number else "" for number in numeric]
+    heading = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(aligned, row, strict=True)
+        )
+        + "</tr>"
+        for row in body
+    )
+    return f"<table><thead><tr>{heading}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cells(
+    records: Sequence[dict[str, Any]],
+) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Return head and body as text, and which columns are numbers."""
+    head = list(records[0]) if records else []
+    numeric = [all(row[name] is None or _is_number(row[name]) for row in records) for name in head]
+    return head, [[_text(row[name]) for name in head] for row in records], numeric
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.5g}"
+    return f"{value:,}" if _is_number(value) else str(value)

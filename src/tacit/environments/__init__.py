@@ -5,6 +5,7 @@ from tacit.environments.base import Environment as Environment
 from tacit.environments.bernoulli import BernoulliArms as BernoulliArms
 from tacit.environments.cascade import CascadeArms as CascadeArms
 from tacit.environments.contextual_cascade import ContextualCascade as ContextualCascade
+from tacit.environments.contextual_duels import ContextualDuels as ContextualDuels
 from tacit.environments.duel import DuelEnvironment as DuelEnvironment
 from tacit.environments.examination import ExaminationArms as ExaminationArms
 from tacit.environments.logged import simulated_log as simulated_log

@@ -8,7 +8,7 @@ from tacit.evaluate.rejection.method import replay
 from tacit.evaluate.rejection.result import ReplayResult
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets.base import Target, Uniform
-from tacit.evaluate.targets.functions import Model, Probabilities
+from tacit.evaluate.targets.functions import ByClassifier, Probabilities
 from tacit.evaluate.targets.learning import Learning
 from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.targets.tables import Table
@@ -24,7 +24,8 @@ from tacit.evaluate.weighting.estimators import (
 )
 from tacit.evaluate.weighting.frequencies import Frequencies
 from tacit.evaluate.weighting.method import off_policy
-from tacit.evaluate.weighting.result import Estimate, OffPolicyResult
+from tacit.evaluate.weighting.predicted import Greedy, Predicted
+from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
 from tacit.evaluate.weighting.rewards import RewardFunction, RewardModel, Rewards
 from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
 from tacit.evaluate.weighting.spec import fixed_target, named_estimators
@@ -33,6 +34,7 @@ __all__ = [
     "IPS",
     "SNIPS",
     "ArmMeans",
+    "ByClassifier",
     "CascadeIPS",
     "DirectMethod",
     "DoublyRobust",
@@ -40,11 +42,12 @@ __all__ = [
     "Estimator",
     "Examination",
     "Frequencies",
+    "Greedy",
     "IndependentIPS",
     "Learning",
-    "Model",
     "OffPolicyResult",
     "PositionBasedIPS",
+    "Predicted",
     "Probabilities",
     "Proposal",
     "Ranking",
@@ -52,6 +55,7 @@ __all__ = [
     "RewardFunction",
     "RewardModel",
     "Rewards",
+    "Segment",
     "Shift",
     "SlateIPS",
     "Sums",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from tacit.errors import UnknownName
 from tacit.logs.selection import list_codes, selected
+from tacit.logs.sources import Reading, opened
 from tacit.policies.base import Policy
 
 
@@ -24,15 +25,17 @@ def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
     )
 
 
-def arms_of(log: Any) -> tuple[str, ...]:
+def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
     """Return the distinct arms that a log ever offers, in the order of their names.
 
     Arms whose names are all whole numbers come in the order of the numbers.
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        Is read to its end.
+    log : LogReader, path, or table in memory
+        What :func:`tacit.read_log` takes; is read to its end.
+    **reading
+        How a log that is not open yet is read: options of :func:`tacit.read_log`.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def arms_of(log: Any) -> tuple[str, ...]:
     >>> arms_of(path)
     ('9', '10')
     """
-    return in_order(offered_in(log))
+    return in_order(offered_in(opened(log, **reading)))
 
 
 def offered_in(log: Any) -> set[str]:

@@ -14,10 +14,13 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog
 from tacit.logs.lists import whole_lists
 from tacit.logs.rows import Chunk, representatives
+from tacit.logs.schema import SEGMENT
 from tacit.logs.selection import list_codes, selected
 
-NAMES = ("placement", "key", "policy")
+NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text, besides ``arm``, that can say what a row is about."""
+MOST_SEGMENTS = 1000
+"""Values of a column above which it tells rows apart rather than segments."""
 
 
 class Coded(NamedTuple):
@@ -144,7 +147,10 @@ def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
         f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in place "
         f"of {names[shown]!r}, the log may never have shown what {never} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
-        'keep its propensities; if it did randomize, see propensities="estimated"'
+        "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
+        "constants={'propensity': 0.5} (--constant propensity=0.5); one for each arm, "
+        "propensities=Table({'film': 0.8, ...}) (--propensities table:FILE); or the log's shares, "
+        'propensities="estimated" (--propensities estimated)'
     )
 
 
@@ -275,6 +281,20 @@ class _Vocabulary:
             column = column.cast(pa.string()).dictionary_encode(null_encoding="encode")
         mapping = np.array([self.code(name) for name in column.dictionary.to_pylist()], np.int64)
         return Coded(mapping[column.indices.to_numpy()], self.names)
+
+
+def check_segments(source: str, names: Sequence[str]) -> None:
+    """Refuse a column of which each value were a segment, if there are too many.
+
+    Raises
+    ------
+    UnfitLog
+    """
+    if len(names) > MOST_SEGMENTS:
+        raise UnfitLog(
+            f"{source}: by: the column has more than {MOST_SEGMENTS:,} values, such as "
+            f"{names[0]!r} and {names[1]!r}; give one that tells segments apart"
+        )
 
 
 def clusters(column: Any, groups: int) -> Ints:

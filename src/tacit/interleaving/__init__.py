@@ -3,16 +3,21 @@
 from tacit.interleaving.balanced import Balanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
 from tacit.interleaving.credited import METHODS, credited
+from tacit.interleaving.debiased import DebiasedBalanced
 from tacit.interleaving.optimized import Optimized
 from tacit.interleaving.probabilistic import Probabilistic
 from tacit.interleaving.probabilistic_multileave import ProbabilisticMultileave
+from tacit.interleaving.rules import Action, CreditRule
 from tacit.interleaving.team_draft import TeamDraft
 from tacit.interleaving.team_draft_multileave import TeamDraftMultileave
 
 __all__ = [
     "METHODS",
+    "Action",
     "Balanced",
     "Credit",
+    "CreditRule",
+    "DebiasedBalanced",
     "Interleaved",
     "InterleavingMethod",
     "Optimized",

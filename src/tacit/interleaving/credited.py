@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tacit.errors import InvalidValue
 from tacit.interleaving.balanced import Balanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
+from tacit.interleaving.debiased import DebiasedBalanced
 from tacit.interleaving.optimized import Optimized
 from tacit.interleaving.probabilistic import Probabilistic
 from tacit.interleaving.probabilistic_multileave import ProbabilisticMultileave
@@ -17,6 +18,7 @@ METHODS: dict[str, type[InterleavingMethod]] = {
     method.__name__: method
     for method in (
         Balanced,
+        DebiasedBalanced,
         Optimized,
         Probabilistic,
         ProbabilisticMultileave,

@@ -99,11 +99,11 @@ def impose_rows(
     epochs: Ints,
     propensities: Floats,
 ) -> None:
-    """Decide for single arms as :func:`choose_rows`; show what is imposed in place of that.
+    """Decide as :func:`choose_rows`; show what is imposed in place of that.
 
-    ``imposed`` has a slot for each row, −1 where the policy's own choice is shown. Propensities
-    are those with which the policy alone would have shown what is shown: for one that is not
-    ``drawn``, 1 or 0.
+    ``imposed`` has what to show for each row, beginning with −1 where that is the policy's own
+    choice. Propensities are those with which the policy alone would have shown what is shown: for
+    one that is not ``drawn``, 1 or 0.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -112,9 +112,11 @@ def impose_rows(
         decide(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
         propensities[i] = 1.0
-        if imposed[i] >= 0:
-            propensities[i] = 1.0 if actions[i, 0] == imposed[i] else 0.0
-            actions[i, 0] = imposed[i]
+        if imposed[i, 0] >= 0:
+            for place in range(actions.shape[1]):
+                if actions[i, place] != imposed[i, place]:
+                    propensities[i] = 0.0
+                actions[i, place] = imposed[i, place]
         if drawn:
             shown = shown_in(params, actions[i])
             propensities[i] = propensity(params, state, lane, impression, shown)
@@ -176,6 +178,18 @@ def learn_rows(
             learn(params, state, lane, outcome)
             learned += 1
     return learned
+
+
+def relive_rows(
+    params: Any, state: Any, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats
+) -> None:
+    """Observe and learn row by row, each answered before the next one came."""
+    for i in range(len(batch.lanes)):
+        lane = batch.lanes[i]
+        impression = impression_of(batch, i)
+        observe(params, state, lane, impression)
+        known = propensities[i]
+        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
 
 
 def correct_rows(

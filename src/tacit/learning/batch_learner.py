@@ -149,10 +149,10 @@ class BatchLearner:
         keys : sequence of str
         given : tuple
             Contexts, arms, relevance and examination as ``Learner.choose_many`` takes them.
-        imposed : array of int64, shape (rows,), optional
-            For policies that show an arm: slots of arms to show whatever the policy chooses; −1
-            for its choice. Propensities are then those of the policy for what is shown, which are
-            1 or 0 for one that is deterministic.
+        imposed : array of int64, shape (rows, width), optional
+            Slots to show whatever the policy chooses; −1 first for its choice. Propensities are
+            then those of the policy for what is shown, which are 1 or 0 for one that is
+            deterministic.
 
         Raises
         ------
@@ -292,6 +292,21 @@ class BatchLearner:
         self.loops.observe(self.loops.params, self.lanes.state, batch)
         self.made += len(decisions)
 
+    def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
+        """Learn from what was shown elsewhere, as if it had been decided here and answered at once.
+
+        Parameters
+        ----------
+        batch : Batch
+            The impressions, in lanes of this learner.
+        actions : array of int64, shape (rows, action_width)
+        feedback : array of float64, shape (rows, feedback_width)
+        propensities : array of float64, shape (rows,)
+        """
+        given = batch, actions, feedback, propensities
+        self.loops.relive(self.loops.params, self.lanes.state, *given)
+        self.made += len(actions)
+
     def impressions(self, lanes: Ints, contexts: Floats) -> Batch:
         """Return impressions with all arms on offer, as columns.
 
@@ -324,7 +339,7 @@ class BatchLearner:
         >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
         >>> made = learner.choose_many(["tomato", "tomato"])
         >>> columns = made.batch, made.actions, made.epochs, made.propensities
-        >>> again = learner.batch.decisions(*columns)
+        >>> again = learner._batch.decisions(*columns)
         >>> learner.learn_many(again, [0.0, 1.0])
         2
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
@@ -9,11 +10,15 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
 from tacit.policies.base import NO_FEATURES
 
 Arm = int | str
+Key = str | int
+"""A key as it is given; a number stands for its digits."""
 NOTHING: Floats = np.empty(0)
 
 
@@ -60,6 +65,39 @@ class Decision(NamedTuple):
     prefix_propensities: Floats = NOTHING
     position_propensities: Floats = NOTHING
 
+    def to_json(self) -> str:
+        """Return the decision as a JSON object, to be learned from elsewhere or later.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=["film", "holiday"]), seed=1)
+        >>> text = learner.choose("independence day").to_json()
+        >>> learner.learn(tacit.Decision.from_json(text), 1.0)
+        True
+        """
+        plain = {name: checks.listed(value) for name, value in self._asdict().items()}
+        empty: tuple[Any, ...] = ([], NO_FEATURES.tolist())
+        told = {name: value for name, value in plain.items() if value not in empty}
+        return json.dumps(told, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Decision:
+        """Return the decision that :meth:`to_json` wrote, bit for bit.
+
+        Raises
+        ------
+        InvalidValue
+            If it is none.
+        """
+        try:
+            given = json.loads(text)
+        except ValueError:
+            given = None
+        if not isinstance(given, dict) or not set(given) <= set(cls._fields):
+            raise InvalidValue("decision", text, "give the JSON object that to_json returned")
+        return _read(given)
+
     @property
     def arm(self) -> Arm:
         """The arm that was shown; the left one of a duel, the first one of a slate."""
@@ -80,6 +118,44 @@ class Decision(NamedTuple):
     def slate(self) -> tuple[Arm, ...]:
         """The arms of a slate, best first."""
         return self.shown
+
+
+def _read(given: dict[str, Any]) -> Decision:
+    """Return a decision from JSON data, checked."""
+    shown = given.get("shown")
+    if not isinstance(shown, list) or not shown or not set(map(type, shown)) <= {int, str}:
+        raise InvalidValue("shown", shown, "give a list of arms, names or numbers")
+    propensity = given.get("propensity")
+    if propensity is not None:
+        propensity = checks.number("propensity", propensity, 0.0, 1.0)
+    return Decision(
+        checks.integer("id", given.get("id"), 0),
+        checks.name("key", given.get("key")),
+        tuple(shown),
+        propensity,
+        checks.integer("epoch", given.get("epoch"), 0),
+        _array("offered", given, np.int64, 1),
+        _array("slots", given, np.int64, 1),
+        _array("context", given, np.float64, 1),
+        *(_array(name, given, np.float64, 2) for name in ("relevance", "examination")),
+        *(_array(name, given, np.float64, 1) for name in Decision._fields[-2:]),
+    )
+
+
+def _array(field: str, given: dict[str, Any], kind: Any, axes: int) -> Any:
+    """Return an array of JSON data; without it, an empty one."""
+    if field not in given:
+        return np.empty(0, kind) if axes == 1 else NO_FEATURES
+    try:
+        array = np.array(given[field])
+        fits = array.ndim == axes and array.dtype.kind in ("i" if kind is np.int64 else "if")
+    except ValueError:
+        fits = False
+    if not fits or not np.isfinite(array).all():
+        what = "whole numbers" if kind is np.int64 else "finite numbers"
+        lists = "a list of" if axes == 1 else "equally long lists of"
+        raise InvalidValue(field, given[field], f"give {lists} {what}")
+    return array.astype(kind)
 
 
 def no_places() -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
+from tacit.frames import matrix
 from tacit.learning.assumptions import ContextWatch, UserWatch
 from tacit.learning.decisions import Arm
 from tacit.learning.offer import Offer
@@ -82,7 +83,9 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     if contexts is None and dim == 0:
         return np.zeros((rows, 0))
     try:
-        array = np.ascontiguousarray(contexts, dtype=np.float64)
+        array = np.ascontiguousarray(matrix("context", contexts), dtype=np.float64)
+    except InvalidValue:
+        raise
     except (TypeError, ValueError):
         array = np.full((0, 0), np.nan)
     if dim == 0 and array.ndim == 2 and len(array) == rows:
@@ -120,7 +123,9 @@ def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]
         return InvalidValue(field, given, f"give {each}")
 
     try:
-        matrices = [np.asarray(matrix, dtype=np.float64) for matrix in given]
+        matrices = [np.asarray(matrix(field, block), dtype=np.float64) for block in given]
+    except InvalidValue:
+        raise
     except (TypeError, ValueError):
         raise refusal() from None
     sizes = np.array([len(matrix) if matrix.ndim == 2 else 0 for matrix in matrices], np.int64)

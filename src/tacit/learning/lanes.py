@@ -5,6 +5,7 @@ What all keys share has no lane: it is there before the first key, and stays whe
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -107,6 +108,16 @@ class Lanes:
         """Keep what was learned, in the state of a policy with more arms or tuned otherwise."""
         self._grow(policy)
         self._policy = policy
+
+    def kept(self) -> tuple[dict[str, int], Any, int]:
+        """Return a copy of everything, for :meth:`take_back`."""
+        return dict(self.of), copy.deepcopy(self.state), self._capacity
+
+    def take_back(self, kept: tuple[dict[str, int], Any, int]) -> None:
+        """Be as it was; the keys that came since have no lane."""
+        self.of.clear()
+        of, self.state, self._capacity = kept
+        self.of.update(of)
 
     def used(self) -> Any:
         """Return the state without spare lanes, as views."""

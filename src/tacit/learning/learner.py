@@ -9,36 +9,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.seeds import Seed, generator
+from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
-from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.decisions import Arm, Decision, Decisions, Key
+from tacit.learning.estimates import Estimates, estimates_of
 from tacit.learning.offer import Offer
-from tacit.learning.snapshot import LearnerSnapshot, read, write
+from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy
+
+ONLY_KEY = "default"
+"""The key of those who have one problem only."""
+SHOWN = 12
+"""Arms that a notebook names."""
 
 
 class Learner:
     """Decide and learn, each key on its own.
 
     Not safe for use from several threads at once. What is given is checked before anything
-    changes: :class:`~tacit.errors.InvalidValue` names what is out of its range,
-    :class:`~tacit.errors.UnknownName` a key, an arm or a policy that is not known.
+    changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
 
     Parameters
     ----------
     policy : Policy
         The algorithm and its hyperparameters.
     seed : int, SeedSequence, Generator or None
-        Where every random draw comes from. The same seed and the same calls give the same
-        decisions and states, bit for bit. The draws of a number are the learner's alone: those
-        of ``numpy.random.default_rng`` of the same number are independent of them. A
-        SeedSequence or a Generator is taken as it is, so nothing else should draw from it. None
+        Where every random draw comes from: the same seed and calls give the same decisions and
+        states, bit for bit. The draws of a number are the learner's alone, apart from those of
+        ``numpy.random.default_rng``; nothing else should draw from a Generator that is given. None
         draws a seed from the system.
     propensities : bool, default True
-        Whether decisions carry their propensity. It costs time where it must be integrated
-        (:class:`~tacit.Thompson`).
+        Whether decisions carry their propensity; it costs time where it must be integrated.
 
     Examples
     --------
@@ -57,44 +62,50 @@ class Learner:
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        self.batch = BatchLearner(policy, generator("learner", seed), propensities)
+        self._batch = BatchLearner(policy, generator("learner", seed), propensities)
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
 
+    def _repr_html_(self) -> str:
+        arms = ", ".join(map(str, self.arms[:SHOWN])) + (", …" if len(self.arms) > SHOWN else "")
+        told = {"policy": self.policy.label, "arms": arms or "known by features"}
+        return html_table([{**told, "keys": len(self), "decisions": self.decisions}])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The policy goes along, so that its class is imported where it is a user's own.
+        return _unpickled, (self.policy, b"".join(pieces(snapshot_of(self))))
+
     @property
     def policy(self) -> Policy:
         """The algorithm and its hyperparameters, as they are now."""
-        return self.batch.policy
+        return self._batch.policy
 
     @property
     def rng(self) -> np.random.Generator:
         """Where every random draw comes from."""
-        return self.batch.rng
+        return self._batch.rng
 
     @property
     def decisions(self) -> int:
         """How many decisions were made."""
-        return self.batch.made
+        return self._batch.made
 
     @property
     def state(self) -> Any:
-        """What was learned: named arrays with a leading lane axis (some lanes may be spare).
-
-        The axis of what all keys share is 1.
-        """
-        return self.batch.lanes.state
+        """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
+        return self._batch.lanes.state
 
     @property
     def keys(self) -> list[str]:
         """All keys in the order of their lanes."""
-        return list(self.batch.lanes.of)
+        return list(self._batch.lanes.of)
 
     def __len__(self) -> int:
-        return len(self.batch.lanes.of)
+        return len(self._batch.lanes.of)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.batch.lanes.of
+    def __contains__(self, key: Key) -> bool:
+        return checks.key(key) in self._batch.lanes.of
 
     def __bool__(self) -> bool:
         return True
@@ -102,44 +113,37 @@ class Learner:
     @property
     def arms(self) -> list[Arm]:
         """The arms on offer."""
-        return self.batch.offer.arms
+        return self._batch.offer.arms
 
     @property
     def retired(self) -> list[Arm]:
         """The arms that are no longer on offer."""
-        return self.batch.offer.retired
+        return self._batch.offer.retired
 
-    def lane(self, key: str) -> int:
+    def lane(self, key: Key = ONLY_KEY) -> int:
         """Return the lane of a known key."""
-        return self.batch.lanes.lane(key)
+        return self._batch.lanes.lane(checks.key(key))
 
-    def epoch(self, key: str) -> int:
+    def epoch(self, key: Key = ONLY_KEY) -> int:
         """Return how often the lane of ``key`` has restarted."""
         return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
 
-    def restarts(self, key: str) -> list[Any]:
+    def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
         """Return when the lane of ``key`` restarted, oldest first, if the policy keeps that."""
         restarts = self._kept("restarts", "keeps no record of them; see epoch()")
         return list(restarts(self.state, self.lane(key)))
 
-    def posterior(self, key: str) -> Any:
+    def posterior(self, key: Key = ONLY_KEY) -> Any:
         """Return what is believed about the parameters of ``key``, as the policy describes it."""
         return self._kept("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
         """Return what the policy's record says of its assumptions, all keys together.
 
-        Examples
-        --------
-        >>> import tacit
-        >>> policy = tacit.BWC(arms=2, classifier=tacit.Rectangle(dim=1, margin=0.1))
-        >>> learner = tacit.Learner(policy, seed=1)
-        >>> decision = learner.choose("independence day", context=[0.2])
-        >>> learner.diagnostics().restarts
-        1
+        For policies that keep one, such as :class:`~tacit.BWC`.
         """
         diagnostics = self._kept("diagnostics", "keeps no record for them")
-        return diagnostics(self.state)._replace(outside=self.batch.reader.watch.outside)
+        return diagnostics(self.state)._replace(outside=self._batch.reader.watch.outside)
 
     def _kept(self, name: str, otherwise: str) -> Any:
         """Return what only some policies can say of their state."""
@@ -164,47 +168,28 @@ class Learner:
         --------
         >>> import tacit
         >>> learner = tacit.Learner(tacit.UCB1(arms=["holiday"]), seed=1)
-        >>> learner.add_arms(["film", "recipe"])
-        ['film', 'recipe']
+        >>> learner.add_arms(["film"])
+        ['film']
         >>> learner.retire_arms(["holiday"])
         >>> learner.arms, learner.retired
-        (['film', 'recipe'], ['holiday'])
-        >>> learner.restore_arms(["holiday"])
-        >>> learner.arms
-        ['holiday', 'film', 'recipe']
+        (['film'], ['holiday'])
         """
-        return self.batch.add_arms(arms)
+        return self._batch.add_arms(checks.listed(arms))
 
     def retire_arms(self, arms: Sequence[Arm]) -> None:
         """Take arms off offer; one at least must stay.
 
-        What was learned of them is kept, and decisions that showed them still teach it.
-
-        Parameters
-        ----------
-        arms : sequence of arms
-            Those that are off offer stay so.
+        What was learned of them is kept, and decisions that showed them still teach it. Those that
+        are off offer stay so.
         """
-        self.batch.set_offer(self.policy, self.batch.offer.without(arms))
+        self._batch.set_offer(self.policy, self._batch.offer.without(checks.listed(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
-        """Put retired arms on offer again, with all that was learned of them.
-
-        Parameters
-        ----------
-        arms : sequence of arms
-            Those that are on offer stay so.
-        """
-        self.batch.set_offer(self.policy, self.batch.offer.restored(arms))
+        """Put retired arms on offer again, with all that was learned of them; others stay."""
+        self._batch.set_offer(self.policy, self._batch.offer.restored(checks.listed(arms)))
 
     def add_arm(self, name: str | None = None) -> Arm:
-        """Put one arm on offer, a new or a retired one; return it.
-
-        Parameters
-        ----------
-        name : str, optional
-            The arm's name; none for a new one where arms are numbered.
-        """
+        """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
         if name is not None and name in self.retired:
             self.restore_arms([name])
             return name
@@ -218,27 +203,21 @@ class Learner:
     def tune(self, **hyperparameters: Any) -> None:
         """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
 
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
-        >>> learner.tune(epsilon=0.1)
-        >>> learner.policy.epsilon
-        0.1
+        ``learner.tune(epsilon=0.1)`` leaves the others as they are.
         """
-        self.batch.tune(hyperparameters)
+        self._batch.tune(hyperparameters)
 
     def compile(self) -> None:
         """Compile what choosing and learning run, or find it in the cache.
 
         Without this, each is compiled when it is first called, which takes some seconds.
         """
-        loops = self.batch.loops
-        _ = loops.choose, loops.observe, loops.learn, self.batch.reports_places and loops.place
+        loops = self._batch.loops
+        _ = loops.choose, loops.observe, loops.learn, self._batch.reports_places and loops.place
 
     def choose(
         self,
-        key: str,
+        key: Key = ONLY_KEY,
         context: npt.ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
         *,
@@ -249,8 +228,9 @@ class Learner:
 
         Parameters
         ----------
-        key : str
-            What the decision is for: a query, a slot; at most 512 bytes.
+        key : str or int, optional
+            What the decision is for: a query, a slot; at most 512 bytes. A number stands for its
+            digits. Where there is one problem only, leave it out: it is ``"default"``.
         context : array of float, shape (context_dim,), optional
             Signals about the key, for policies that read them. One that the policy's classifier
             does not know is warned of once, by an :class:`~tacit.errors.AssumptionWarning`.
@@ -260,13 +240,15 @@ class Learner:
         relevance, examination : array of float, shape (arms on offer, d), optional
             Features of each arm on offer, for policies that read them.
         """
-        if self.batch.plain and arms is None and context is None:
-            return self.batch.choose_one(key)
-        return self.batch.choose([key], _one(context, arms, relevance, examination))[0]
+        name = key if type(key) is str else checks.key(key)
+        if self._batch.plain and arms is None and context is None:
+            return self._batch.choose_one(name)
+        offer = checks.listed(arms)
+        return self._batch.choose([name], _one(context, offer, relevance, examination))[0]
 
     def choose_many(
         self,
-        keys: Sequence[str],
+        keys: Sequence[Key],
         contexts: npt.ArrayLike | None = None,
         arms: Sequence[Sequence[Arm] | None] | None = None,
         *,
@@ -277,7 +259,7 @@ class Learner:
 
         Parameters
         ----------
-        keys : sequence of str
+        keys : sequence of str or int
             A key per impression; the same key may stand there many times.
         contexts : array of float, shape (impressions, context_dim), optional
         arms : sequence, optional
@@ -286,11 +268,14 @@ class Learner:
             Per impression the features of each arm on offer; or one array of shape
             (impressions, arms on offer, d).
         """
-        return self.batch.choose(keys, (contexts, arms, relevance, examination))
+        offers = checks.listed(arms)
+        if offers is not None and not isinstance(offers, str):
+            offers = list(map(checks.listed, offers))
+        return self._batch.choose(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def probabilities(
         self,
-        key: str,
+        key: Key = ONLY_KEY,
         context: npt.ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
         *,
@@ -310,7 +295,9 @@ class Learner:
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        return self.batch.probabilities(key, _one(context, arms, relevance, examination))
+        offer = checks.listed(arms)
+        given = _one(context, offer, relevance, examination)
+        return self._batch.probabilities(checks.key(key), given)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
@@ -332,7 +319,7 @@ class Learner:
         bool
             False if the key's lane has restarted since: then it taught nothing.
         """
-        return self.batch.learn_one(decision, reward)
+        return self._batch.learn_one(decision, reward)
 
     def learn_many(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> int:
         """Learn from what came back for many decisions, in their order.
@@ -349,7 +336,7 @@ class Learner:
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        return int(np.count_nonzero(self.batch.learn(decisions, rewards)))
+        return int(np.count_nonzero(self._batch.learn(decisions, rewards)))
 
     def correct_many(
         self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
@@ -378,10 +365,108 @@ class Learner:
         2
         >>> learner.correct_many(decisions[:1], [0.0], [1.0])
         1
-        >>> float(learner.state.rewards.sum()), float(learner.state.plays.sum())
-        (1.0, 2.0)
         """
-        return self.batch.correct(decisions, before, after)
+        return self._batch.correct(decisions, before, after)
+
+    def fit_log(
+        self,
+        log: Any,
+        *,
+        placement: str | None = None,
+        missing_reward: float | None = 0.0,
+        **reading: Any,
+    ) -> int:
+        """Learn a click log from its beginning to its end, whatever policy wrote it.
+
+        Each row is learned as if it had been decided here and answered before the next one. What a
+        policy concludes from it is only as good as the log: arms that were hardly shown stay
+        hardly known.
+
+        Parameters
+        ----------
+        log : LogReader, path, or table in memory
+            What :func:`tacit.read_log` takes.
+        placement : str, optional
+            Which placement's rows to learn; by default those of the only one.
+        missing_reward : float or None, default 0
+            The reward of a row to which no feedback came; None leaves such rows out.
+        **reading
+            ``columns``, ``constants``, ``arms``, ``time_unit``, ``strict`` and ``format`` of
+            :func:`tacit.read_log`.
+
+        Returns
+        -------
+        int
+            How many decisions were learned.
+
+        Raises
+        ------
+        UnknownName
+            If the log has an arm that the policy does not know.
+        LogError, InvalidValue
+            If the log cannot be read, or the policy learns from what no click log holds. Nothing
+            was learned then.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.Thompson(arms=["film", "holiday"]), seed=1)
+        >>> learner.fit_log(
+        ...     {
+        ...         "query": ["independence day"] * 3,
+        ...         "shown": ["film", "holiday", "holiday"],
+        ...         "clicked": [0, 1, 1],
+        ...     },
+        ...     columns={"key": "query", "arm": "shown", "reward": "clicked"},
+        ...     arms=["film", "holiday"],
+        ... )
+        3
+        >>> [round(each.mean, 2) for each in learner.estimates("independence day")]
+        [0.33, 0.75]
+        """
+        from tacit.learning.logged import learn_log
+        from tacit.logs.sources import opened, say_rejected
+
+        reader = opened(log, **reading)
+        learned = learn_log(self._batch, reader, placement, missing_reward)
+        say_rejected(reader, log)
+        return learned
+
+    def estimates(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Estimates:
+        """Return what is believed of each arm of a key: its mean reward and how sure that is.
+
+        Parameters
+        ----------
+        key : str
+        confidence : float, default 0.95
+            Of the intervals, in (0, 1).
+
+        Returns
+        -------
+        Estimates
+            For each arm its plays, as far as the policy remembers them; its mean reward; an
+            interval and the chance to be the best arm on offer, both by Beta posteriors: the
+            policy's own, or, of one that only counts, those of a uniform prior.
+
+        Raises
+        ------
+        UnknownName
+            If nothing is known of the key, or the policy believes nothing of single arms.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=["film", "holiday"]), seed=1)
+        >>> for reward in (0.0, 1.0):
+        ...     _ = learner.learn(learner.choose("tomato"), reward)
+        >>> print(learner.estimates("tomato"))
+        arm      plays   mean            95 %    best
+        film         1  0.000  [0.013, 0.842]  16.7 %
+        holiday      1  1.000  [0.158, 0.987]  83.3 %
+        """
+        otherwise = "believes nothing of single arms; see state, or posterior(key) if it has one"
+        believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
+        return estimates_of(believed, self._batch.offer, confidence)
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot; going on from it equals never having stopped, bit for bit.
@@ -404,6 +489,11 @@ class Learner:
         return read(Path(path), restored)
 
 
+def _unpickled(policy: Policy, content: bytes) -> Learner:
+    """Return the learner that went through a pickle."""
+    return from_bytes(content, "pickle", restored)
+
+
 def _one(*given: Any) -> tuple[Any, Any, Any, Any]:
     """Return what is given of one impression as that of many."""
     first, second, third, fourth = (None if each is None else [each] for each in given)
@@ -412,7 +502,7 @@ def _one(*given: Any) -> tuple[Any, Any, Any, Any]:
 
 def snapshot_of(learner: Learner) -> LearnerSnapshot:
     """Return what a snapshot of a learner holds; its arrays are the learner's own."""
-    batch = learner.batch
+    batch = learner._batch
     return LearnerSnapshot(
         policy=batch.policy,
         retired=batch.offer.retired,
@@ -427,7 +517,7 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
 def restored(snapshot: LearnerSnapshot) -> Learner:
     """Return the learner of a snapshot."""
     learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
-    batch = learner.batch
+    batch = learner._batch
     batch.rng.bit_generator.state = snapshot.generator
     batch.lanes.restore(snapshot.state, snapshot.keys)
     batch.made = snapshot.decisions

@@ -19,6 +19,7 @@ from tacit.learning.batch import (
     observe_rows,
     place_rows,
     refit_shared,
+    relive_rows,
     weigh_cells,
     weigh_rows,
 )
@@ -85,7 +86,7 @@ class Loops:
     @cached_property
     def impose(self) -> Any:
         """The loop over ``impose_rows``."""
-        imposed = np.empty(0, np.int64), False
+        imposed = np.empty((0, 0), np.int64), False
         return self._entry(
             impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity
         )
@@ -107,6 +108,13 @@ class Loops:
         from tacit.core.compiled import compiled
 
         return compiled(correct_rows, self.params)
+
+    @cached_property
+    def relive(self) -> Any:
+        """The loop over ``relive_rows``."""
+        from tacit.core.compiled import compiled
+
+        return compiled(relive_rows, self.params)
 
     @cached_property
     def refit(self) -> Any:

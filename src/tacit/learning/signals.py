@@ -310,6 +310,12 @@ class Signals:
         self._sessions = Sessions.zeros(REMEMBERED if self.follows_sessions else 0)
         self._prepare()
 
+    def reach(self, arms: int) -> None:
+        """Make room for more arms, which were never on offer before."""
+        if "new-arms" in self.names and arms > self._arms:
+            self._arms = arms
+            self._lanes = copied_into(self._lanes, Lanes.zeros(len(self._lanes.first), arms))
+
     def _prepare(self) -> None:
         """Compile the loops, or find them in the cache, and keep their entry points."""
         from tacit.core.compiled import compiled

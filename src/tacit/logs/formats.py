@@ -5,6 +5,7 @@ In CSV a list is JSON text, nothing between two commas is null, and ``""`` is em
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -18,11 +19,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.places import File, RemoteFile
+from tacit.logs.places import File, RemoteFile, plain_suffix
 from tacit.logs.rows import Raw
 from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
 
 JSON_LINES_LOOKED_AT = 1000
+DELIMITERS = ",;\t|"
 
 
 class Format(NamedTuple):
@@ -59,8 +61,9 @@ def format_of(path: File, name: str | None = None) -> str:
         If there is no such format, or the suffix does not say one.
     """
     if name is None:
+        suffix = plain_suffix(path)
         for known, form in FORMATS.items():
-            if path.suffix.lower() in form.suffixes:
+            if suffix in form.suffixes:
                 return known
     elif name in FORMATS:
         return name
@@ -119,7 +122,9 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
         path,
         # Only a reader without threads knows the numbers of malformed rows.
         read_options=pyarrow.csv.ReadOptions(use_threads=False),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=skip
+        ),
         # As bytes, so that one row that is not UTF-8 does not spoil a block.
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=list(names),
@@ -130,6 +135,22 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
             quoted_strings_can_be_null=False,
         ),
     )
+
+
+def _delimiter(path: Path) -> str:
+    """Return what stands most often between the names of the header: a comma, if that is a tie."""
+    with pa.input_stream(str(path), compression="detect") as file:
+        header = file.read(65_536).decode(errors="replace").partition("\n")[0]
+    bare = "".join(header.split('"')[::2])
+    return max(DELIMITERS, key=bare.count)
+
+
+def header_hint(names: Sequence[str]) -> str:
+    """Return the advice that a file has no header, if its columns are called like values."""
+    values = [name for name in names if name[:1].isdigit() or name.startswith(("[", "-", "."))]
+    if not values:
+        return ""
+    return f" (does the first line hold a row? {values[0]!r} is no name; write names above it)"
 
 
 def _csv_names(path: Path) -> list[str]:
@@ -204,15 +225,19 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _lines_of(path: Path) -> BinaryIO:
+    return io.BufferedReader(pa.input_stream(str(path), compression="detect"))
+
+
 def _json_names(path: Path) -> list[str]:
-    with path.open("rb") as file:
+    with _lines_of(path) as file:
         objects = map(_object, islice(file, JSON_LINES_LOOKED_AT))
         return list(dict.fromkeys(name for found in objects if found for name in found))
 
 
 def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
     first = 1
-    with path.open("rb") as file:
+    with _lines_of(path) as file:
         while lines := list(islice(file, batch_rows)):
             objects = [(row, line, _object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)
@@ -242,6 +267,6 @@ def _write_json(file: BinaryIO, batches: Iterable[Any]) -> None:
 
 FORMATS = {
     "parquet": Format((".parquet",), _parquet_names, _read_parquet, _write_parquet),
-    "csv": Format((".csv",), _csv_names, _read_csv, _write_csv),
+    "csv": Format((".csv", ".tsv"), _csv_names, _read_csv, _write_csv),
     "json": Format((".jsonl", ".ndjson", ".json"), _json_names, _read_json, _write_json, True),
 }

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Ints
 from tacit.logs.formats import parquet_file
+from tacit.logs.memory import Frame
 from tacit.logs.reader import LogFile, LogReader, reading
 from tacit.logs.rows import Chunk
 
@@ -77,7 +78,7 @@ def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) ->
 
 
 def _pieces(file: LogFile) -> list[_Piece]:
-    if file.format != "parquet":
+    if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
         told = opened.metadata

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,19 @@ class RemoteFile:
 
 
 File = Path | RemoteFile
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+def plain_suffix(path: PurePath | RemoteFile) -> str:
+    """Return the ending that says the format: of compressed text, the one before the last.
+
+    Examples
+    --------
+    >>> plain_suffix(Path("clicks.csv.gz")), plain_suffix(Path("clicks.CSV"))
+    ('.csv', '.csv')
+    """
+    compressed = path.suffix.lower() in COMPRESSED
+    return (PurePath(path.name).with_suffix("") if compressed else path).suffix.lower()
 
 
 def is_url(place: str | Path) -> bool:
@@ -100,7 +113,7 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 def _taken(parts: Sequence[str], suffixes: Collection[str]) -> bool:
     hidden = any(part.startswith((".", "_")) for part in parts)
-    return not hidden and PurePosixPath(parts[-1]).suffix.lower() in suffixes
+    return not hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
 
 
 def _nothing_in(place: Any, suffixes: Sequence[str]) -> LogError:

@@ -1,34 +1,53 @@
-"""Reading click logs: files in, validated record batches out, in constant memory."""
+"""Reading click logs: files or tables in, validated record batches out, in constant memory."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from tacit.core import checks
+from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.formats import FORMATS, format_of, header_hint
+from tacit.logs.memory import Frame, read_frame
 from tacit.logs.places import File, RemoteFile
-from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted
-from tacit.logs.schema import ALLOWED, SCHEMA
+from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, without_nothing
+from tacit.logs.schema import ALLOWED, SCHEMA, SEGMENT
+from tacit.logs.times import EpochTimes, checked_unit
 
 BATCH_ROWS = 65_536
+MEMORY = "table"
+NUMBERED = "decision_id"
+"""Where a log does not name its decisions, each row is one, and its number names it."""
+USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
+"""What else a log need not say, as no estimate depends on it."""
 
 
 class LogFile(NamedTuple):
     """A file of a log, its format, and which of its columns serves as which of the schema's."""
 
-    path: File
+    path: File | Frame
     format: str
     columns: dict[str, str]
+    names: tuple[str, ...] = ()
+
+    def read(self, columns: Sequence[str], rows: int) -> Iterator[Raw]:
+        """Yield some of its columns, by their names in the file, so many rows at a time."""
+        with reading(self.path, self.format):
+            if isinstance(self.path, Frame):
+                yield from read_frame(self.path, columns, rows)
+            else:
+                yield from FORMATS[self.format].read(self.path, columns, rows)
 
 
 class LogReader:
-    """A click log in files; iterating gives record batches in the schema, all rows valid.
+    """A click log; iterating gives record batches in the schema, all rows valid.
 
     It can be iterated many times and opens its files anew each time. At any moment it holds
     one batch (of Parquet at most a row group besides, of CSV some 32 MiB read ahead), whatever
@@ -36,48 +55,83 @@ class LogReader:
 
     Parameters
     ----------
-    files : sequence of path
+    files : sequence of path, or of Frame
         Read one after the other.
     format : str, optional
         ``"parquet"``, ``"csv"`` or ``"json"``; by default each file's suffix says it.
-    columns, constants, strict, batch_rows
+    columns, constants, strict, batch_rows, time_unit
         As for :func:`read_log`.
 
     Attributes
     ----------
     report : LogReport
         What became of the rows that the latest iteration has read so far.
-    files, constants, strict, batch_rows
+    files, constants, strict, batch_rows, time_unit
         What it was made of, checked.
     """
 
     def __init__(
         self,
-        files: Sequence[File],
+        files: Sequence[File | Frame],
         *,
         format: str | None = None,
         columns: Mapping[str, str] | None = None,
         constants: Mapping[str, Any] | None = None,
         strict: bool = False,
         batch_rows: int = BATCH_ROWS,
+        time_unit: str | None = None,
     ) -> None:
         self.report = LogReport()
         self.strict = strict
         self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
-        self.constants = _constants(constants or {})
+        self.time_unit = checked_unit(time_unit)
+        self.constants = _constants(USUAL | dict(constants or {}), self.time_unit)
         renamed = dict(columns or {})
         for name in renamed:
             _check_column("columns", name)
-        self.files = [self._planned(path, format_of(path, format), renamed) for path in files]
+        self.files = [self._planned(path, format, renamed) for path in files]
 
-    def _planned(self, path: File, format: str, renamed: dict[str, str]) -> LogFile:
-        if isinstance(path, RemoteFile) and format != "parquet":
+    def _planned(self, path: File | Frame, format: str | None, renamed: dict[str, str]) -> LogFile:
+        if isinstance(path, RemoteFile) and format_of(path, format) != "parquet":
             raise InvalidValue("format", format, f"give Parquet at {path}; copy other logs here")
-        with reading(path, format):
-            names = FORMATS[format].names(path)
-        sparse = FORMATS[format].sparse
-        columns = mapped(names, renamed, self.constants, str(path), sparse=sparse)
-        return LogFile(path, format, columns)
+        file = file_at(path, format)
+        if file.format == MEMORY and not file.names:
+            return file  # without batches; of a log without any row nothing is missing
+        sparse = file.format != MEMORY and FORMATS[file.format].sparse
+        columns = mapped(file.names, renamed, self.constants, str(path), sparse=sparse)
+        return file._replace(columns=columns)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it does not name its decisions."""
+        named = all(NUMBERED in file.columns for file in self.files)
+        return not named and NUMBERED not in self.constants
+
+    @property
+    def once(self) -> bool:
+        """Whether it can be read only once."""
+        return any(isinstance(file.path, Frame) and file.path.once for file in self.files)
+
+    def by(self, column: str) -> LogReader:
+        """Return the log with a column of its files as ``segment``, besides those of the schema.
+
+        Parameters
+        ----------
+        column : str
+            As the files call it, or as the schema does.
+
+        Raises
+        ------
+        LogError
+            If a file has no such column.
+        """
+        files = [_segmented(file, column) for file in self.files]
+        if files == self.files:
+            return self
+        found = copy.copy(self)
+        found.report = LogReport()
+        found.files = files
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         return (chunk.batch for chunk in self.chunks())
@@ -92,14 +146,34 @@ class LogReader:
         """
         self.report = report = LogReport()
         for file in self.files:
-            for raw in self._raw(file):
+            for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)
-                yield checked(columns, str(file.path), report, strict=self.strict)
+                yield self.checked(columns, file, report)
 
-    def _raw(self, file: LogFile) -> Iterator[Raw]:
-        names = list(dict.fromkeys(file.columns.values()))
-        with reading(file.path, file.format):
-            yield from FORMATS[file.format].read(file.path, names, self.batch_rows)
+    def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
+        """Return the rows of a file that pass every check, and count the others."""
+        source, unit = str(file.path), self.time_unit
+        return checked(raw, source, report, strict=self.strict, time_unit=unit)
+
+
+def file_at(path: File | Frame, format: str | None = None) -> LogFile:
+    """Return a file, or a table in memory, with the names of its columns.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such format.
+    LogError
+        If it cannot be read.
+    """
+    if isinstance(path, Frame):
+        if format is not None:
+            raise InvalidValue("format", format, "leave it out: the log is in memory")
+        with reading(path, MEMORY):
+            return LogFile(path, MEMORY, {}, tuple(path.names))
+    known = format_of(path, format)
+    with reading(path, known):
+        return LogFile(path, known, {}, tuple(FORMATS[known].names(path)))
 
 
 class FolderLayout(NamedTuple):
@@ -121,7 +195,7 @@ class FolderLayout(NamedTuple):
 
 
 @contextmanager
-def reading(path: File, format: str) -> Iterator[None]:
+def reading(path: File | Frame, format: str) -> Iterator[None]:
     """Turn what goes wrong with a file into a :class:`~tacit.errors.LogError` that names it."""
     try:
         yield
@@ -134,12 +208,13 @@ def _check_column(field: str, name: str) -> None:
         raise InvalidValue(field, name, f"a click log has the columns {', '.join(ALLOWED)}")
 
 
-def _constants(given: Mapping[str, Any]) -> dict[str, Any]:
+def _constants(given: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
     """Return each constant as a scalar of its column's type."""
     scalars = {}
     for name, value in given.items():
         _check_column("constants", name)
-        scalar = converted([value], SCHEMA.field(name).type)[0]
+        times = EpochTimes(time_unit, {})
+        scalar = converted([value], SCHEMA.field(name).type, times)[0]
         if not scalar.is_valid:
             raise InvalidValue(f"constants[{name}]", value, f"give {ALLOWED[name]}")
         scalars[name] = scalar
@@ -155,21 +230,52 @@ def mapped(
     sparse: bool = False,
 ) -> dict[str, str]:
     """Return which column of a source serves as which column of the schema."""
-    mapped = {}
+    mapped: dict[str, str] = {}
+    absent: dict[str, str] = {}
     for field in SCHEMA:
         name = renamed.get(field.name, field.name)
         fixed = field.name in constants
         # Of a file without any row nothing is missing.
         if name in names or (sparse and (field.nullable or not names) and not fixed):
             mapped[field.name] = name
-        elif field.name in renamed or not (field.nullable or fixed):
-            raise LogError(
-                f"{source}: {field.name}: there is no column {name!r}; the columns are "
-                f"{', '.join(map(repr, names))}; say which one to take with "
-                f"columns={{{field.name!r}: ...}}, or give it a value with "
-                f"constants={{{field.name!r}: ...}}"
-            )
+        elif field.name in renamed or not (field.nullable or fixed or field.name == NUMBERED):
+            absent[field.name] = name
+    if absent:
+        raise LogError(_absent(source, absent, names))
     return mapped
+
+
+def _absent(source: str, absent: Mapping[str, str], names: Sequence[str]) -> str:
+    (ours, name), *others = absent.items()
+    too = f" (and none for {', '.join(other for other, _ in others)})" if others else ""
+    every = (
+        "; where every row offers all arms, give arms=[...] (--arms), or arms='shown' if the log "
+        "shows all of them"
+        if "arms" in absent
+        else ""
+    )
+    return (
+        f"{source}: {ours}: there is no column {name!r}{_meant(name, names)}{too}; the columns are "
+        f"{', '.join(map(repr, names))}{header_hint(names)}; say which one to take with "
+        f"columns={{{ours!r}: ...}} (--column {ours}=...), or give it a value with "
+        f"constants={{{ours!r}: ...}} (--constant {ours}=...){every}"
+    )
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    like = get_close_matches(name, names, 1)
+    return f" (did you mean {like[0]!r}?)" if like else ""
+
+
+def _segmented(file: LogFile, column: str) -> LogFile:
+    theirs = column if column in file.names else file.columns.get(column)
+    if theirs is None:
+        meant = _meant(column, [*file.names, *file.columns])
+        raise LogError(
+            f"{file.path}: by: there is no column {column!r}{meant}; the columns are "
+            f"{', '.join(map(repr, file.names))}"
+        )
+    return file._replace(columns=file.columns | {SEGMENT: theirs})
 
 
 def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
@@ -178,9 +284,18 @@ def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]
     complete: dict[str, Any] = {}
     for field in SCHEMA:
         if field.name in columns:
-            complete[field.name] = raw.columns[columns[field.name]]
+            complete[field.name] = without_nothing(raw.columns[columns[field.name]], field.type)
         elif field.name in constants:
             complete[field.name] = pa.repeat(constants[field.name], rows)
+        elif field.name == NUMBERED:
+            complete[field.name] = numbered(raw.rows)
         else:
             complete[field.name] = pa.nulls(rows, field.type)
+    if SEGMENT in columns:
+        complete[SEGMENT] = raw.columns[columns[SEGMENT]]
     return raw._replace(columns=complete)
+
+
+def numbered(rows: Ints) -> Any:
+    """Return names of decisions, where each row is one of its own."""
+    return pa.array(rows).cast(pa.string())

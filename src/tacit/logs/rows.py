@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Ints
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.schema import ALLOWED, SCHEMA
+from tacit.logs.schema import ALLOWED, SCHEMA, SEGMENT
+from tacit.logs.times import NAMES, EpochTimes
 
 Bools = npt.NDArray[np.bool_]
 
@@ -49,6 +51,7 @@ TEXT = (
     pa.large_binary(),
     pa.binary_view(),
 )
+NOTHING = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
 
@@ -113,12 +116,15 @@ class LogReport:
         Per reason, how many rows were rejected for it.
     examples : dict
         Per reason, the first such row.
+    time_units : dict
+        Per unit (s, ms, us, ns), how many times were numbers, and were read in it.
     """
 
     read: int = 0
     kept: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     examples: dict[str, Example] = field(default_factory=dict)
+    time_units: dict[str, int] = field(default_factory=dict)
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
@@ -129,9 +135,8 @@ class LogReport:
         """Return the report of both; ``other`` is of rows that come later."""
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
-        for reason in {**self.rejected, **other.rejected}:
-            counts = (report.rejected.get(reason, 0) for report in (self, other))
-            both.rejected[reason] = sum(counts)
+        both.rejected = _added(self.rejected, other.rejected)
+        both.time_units = _added(self.time_units, other.time_units)
         return both
 
     def summary(self) -> str:
@@ -139,14 +144,56 @@ class LogReport:
         lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]
         for reason, count in sorted(self.rejected.items()):
             source, row, column, value = self.examples[reason]
-            lines.append(f"  {reason}: {count}, first {source} row {row}, {column} = {value!r}")
+            shown = f"{column} = {_shortened(value)}"
+            lines.append(f"  {reason}: {count}, first {source} row {row}, {shown}")
         return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """Return what was found out of the log rather than told, a line each."""
+        return [
+            f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
+            for unit, count in self.time_units.items()
+        ]
+
+    def check_kept(self) -> None:
+        """Refuse to conclude anything from a log of which no row could be used.
+
+        Raises
+        ------
+        LogError
+            With the reasons, and for each its remedy.
+        """
+        if self.read and not self.kept:
+            remedies = [
+                f"  {example.column}: give {ALLOWED[example.column]}"
+                for example in self.examples.values()
+                if example.column in ALLOWED
+            ]
+            raise LogError(
+                "log: nothing can be concluded from it: "
+                + "\n".join([self.summary(), *dict.fromkeys(remedies), REMEDY])
+            )
+
+
+REMEDY = (
+    "name foreign columns with columns={OURS: THEIRS} (--column OURS=THEIRS), fill missing ones "
+    "with constants={OURS: VALUE} (--constant OURS=VALUE), or mend the rows"
+)
+
+
+def _added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
+
+
+def _shortened(value: Any) -> str:
+    shown = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
+    return shown if len(shown) <= 200 else shown[:197] + "..."
 
 
 # From values to the schema's types ----------------------------------------------------------
 
 
-def converted(values: Any, kind: Any) -> Any:
+def converted(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     """Return an Arrow array of type ``kind``, null where a value cannot be read as that type.
 
     Parameters
@@ -155,8 +202,11 @@ def converted(values: Any, kind: Any) -> Any:
         Of any type; a list holds JSON values.
     kind : pyarrow.DataType
         A type of the schema.
+    times : EpochTimes, optional
+        What reads numbers as times; without it, a bare number is none.
     """
-    return _piecewise(values, kind, _from_json if isinstance(values, list) else _cast)
+    convert = _from_json if isinstance(values, list) else _cast
+    return _piecewise(values, kind, partial(convert, times=times))
 
 
 def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
@@ -173,18 +223,18 @@ def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> An
     return pa.concat_arrays(parts)
 
 
-def _from_json(values: list[Any], kind: Any) -> Any:
-    return converted(pa.array(values), kind)
+def _from_json(values: list[Any], kind: Any, times: EpochTimes | None) -> Any:
+    return converted(pa.array(values), kind, times)
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     if array.type == kind:
         return array
     if _is_text(array.type) and kind != pa.string():
-        return _read(converted(array, pa.string()), kind)
+        return _read(converted(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
         # A bare number is no time, because nothing says its unit.
-        return pa.nulls(len(array), kind)
+        return pa.nulls(len(array), kind) if times is None else times.read(array)
     # Nanoseconds are cut off.
     return array.cast(options=pc.CastOptions(target_type=kind, allow_time_truncate=True))
 
@@ -193,23 +243,69 @@ def _is_text(kind: Any) -> bool:
     return kind in TEXT or pa.types.is_dictionary(kind)
 
 
+def without_nothing(values: Any, kind: Any) -> Any:
+    """Return a column of numbers without what programs write where there is none.
+
+    Parameters
+    ----------
+    values : pyarrow.Array or list
+    kind : pyarrow.DataType
+        What the column shall become.
+
+    Examples
+    --------
+    >>> without_nothing(pa.array(["0.5", "NULL"]), pa.float64()).to_pylist()
+    ['0.5', None]
+    """
+    if isinstance(values, list) or not (_is_number(kind) and values.type in TEXT):
+        return values
+    nothing = pc.is_in(values, value_set=NOTHING.cast(values.type))
+    if not pc.any(nothing).as_py():
+        return values
+    return pc.if_else(nothing, pa.scalar(None, values.type), values)
+
+
 def _is_number(kind: Any) -> bool:
     return pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
 
 
-def _read(texts: Any, kind: Any) -> Any:
+def _read(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     if pa.types.is_list(kind):
         return _read_lists(texts, kind)
     if pa.types.is_timestamp(kind):
-        return _read_times(texts, kind)
-    return texts.cast(pa.float64()).cast(kind)
+        return _read_times(texts, kind, times)
+    try:
+        return texts.cast(pa.float64()).cast(kind)
+    except pa.ArrowInvalid:
+        if kind == pa.float64():
+            texts = _with_points(_truths_as_numbers(texts))
+        return texts.cast(pa.float64()).cast(kind)
 
 
-def _read_times(texts: Any, kind: Any) -> Any:
-    """Return the times of ISO 8601 texts, with or without a zone."""
+def _truths_as_numbers(texts: Any) -> Any:
+    """Return true as 1 and false as 0, as programs write whether there was a click."""
+    lower = pc.utf8_lower(texts)
+    for truth, number in (("true", "1"), ("false", "0")):
+        texts = pc.if_else(pc.equal(lower, truth), number, texts)
+    return texts
+
+
+def _with_points(texts: Any) -> Any:
+    """Return fractions that have a comma with a point; what may be a thousand stays as it is."""
+    fractions = pc.match_substring_regex(texts, r"^(0,[0-9]+|1,0{1,2})$")
+    return pc.if_else(fractions, pc.replace_substring(texts, ",", "."), texts)
+
+
+def _read_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
+    """Return the times of ISO 8601 texts, with or without a zone, or of numbers."""
     for form in TIMES:
         try:
             return _cast(texts.cast(form), kind)
+        except pa.ArrowInvalid:
+            continue
+    for form in (pa.int64(), pa.float64()) if times is not None else ():
+        try:
+            return _cast(texts.cast(form), kind, times)
         except pa.ArrowInvalid:
             continue
     raise pa.ArrowInvalid("none of these forms fits all of these times")
@@ -342,7 +438,9 @@ def _not_finite(contexts: Any) -> Bools:
     return found
 
 
-def checked(raw: Raw, source: str, report: LogReport, *, strict: bool) -> Chunk:
+def checked(
+    raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None
+) -> Chunk:
     """Return the rows that pass every check, and count the others in ``report``.
 
     Parameters
@@ -355,13 +453,18 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool) -> Chunk:
         Where rows are counted.
     strict : bool
         Whether to raise at the first row that is rejected.
+    time_unit : str, optional
+        The unit of times that are numbers; None finds it out.
 
     Raises
     ------
     LogError
         Under ``strict``; names source, row, column and value.
     """
-    columns = {column.name: converted(raw.columns[column.name], column.type) for column in SCHEMA}
+    times = EpochTimes(time_unit, report.time_units)
+    columns = {
+        column.name: converted(raw.columns[column.name], column.type, times) for column in SCHEMA
+    }
     kept = np.ones(len(raw.rows), bool)
     rejected = []
     if raw.malformed:
@@ -383,15 +486,14 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool) -> Chunk:
     for reason, count, example in rejected:
         report.reject(reason, count, example)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+    if SEGMENT in raw.columns:
+        batch = batch.append_column(SEGMENT, converted(raw.columns[SEGMENT], pa.string()))
     return Chunk(batch.filter(pa.array(kept)), source, raw.rows[kept])
 
 
 def _message(reason: str, example: Example) -> str:
-    shown = repr(example.value)
-    if len(shown) > 200:
-        shown = shown[:197] + "..."
     allowed = ALLOWED.get(example.column, "as many fields as the header, or one JSON object a line")
     return (
-        f"{example.source}: row {example.row}: {example.column}: {shown} is not allowed "
-        f"({reason}); give {allowed}"
+        f"{example.source}: row {example.row}: {example.column}: "
+        f"{_shortened(example.value)} is not allowed ({reason}); give {allowed}"
     )

@@ -39,6 +39,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 VERSION = 1
+SEGMENT = "segment"
+"""A column that batches have besides those of the schema, where results are wanted per segment."""
 VERSION_KEY = b"tacit_log_version"
 
 SCHEMA = pa.schema(
@@ -61,16 +63,18 @@ SCHEMA = pa.schema(
 )
 
 ALLOWED = {
-    "timestamp": "an ISO 8601 time; without a zone it is read as UTC",
+    "timestamp": "an ISO 8601 time (UTC where it names no zone), or a number since 1970, for which "
+    "time_unit= (--time-unit) is s, ms, us or ns",
     "decision_id": "text",
     "placement": "text",
     "key": "text of at most 512 bytes in UTF-8",
-    "arms": "a list of at least one arm on offer, each once",
+    "arms": 'a list of at least one arm on offer, each once (in text as JSON: ["a", "b"])',
     "arm": "one of the arms on offer",
     "position": "a whole number of at least 0, or nothing",
-    "propensity": "a number in (0, 1], or nothing where the policy was deterministic",
+    "propensity": "a number in (0, 1], or nothing where it is not known",
     "position_propensity": "a number in (0, 1], or nothing where it is not known",
-    "reward": "a number in [0, 1], or nothing where no feedback came",
+    "reward": "a number in [0, 1] (divide larger ones by the largest there can be), or nothing "
+    "where no feedback came",
     "context": "a list of finite numbers, or nothing",
     "policy": "text, or nothing",
     "version": "text, or nothing",

@@ -8,7 +8,6 @@ at single rows. Any other batch goes through the checks that every row goes thro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
+from tacit.errors import LogError
 from tacit.logs.formats import parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.places import File
-from tacit.logs.reader import LogReader, reading
-from tacit.logs.rows import Chunk, LogReport, Raw, checked
-from tacit.logs.schema import SCHEMA
-from tacit.logs.sources import as_chunks, read_log
+from tacit.logs.reader import NUMBERED, LogFile, LogReader, reading
+from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
+from tacit.logs.schema import SCHEMA, SEGMENT
+from tacit.logs.sources import opened
 
-TEXTS = ("placement", "key", "arm", "policy", "version")
+TEXTS = ("placement", "key", "arm", "policy", "version", SEGMENT)
 FILLERS = {
     "timestamp": pa.scalar(0, pa.timestamp("us", "UTC")),
     "decision_id": pa.scalar(""),
@@ -41,25 +41,36 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 
     Parameters
     ----------
-    log : LogReader, LogPart, KeyShard, path, pyarrow.Table, pyarrow.RecordBatch or iterable of them
+    log : LogReader, LogPart, KeyShard, or what :func:`read_log` takes
     names : collection of str
-        Columns of the schema.
+        Columns of the schema, or ``segment``.
 
     Raises
     ------
     LogError, InvalidValue
-        As when reading the whole log.
+        As when reading the whole log; if ``decision_id`` is wanted and the log has none.
     """
-    if isinstance(log, (str, Path)):
-        log = read_log(log)
+    log = opened(log)
     if isinstance(log, KeyShard):
         return log.of(selected(log.log, {*names, "placement", "key"}))
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
-    if not (isinstance(log, LogReader) and all(file.format == "parquet" for file in log.files)):
-        return as_chunks(log)
-    return _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
+    if NUMBERED in names and log.numbered:
+        raise LogError(
+            f"log: {NUMBERED}: there is none, so nothing says which rows belong together; say what "
+            f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
+        )
+    if all(file.format == "parquet" for file in log.files):
+        chunks = _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
+    else:
+        chunks = log.chunks()
+    return _kept(log, chunks) if groups is None else chunks
+
+
+def _kept(log: LogReader, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    yield from chunks
+    log.report.check_kept()
 
 
 def _parquet(
@@ -68,25 +79,27 @@ def _parquet(
     log.report = LogReport()
     for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
-        fixed = {name: log.constants[name] for name in wanted & set(log.constants)}
+        fixed = {name: log.constants[name] for name in wanted & set(log.constants) - set(columns)}
         with reading(file.path, "parquet"):
-            yield from _file(log, file.path, span, columns, fixed)
+            yield from _file(log, file, span, columns, fixed)
 
 
 def _file(
     log: LogReader,
-    path: File,
+    file: LogFile,
     span: tuple[int, int] | None,
     columns: dict[str, str],
     fixed: dict[str, Any],
 ) -> Iterator[Chunk]:
+    path: Any = file.path
     texts = [columns[name] for name in TEXTS if name in columns]
-    with parquet_file(path) as file:
-        nested = [leaf for leaf in _leaves(file) if leaf.startswith(f"{columns.get('arms')}.")]
-        start, stop = span or (0, file.metadata.num_row_groups)
-        first = 1 + sum(file.metadata.row_group(group).num_rows for group in range(start))
+    with parquet_file(path) as found:
+        nested = [leaf for leaf in _leaves(found) if leaf.startswith(f"{columns.get('arms')}.")]
+        start, stop = span or (0, found.metadata.num_row_groups)
+        first = 1 + sum(found.metadata.row_group(group).num_rows for group in range(start))
+    named = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        for batch in _batches(path, group, log.batch_rows, list(columns.values()), texts + nested):
+        for batch in _batches(path, group, log.batch_rows, named, texts + nested):
             arrays = {name: batch.column(column) for name, column in columns.items()}
             rows = np.arange(first, first + len(batch))
             first += len(batch)
@@ -97,7 +110,7 @@ def _file(
                 yield Chunk(pa.RecordBatch.from_pydict(full), str(path), rows)
             else:
                 raw = Raw(_filled(arrays, fixed, len(batch)), rows, [])
-                yield checked(raw, str(path), log.report, strict=log.strict)
+                yield log.checked(raw, file, log.report)
 
 
 def _leaves(file: Any) -> list[str]:
@@ -140,13 +153,13 @@ def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[st
     full = {}
     for field in SCHEMA:
         if field.name in arrays:
-            full[field.name] = _plain(arrays[field.name])
+            full[field.name] = without_nothing(_plain(arrays[field.name]), field.type)
         else:
             filler = fixed.get(field.name, FILLERS.get(field.name))
             full[field.name] = (
                 pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
             )
-    return full
+    return full | {name: arrays[name] for name in arrays if name == SEGMENT}
 
 
 def _plain(array: Any) -> Any:
@@ -158,6 +171,8 @@ def _plain(array: Any) -> Any:
 def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
     """Whether every row passes every check; False also where that would take a closer look."""
     for name, array in arrays.items():
+        if name == SEGMENT:
+            continue
         kind = SCHEMA.field(name).type
         if name in TEXTS:
             texts = array.dictionary if pa.types.is_dictionary(array.type) else None

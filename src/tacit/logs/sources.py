@@ -2,57 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-import numpy as np
 import pyarrow as pa
 
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue, LogError
+from tacit.frames import is_frame
 from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.memory import Frame
 from tacit.logs.open_bandit import OPEN_BANDIT
+from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.places import files_at, is_url
-from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, completed, mapped
-from tacit.logs.rows import Chunk, LogReport, Raw, checked
+from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader
+from tacit.logs.rows import Chunk, converted
 from tacit.logs.ubi.reading import UBI
+from tacit.logs.vowpal_wabbit.dsjson import DSJSON
 
-LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI)}
+LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
+SHOWN = "shown"
+
+
+class Reading(TypedDict, total=False):
+    """How a log that is not open yet is read: options of :func:`read_log`."""
+
+    format: str | None
+    columns: Mapping[str, str] | None
+    constants: Mapping[str, Any] | None
+    arms: Sequence[str] | str | None
+    strict: bool
+    time_unit: str | None
 
 
 def read_log(
-    path: str | Path | Sequence[str | Path],
+    log: Any,
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
     constants: Mapping[str, Any] | None = None,
-    arms: Sequence[str] | None = None,
+    arms: Sequence[str] | str | None = None,
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
+    time_unit: str | None = None,
 ) -> LogReader:
     """Open a click log.
 
     Parameters
     ----------
-    path : path, or sequence of them
+    log : path, sequence of paths, or table in memory
         A file; a folder whose files, those of its folders among them, are read in the order of
         their names; or a pattern with ``*`` for these. Parquet may be given by a URL that
         pyarrow's file systems know (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of
-        the Open Bandit Dataset is recognised, and one with files ``ubi_queries*``.
+        the Open Bandit Dataset is recognised, and one with files ``ubi_queries*``. Or what is in
+        memory: a data frame of pandas or polars, a DuckDB relation, a pyarrow table, record
+        batches, whatever else speaks Arrow's PyCapsule interface, a data set of Hugging Face, or a
+        dict of arrays.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"`` or
-        ``"ubi"``; by default the suffix says it.
+        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"``, ``"ubi"`` or
+        ``"dsjson"``, which Vowpal Wabbit writes; by default the suffix says it.
     columns : dict, optional
         From columns of the schema to the names that the file has for them.
     constants : dict, optional
         Values for columns that the file has not.
-    arms : sequence of str, optional
-        The arms on offer in every row, where the file does not say them.
+    arms : sequence of str, or "shown", optional
+        The arms on offer in every row, where the file does not say them; "shown": all that it ever
+        shows, for which it is read once more.
     strict : bool, default False
         Whether to stop at the first row that is wrong, instead of counting it in
         ``reader.report``.
     batch_rows : int, default 65,536
         The most rows in a batch.
+    time_unit : {"s", "ms", "us", "ns"}, optional
+        Of times that are numbers since 1970. By default a number is read in the unit in which it is
+        a time from 2000 to 2099, and its row rejected if there is none; the report says the units.
 
     Returns
     -------
@@ -61,7 +85,9 @@ def read_log(
     Raises
     ------
     LogError
-        If there is nothing to read, or a column that is never null is missing.
+        If there is nothing to read, or a column is missing that must be there: key, arm and arms.
+        Without ``decision_id`` each row is a decision of its own, without ``placement`` all are of
+        one; without ``timestamp`` times are those of 1970.
     InvalidValue
         If an option is wrong.
 
@@ -85,22 +111,65 @@ def read_log(
     [1]
     >>> log.report.rejected
     {'arm-not-offered': 1}
+    >>> frame = {"query": ["tomato"] * 2, "shown": [1, 2], "clicked": [True, False]}
+    >>> log = read_log(
+    ...     frame, columns={"key": "query", "arm": "shown", "reward": "clicked"}, arms="shown"
+    ... )
+    >>> [batch["reward"].to_pylist() for batch in log]
+    [[1.0, 0.0]]
     """
-    places = [path] if isinstance(path, str | Path) else path
-    if not places:
-        raise InvalidValue("path", path, "give a file at least")
-    fixed = dict(constants or {}) | ({} if arms is None else {"arms": arms})
-    layout = _layout_of(places[0], format)
-    if layout is not None:
-        return layout.open(places, columns, constants=fixed, strict=strict, batch_rows=batch_rows)
-    return LogReader(
-        [file for place in places for file in files_at(place, _suffixes(format))],
-        format=format,
-        columns=columns,
-        constants=fixed,
-        strict=strict,
-        batch_rows=batch_rows,
-    )
+    fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
+    options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
+    places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
+    if places is not None:
+        if not places:
+            raise InvalidValue("path", log, "give a file at least")
+        layout = _layout_of(places[0], format)
+        if layout is not None:
+            _check_layout(layout.name, arms, time_unit)
+            return layout.open(places, columns, constants=fixed, **options)
+    files: list[Any] = [Frame(log)] if places is None else _files(places, format)
+    options |= {"format": format, "columns": columns, "time_unit": time_unit}
+    if arms == SHOWN:
+        known = LogReader(files, constants=fixed | {"arms": ["?"]}, **options)
+        fixed["arms"] = _shown(known)
+    return LogReader(files, constants=fixed, **options)
+
+
+def _in_memory(log: Any) -> bool:
+    if isinstance(log, str | Path):
+        return False
+    paths = isinstance(log, Sequence) and all(isinstance(place, str | Path) for place in log)
+    return is_frame(log) or not paths
+
+
+def _files(places: Sequence[str | Path], format: str | None) -> list[Any]:
+    return [file for place in places for file in files_at(place, _suffixes(format))]
+
+
+def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
+    if arms == SHOWN:
+        raise InvalidValue("arms", arms, f"leave it out: a log of {name} says its arms")
+    if time_unit is not None:
+        raise InvalidValue("time_unit", time_unit, f"leave it out: a log of {name} says its times")
+
+
+def _shown(log: LogReader) -> list[str]:
+    """Return the distinct arms that a log shows, in the order of their appearance."""
+    if log.once:
+        raise InvalidValue(
+            "arms", SHOWN, "name the arms: the log is a stream, to be read only once"
+        )
+    arms: dict[str, None] = {}
+    for file in log.files:
+        column = file.columns.get("arm")
+        for raw in file.read([column], log.batch_rows) if column else ():
+            assert column is not None
+            texts = converted(raw.columns[column], pa.string()).unique().to_pylist()
+            arms |= dict.fromkeys(text for text in texts if text is not None)
+    if not arms:
+        raise LogError("log: arms: it shows none; give their names")
+    return list(arms)
 
 
 def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
@@ -118,41 +187,46 @@ def _suffixes(format: str | None) -> list[str]:
     return [suffix for form in known.values() for suffix in form.suffixes]
 
 
+def opened(log: Any, **reading: Unpack[Reading]) -> Any:
+    """Return a log opened by :func:`read_log`; one that is open, or a part of one, as it is.
+
+    What is in memory is read strictly, unless ``strict=False`` is among the options.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no log, or is open and there are options.
+    """
+    if isinstance(log, LogReader | LogPart | KeyShard):
+        for field, value in reading.items():
+            raise InvalidValue(field, value, "give it to read_log: this log is open already")
+        return log
+    if _in_memory(log):
+        return read_log(log, **({"strict": True} | reading))  # type: ignore[arg-type]
+    return read_log(log, **reading)
+
+
+def say_rejected(reader: Any, log: Any) -> None:
+    """Warn of rows that were rejected, if ``log`` was opened here and nobody sees its report."""
+    if reader is not log and reader.report.rejected:
+        warnings.warn(reader.report.summary(), AssumptionWarning, stacklevel=3)
+
+
 def as_chunks(log: Any) -> Iterator[Chunk]:
     """Yield the valid rows of any form that a click log can have.
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, pyarrow.RecordBatch or iterable of pyarrow.RecordBatch
-        What is in memory already is checked strictly.
+    log : LogReader, or what :func:`read_log` takes
+        What is in memory is checked strictly.
 
     Raises
     ------
     InvalidValue
         If it is none of these.
     LogError
-        If it cannot be read or a row is wrong.
+        If it cannot be read, a row is wrong, or all rows are rejected.
     """
-    if isinstance(log, (str, Path)):
-        log = read_log(log)
-    if isinstance(log, LogReader):
-        return log.chunks()
-    if isinstance(log, pa.RecordBatch):
-        log = [log]
-    elif isinstance(log, pa.Table):
-        log = log.to_batches(max_chunksize=BATCH_ROWS)
-    if not isinstance(log, Iterable):
-        raise InvalidValue("log", log, "give a path, a LogReader, or a pyarrow Table")
-    return _checked_batches(log)
-
-
-def _checked_batches(batches: Iterable[Any]) -> Iterator[Chunk]:
-    source, first = "log", 1
-    for batch in batches:
-        if not isinstance(batch, pa.RecordBatch):
-            raise InvalidValue("log", batch, "give record batches")
-        rows = np.arange(first, first + len(batch))
-        raw = Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
-        columns = mapped(batch.schema.names, {}, {}, source)
-        yield checked(completed(raw, columns, {}), source, LogReport(), strict=True)
-        first += len(batch)
+    reader = opened(log)
+    yield from reader.chunks()
+    reader.report.check_kept()

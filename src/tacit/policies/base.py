@@ -85,6 +85,35 @@ class Counts(NamedTuple):
         return cls(np.zeros((lanes, arms)), np.zeros((lanes, arms)), np.zeros(lanes))
 
 
+class ArmBeliefs(NamedTuple):
+    """What a policy believes of its arms for one key; each array is of shape (arms,).
+
+    Attributes
+    ----------
+    plays, means : array of float64
+        As far as it remembers; the mean is NaN where nothing is known.
+    successes, failures : array of float64
+        Parameters of the Beta posterior of each mean reward.
+    """
+
+    plays: Floats
+    means: Floats
+    successes: Floats
+    failures: Floats
+
+    @classmethod
+    def of_counts(cls, plays: Floats, rewards: Floats) -> ArmBeliefs:
+        """Return what follows from counts alone, with a uniform prior."""
+        known = np.where(plays > 0, plays, np.nan)
+        clicks = np.clip(rewards, 0.0, plays)
+        return cls(plays.copy(), rewards / known, clicks + 1.0, plays - clicks + 1.0)
+
+    @classmethod
+    def of_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:
+        """Return what Beta posteriors say, with their means."""
+        return cls(plays, successes / (successes + failures), successes, failures)
+
+
 @dispatch.kernel
 def count(state: Counts, lane: int, arm: int, reward: float) -> None:
     """Add one play and its reward."""
@@ -155,6 +184,7 @@ class Policy(Part):
     an outcome out again, whatever was learned since, for statistics that are sums;
     ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
     the mean reward of an arm so far, 0 before its first play, for policies that others restart.
+    A method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``.
 
     Parameters
     ----------
@@ -174,6 +204,8 @@ class Policy(Part):
     named: ClassVar[dict[str, Any]] = registry
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
+    begins_in_turn: ClassVar[bool] = False
+    """Whether a key that knows nothing is shown arms in their order, as its schedule wants."""
     sums: ClassVar[tuple[str, ...]] = ()
     """Which arrays of the state (or tuples of them) that all keys share are sums over rewards, by
     their dotted names: learners that went apart add them up, and then :meth:`refit`."""

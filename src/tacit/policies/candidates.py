@@ -148,6 +148,12 @@ class Candidates(Policy):
         return lambda state, lane: believed(state.policy, lane)
 
     @property
+    def beliefs(self) -> Any:
+        """What the policy believes of its arms, where it says so."""
+        believed = self.policy.beliefs  # type: ignore[attr-defined]
+        return lambda state, lane: believed(state.policy, lane)
+
+    @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(f"policy.{name}" for name in self.policy.sums)
 

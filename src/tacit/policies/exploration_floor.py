@@ -156,6 +156,11 @@ class ExplorationFloor(Policy):
         return self.chooser.posterior  # type: ignore[attr-defined]
 
     @property
+    def beliefs(self) -> Any:
+        """What the policy believes of its arms, where it says so."""
+        return self.chooser.beliefs  # type: ignore[attr-defined]
+
+    @property
     def restarts(self) -> Any:
         """When the policy restarted, where it keeps a record."""
         return self.chooser.restarts  # type: ignore[attr-defined]

@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 from tacit.core import dispatch
 from tacit.core.arrays import Generator
 from tacit.core.dispatch import confidence, index, kernel
-from tacit.policies.base import Counts, Impression, Outcome, Policy, count, forget, uncount
+from tacit.policies.base import (
+    ArmBeliefs,
+    Counts,
+    Impression,
+    Outcome,
+    Policy,
+    count,
+    forget,
+    uncount,
+)
 
 
 @kernel
@@ -83,6 +92,10 @@ class CountingPolicy(IndexPolicy):
     @staticmethod
     def unlearn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
         uncount(state, lane, outcome.shown, outcome.reward)
+
+    def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
+        """Return what its counts say of the arms."""
+        return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:

@@ -3,29 +3,36 @@
 from tacit.proof.boundary import boundary
 from tacit.proof.guardrails import guarded
 from tacit.proof.holdout import dispersion, holdout_lift
-from tacit.proof.planner import decisions_needed, duels_needed
+from tacit.proof.paired import PairSums, chance_of_score, discoveries, preference
+from tacit.proof.planner import decisions_needed, duels_needed, searches_needed
 from tacit.proof.result import Interval, Lift
 from tacit.proof.scores import Scores, ScoreSums, Winner, winner
 from tacit.proof.sentences import lift_sentence
 from tacit.proof.sums import HoldoutSums
-from tacit.proof.traffic import ALARM, PropensitySums, share_evidence
+from tacit.proof.traffic import ALARM, FrequencySums, PropensitySums, share_evidence
 
 __all__ = [
     "ALARM",
+    "FrequencySums",
     "HoldoutSums",
     "Interval",
     "Lift",
+    "PairSums",
     "PropensitySums",
     "ScoreSums",
     "Scores",
     "Winner",
     "boundary",
+    "chance_of_score",
     "decisions_needed",
+    "discoveries",
     "dispersion",
     "duels_needed",
     "guarded",
     "holdout_lift",
     "lift_sentence",
+    "preference",
+    "searches_needed",
     "share_evidence",
     "winner",
 ]

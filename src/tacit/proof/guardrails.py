@@ -10,17 +10,26 @@ from tacit.proof.result import Lift
 Safety = Literal["early", "harm", "safe", "unknown"]
 
 
-def guarded(lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more") -> Safety:
+def guarded(
+    lift: Lift,
+    margin: float = 0.0,
+    *,
+    better: Literal["more", "less"] = "more",
+    span: float = 1.0,
+) -> Safety:
     """Return whether a metric was harmed.
 
     Parameters
     ----------
     lift : Lift
-        Of the metric, with a ratio; where m metrics are watched, of ``comparisons=m``.
+        Of the metric; where m metrics are watched, of ``comparisons=m``.
     margin : float, default 0
-        How much worse it may be, as a share of the control's; in [0, 1).
+        How much worse it may be, as a share of the control's; in [0, 1). Without a ratio, as a
+        share of the ``span``.
     better : str, default "more"
         Whether ``more`` of it is better or ``less``.
+    span : float, default 1
+        From the least amount to the largest, where there is a difference only.
 
     Returns
     -------
@@ -46,10 +55,14 @@ def guarded(lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] 
     'harm'
     """
     margin = checks.number("margin", margin, 0.0, 1.0)
-    if lift.ratio is None:
+    if lift.difference is not None and lift.ratio is None:
+        even, allowed, interval = 0.0, margin * span, lift.difference
+    elif lift.ratio is not None:
+        even, allowed, interval = 1.0, margin, lift.ratio
+    else:
         return "early" if lift.claim == "early" else "unknown"
-    _, low, high = lift.ratio
-    if high < 1 if better == "more" else low > 1:
+    _, low, high = interval
+    if high < even if better == "more" else low > even:
         return "harm"
-    kept = low >= 1 - margin if better == "more" else high <= 1 + margin
+    kept = low >= even - allowed if better == "more" else high <= even + allowed
     return "safe" if kept else "unknown"

@@ -68,10 +68,45 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
     """
     if days <= 0:
         return f"A lift of {percent(shown)} would have shown by now (4 times in 5)."
-    when = "less than a day" if days < 1 else f"about {_rounded(days)} days"
-    if 1 <= days < 1.5:
-        when = "about a day"
-    return f"At today's traffic a lift of {percent(shown)} would show in {when} (4 times in 5)."
+    return (
+        f"At today's traffic a lift of {percent(shown)} would show in {_when(days)} (4 times in 5)."
+    )
+
+
+def plan_sentence(
+    decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1
+) -> str:
+    """Return when a lift would show, for who has not begun.
+
+    Parameters
+    ----------
+    decisions : float
+        That it takes, of both groups.
+    days : float or None
+        In which these come, if that is known.
+    shown : float, default 0.1
+        The lift.
+    share : float, default 0.1
+        Of the control.
+
+    Examples
+    --------
+    >>> print(plan_sentence(331_451, 12.4))  # doctest: +NORMALIZE_WHITESPACE
+    With a holdout of 10 % a lift of 10 % would show after 331,000 decisions, in about 12 days
+    (4 times in 5).
+    """
+    when = "" if days is None else f", in {_when(days)}"
+    count = f"{float(f'{decisions:.3g}'):,.0f}"
+    return (
+        f"With a holdout of {percent(share)} a lift of {percent(shown)} would show after {count} "
+        f"decisions{when} (4 times in 5)."
+    )
+
+
+def _when(days: float) -> str:
+    if days < 1:
+        return "less than a day"
+    return "about a day" if days < 1.5 else f"about {_rounded(days)} days"
 
 
 def since_sentence(moment: datetime, now: datetime) -> str:
@@ -106,6 +141,18 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
     return f"Do not trust this: the control {verb} {amount} {what} than its share."
 
 
+def left_out_sentence(shards: int) -> str:
+    """Return what to say where shards do not count yet.
+
+    Examples
+    --------
+    >>> left_out_sentence(1)
+    'This leaves out 1 shard, which has not begun with this holdout yet.'
+    """
+    which = "1 shard, which has" if shards == 1 else f"{shards} shards, which have"
+    return f"This leaves out {which} not begun with this holdout yet."
+
+
 PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
 
 NO_PROPENSITIES = (
@@ -125,6 +172,13 @@ def winner_sentence(arm: str | None, confidence: float = 0.95) -> str:
         return "No arm is shown to be the best yet."
     return f"{arm} is best on average so far. {ANY_TIME}"
 
+
+EARLY_WINNER = "Too early to say which arm is best."
+
+SOME_ARMS = (
+    "A winner cannot be declared: some decisions did not have every arm on offer. Compare the "
+    "policy with uniform."
+)
 
 NO_WINNER = (
     "A winner cannot be declared: some arms may never be shown. Set up a holdout with a uniform "

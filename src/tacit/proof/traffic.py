@@ -7,13 +7,14 @@ time, if all is as it should be.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, Ints
 from tacit.proof.boundary import checked_share
 from tacit.proof.sums import BUCKETS, HoldoutSums
 
@@ -136,3 +137,89 @@ class PropensitySums(NamedTuple):
     def merged(self, other: PropensitySums) -> PropensitySums:
         """Return the sums over the decisions of both."""
         return PropensitySums(self.sums + other.sums)
+
+
+BETS = RATES[1::2]
+"""λ < 1: on so many times more than its propensities say the evidence bets that an arm is shown."""
+
+
+class FrequencySums(NamedTuple):
+    """How often each arm was shown against how often it should have been, by its propensities.
+
+    Unlike :class:`PropensitySums` this needs the propensity of what was shown alone, which is what
+    a log has. An arm that is shown too seldom is one in whose place others are shown too often.
+
+    Attributes
+    ----------
+    logs : array of float64, shape (arms, 6)
+        Of each arm and each λ, the sum of ln(1 + λ(1/q − 1)) − ln(1 − λ) over the decisions that
+        showed it, with the propensity q.
+    offered : array of float64, shape (arms,)
+        Decisions that could show it.
+    whole : array of float64, shape (6,)
+        Of each λ, the sum of ln(1 + λ(1/(nq) − 1)) over all decisions, of n arms each: arms that
+        are likely to be shown, whichever these are, must not be shown less often.
+
+    Examples
+    --------
+    >>> honest, wrong = FrequencySums.empty(2), FrequencySums.empty(2)
+    >>> shown, both = np.arange(2000) % 2, [np.arange(2)] * 2000
+    >>> honest.add(shown, np.full(2000, 0.5), both)
+    >>> wrong.add(shown, np.where(shown == 0, 0.8, 0.2), both)
+    >>> honest.evidence() < ALARM < wrong.evidence()
+    True
+    """
+
+    logs: Floats
+    offered: Floats
+    whole: Floats
+
+    @classmethod
+    def empty(cls, arms: int) -> FrequencySums:
+        """Return sums of nothing."""
+        return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
+
+    def add(
+        self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]
+    ) -> None:
+        """Add decisions, one after the other.
+
+        Parameters
+        ----------
+        shown : array of int, shape (n,)
+            The arms shown.
+        propensities : array of float, shape (n,)
+            With what probability each was shown; in (0, 1].
+        offers : sequence of array of int
+            The arms that each could show.
+        """
+        arms, q = np.asarray(shown, np.int64), np.asarray(propensities, np.float64)
+        gains = np.log1p(BETS * (1 / q[:, None] - 1)) - np.log1p(-BETS)
+        np.add.at(self.logs, arms, gains)
+        sizes = np.array(list(map(len, offers)), np.float64)
+        of_all = np.log1p(BETS * (1 / (sizes * q)[:, None] - 1))
+        self.whole[:] = np.add.accumulate(np.vstack([self.whole, of_all]))[-1]
+        # Most often all offers are one and the same.
+        distinct = {id(offer): offer for offer in offers}
+        for name, times in Counter(map(id, offers)).items():
+            self.offered[distinct[name]] += times
+
+    def evidence(self) -> float:
+        """Return the logarithm of the evidence that the propensities are not the true ones.
+
+        References
+        ----------
+        For each arm a, 1[A = a]/q − 1 has the mean 0, or less where a cannot be shown at all, so
+        that Π(1 + λ(1[A = a]/q − 1)) is a nonnegative supermartingale: it exceeds 100 with a
+        probability of at most 1 % (Ville). So is Π(1 + λ(1/(nq) − 1)), n the arms on offer. This is
+        the mean over all of these and over λ = 2^(−j/2), j = 1, 3 … 11; see also Waudby-Smith,
+        Ramdas (2024), "Estimating means of bounded random variables by betting".
+        """
+        of_arms = self.logs + self.offered[:, None] * np.log1p(-BETS)
+        exponents = np.vstack([of_arms, self.whole])
+        top = float(exponents.max())
+        return top + math.log(float(np.mean(np.exp(exponents - top))))
+
+    def merged(self, other: FrequencySums) -> FrequencySums:
+        """Return the sums over the decisions of both."""
+        return FrequencySums(*(a + b for a, b in zip(self, other, strict=True)))

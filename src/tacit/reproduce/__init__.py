@@ -18,6 +18,7 @@ ITEMS = {
     "eventful-robustness": ("tacit.reproduce.eventful.eventful_robustness", "EVENTFUL_ROBUSTNESS"),
     "shift-horizons": ("tacit.reproduce.eventful.shift_horizons", "SHIFT_HORIZONS"),
     "dueling-practice": ("tacit.reproduce.duels.dueling_practice", "DUELING_PRACTICE"),
+    "interleaving-power": ("tacit.reproduce.duels.sensitivity", "SENSITIVITY"),
     "qi2018-figure1": ("tacit.reproduce.examination.qi2018", "FIGURE_1"),
     "qi2018-figure2": ("tacit.reproduce.examination.qi2018", "FIGURE_2"),
     "qi2018-figure4": ("tacit.reproduce.examination.qi2018_course", "FIGURE_4"),

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
 
+UNITS = "decision", "session", "user"
+
 
 class Export(NamedTuple):
     """A table of its own that the export of a log has of placements of a kind.
@@ -60,10 +62,15 @@ class Kind:
         Whether its decisions are rows of a click log (:mod:`tacit.logs`).
     sharded : bool
         Whether its keys can be dealt out to shards.
+    pinned : bool
+        Whether what it shows can be pinned.
     living : bool
         Whether its arms can come and go.
-    holdout : bool
-        Whether a control can decide for a part of its traffic.
+    controls : tuple of str
+        What can decide for a part of its traffic, so that the lift is known: ``uniform``,
+        ``baseline``, ``arm`` or ``policy``; empty for nothing.
+    units : tuple of str
+        Who can stay in one group then, as its requests name them.
     export : Export or None
         What the export of a log has of it besides.
     check : function
@@ -83,8 +90,10 @@ class Kind:
     takes_clicks: bool = False
     click_log: bool = False
     sharded: bool = True
+    pinned: bool = True
     living: bool = False
-    holdout: bool = False
+    controls: tuple[str, ...] = ()
+    units: tuple[str, ...] = UNITS
     export: Export | None = None
     check: Callable[[Any], None] = lambda policy: None
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.counting import Duel, counted, duel_of
 from tacit.evaluate.duels.report import DuelReport
-from tacit.logs.formats import FORMATS, format_of
-from tacit.logs.reader import BATCH_ROWS, reading
+from tacit.frames import is_frame
+from tacit.logs.memory import Frame
+from tacit.logs.reader import BATCH_ROWS, LogFile, file_at
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
 
 COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")
 
 
 def read_duels(
-    log: str | Path,
+    log: Any,
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -27,11 +30,12 @@ def read_duels(
 
     Parameters
     ----------
-    log : path
-        Parquet, CSV or JSON lines with the columns ``left`` and ``right`` (the rankers' names) and
-        either ``outcome`` (1 the left one won, 0 the right one, 0.5 a tie, or between) or
-        ``interleaved`` (JSON of :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of
-        positions from 0); a row that has an outcome needs nothing else. Others are ignored.
+    log : path, or table in memory
+        Parquet, CSV, JSON lines or what :func:`tacit.read_log` takes from memory, with the columns
+        ``left`` and ``right`` (the rankers' names) and either ``outcome`` (1 the left one won, 0
+        the right one, 0.5 a tie, or between) or ``interleaved`` (JSON of
+        :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of positions from 0); a row that
+        has an outcome needs nothing else. Others are ignored.
     format : {"parquet", "csv", "json"}, optional
         By default the suffix says it.
     columns : dict, optional
@@ -54,12 +58,13 @@ def read_duels(
     InvalidValue
         If an option is wrong.
     """
-    path, renamed = Path(log), dict(columns or {})
+    renamed = dict(columns or {})
     for name in renamed:
         if name not in COLUMNS:
             raise InvalidValue("columns", name, f"a log of duels has {', '.join(COLUMNS)}")
     rows = LogReport()
-    duels = _duels(path, format_of(path, format), renamed, rows, strict)
+    path = Frame(log) if is_frame(log) else Path(log)
+    duels = _duels(file_at(path, format), renamed, rows, strict)
     try:
         return counted(duels, confidence), rows
     except InvalidValue as error:
@@ -69,14 +74,13 @@ def read_duels(
 
 
 def _duels(
-    path: Path, format: str, renamed: Mapping[str, str], rows: LogReport, strict: bool
+    file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool
 ) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
     import pyarrow as pa
 
-    form = FORMATS[format]
-    with reading(path, format):
-        present = form.names(path)
+    path, present = file.path, file.names
+    by_credits = False
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
     for name, their in theirs.items():
         if their not in present and (name in renamed or name in ("left", "right")):
@@ -87,29 +91,43 @@ def _duels(
     used = {name: their for name, their in theirs.items() if their in present}
     if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
         raise LogError(f"{path}: there is neither a column outcome nor interleaved and clicks")
-    with reading(path, format):
-        for raw in form.read(path, list(dict.fromkeys(used.values())), BATCH_ROWS):
-            for row, text in raw.malformed:
-                rows.read += 1
-                _reject(rows, MALFORMED, Example(str(path), row, "row", text), strict)
-            given = {
-                name: raw.columns[their]
-                if isinstance(raw.columns[their], list)
-                else converted(raw.columns[their], pa.string()).to_pylist()
-                for name, their in used.items()
-            }
-            for place, row in enumerate(raw.rows):
-                cells = {name: values[place] for name, values in given.items()}
-                rows.read += 1
-                try:
-                    duel = duel_of(cells)
-                except InvalidValue as error:
-                    column = error.field.partition(".")[0]
-                    example = Example(str(path), int(row), column, error.value)
-                    _reject(rows, f"wrong-{column}", example, strict)
-                else:
-                    rows.kept += 1
-                    yield duel
+    for raw in file.read(list(dict.fromkeys(used.values())), BATCH_ROWS):
+        for row, text in raw.malformed:
+            rows.read += 1
+            _reject(rows, MALFORMED, Example(str(path), row, "row", text), strict)
+        given = {
+            name: raw.columns[their]
+            if isinstance(raw.columns[their], list)
+            else converted(raw.columns[their], pa.string()).to_pylist()
+            for name, their in used.items()
+        }
+        for place, row in enumerate(raw.rows):
+            cells = {name: values[place] for name, values in given.items()}
+            rows.read += 1
+            try:
+                duel = duel_of(cells)
+            except InvalidValue as error:
+                column = error.field.partition(".")[0]
+                example = Example(str(path), int(row), column, error.value)
+                _reject(rows, f"wrong-{column}", example, strict)
+            else:
+                rows.kept += 1
+                by_credits = by_credits or needs_credits(cells.get("interleaved"))
+                yield duel
+    if by_credits:
+        warnings.warn(
+            "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean "
+            "credits; who has more of them on a list may favour a ranker: give --credits, or use "
+            "tacit.evaluate.interleaved",
+            AssumptionWarning,
+            stacklevel=2,
+        )
+
+
+def needs_credits(interleaved: Any) -> bool:
+    """Whether a list is one of which only mean credits are fair."""
+    told = interleaved if isinstance(interleaved, str) else str(interleaved)
+    return "Optimized" in told or "DebiasedBalanced" in told
 
 
 def _reject(rows: LogReport, reason: str, example: Example, strict: bool) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.text import Tabulated
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels.evidence import log_evidence, safe_interval
 from tacit.evaluate.intervals import wilson
@@ -45,7 +46,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DuelReport:
+class DuelReport(Tabulated):
     """Estimated preferences between rankers, who is out, and whether it is safe to stop.
 
     Outcomes of a pair must be independent with a constant mean; which pair is shown next may
@@ -274,6 +275,18 @@ class DuelReport:
         mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
         return list(np.argsort(-mean, kind="stable").tolist())
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per ranker, the best first."""
+        head, *body = self._standings()
+        whole = ("duels", "beats", "loses to")
+        return [
+            {
+                name: int(cell.replace(",", "")) if name in whole else cell
+                for name, cell in zip(head, row, strict=True)
+            }
+            for row in body
+        ]
+
     def _standings(self) -> list[tuple[str, ...]]:
         lost, won = self.beats.sum(axis=0), self.beats.sum(axis=1)
         table: list[tuple[str, ...]] = [
@@ -305,19 +318,19 @@ class DuelReport:
                 table.append(row)
         return table
 
-    def plot(self, path: str | Path) -> Path:
-        """Draw the leader's duels with both intervals; the suffix gives the format.
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
+        """Draw the leader's duels with both intervals, as :meth:`tacit.SimulationResult.plot`."""
+        from tacit.plots import drawn
 
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
-        """
-        from tacit.plots import COLOURS, figure, save
+        with drawn(path, ax, height=1.5 + 0.28 * (len(self.names) - 1)) as axes:
+            self._draw(axes)
+        return axes
+
+    def _draw(self, ax: Any) -> None:
+        from tacit.plots import COLOURS
 
         others = [i for i in range(len(self.names)) if i != self.leader]
         pairs = sorted((self.pair(self.leader, i) for i in others), key=lambda pair: pair.low)
-        drawing, ax = figure(height=1.5 + 0.28 * len(pairs))
         for y, pair in enumerate(pairs):
             ax.plot([pair.safe_low, pair.safe_high], [y, y], color=COLOURS[4], lw=1.5)
             ax.plot([pair.low, pair.high], [y, y], color=COLOURS[0], lw=4, solid_capstyle="butt")
@@ -332,7 +345,6 @@ class DuelReport:
             "thin: safe for all pairs at all times",
             size=9,
         )
-        return save(drawing, Path(path))
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ relevance of what stood there:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tacit.evaluate.examination.methods import (
 from tacit.evaluate.examination.result import Examination
 from tacit.evaluate.intervals import CONFIDENCE, normal_quantile
 from tacit.evaluate.rows import checked_missing_reward
+from tacit.logs.sources import Reading, opened, say_rejected
 
 METHODS = ("randomization", "harvesting", "em")
 
@@ -45,14 +46,15 @@ def examine(
     regression: Any = None,
     missing_reward: float | None = 0.0,
     confidence: float = CONFIDENCE,
+    **reading: Unpack[Reading],
 ) -> Examination:
     """Estimate how much each position is examined, under the position-based model.
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        A click log with positions. What is kept of it grows with the number of distinct keys,
-        arms and positions that stood together, not with its rows.
+    log : LogReader, path, or table in memory
+        A click log with positions; what :func:`tacit.read_log` takes. What is kept of it grows with
+        the number of distinct keys, arms and positions that stood together, not with its rows.
     method : {"randomization", "harvesting", "em"}
         ``randomization`` needs propensities, and weights by them what was not placed uniformly.
         ``harvesting`` uses only what was shown at two positions or more. ``em`` uses all.
@@ -65,6 +67,8 @@ def examine(
     missing_reward : float or None, default 0
         The reward of a row to which no feedback came; None leaves such rows out.
     confidence : float, default 0.95
+    **reading
+        How a log that is not open yet is read: options of :func:`tacit.read_log`.
 
     Returns
     -------
@@ -116,7 +120,9 @@ def examine(
         raise InvalidValue("features", features, "give features and regression, both for 'em'")
     missing_reward = checked_missing_reward(missing_reward)
     checks.number("confidence", confidence, 0.5, 1 - 1e-12)
-    cells = cells_of(log, missing_reward, randomized=method == "randomization")
+    reader = opened(log, **reading)
+    cells = cells_of(reader, missing_reward, randomized=method == "randomization")
+    say_rejected(reader, log)
     if not len(cells.pair):
         raise UnfitLog("log: it has no rows, so it says nothing of examination")
     places = np.unique(cells.position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.text import Tabulated
 from tacit.evaluate.intervals import CONFIDENCE
 
 
 @dataclass(frozen=True)
-class Examination:
+class Examination(Tabulated):
     """How much each position is examined.
 
     Attributes
@@ -46,6 +48,10 @@ class Examination:
         return np.asarray(self.effects / np.nanmax(self.effects))
 
     def table(self) -> list[dict[str, Any]]:
+        """Return :meth:`records`."""
+        return self.records()
+
+    def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per position."""
         return [
             {
@@ -79,11 +85,16 @@ class Examination:
         return f"{title}\n{aligned([head, *body])}"
 
 
-def plot(results: list[Examination], path: str | Path) -> Path:
-    """Draw the effects by each method with their intervals."""
-    from tacit.plots import figure, save
+def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:
+    """Draw the effects by each method with their intervals; return the axes."""
+    from tacit.plots import drawn
 
-    drawing, ax = figure(7.0, 4.0)
+    with drawn(path, ax, height=4.0) as axes:
+        _draw(results, axes)
+    return axes
+
+
+def _draw(results: Sequence[Examination], ax: Any) -> None:
     for number, result in enumerate(results):
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)
@@ -95,4 +106,3 @@ def plot(results: list[Examination], path: str | Path) -> Path:
     ax.set_ylabel(f"examination relative to position {results[0].positions[0]}")
     ax.set_title(f"position effects, {results[0].confidence:.0%} intervals", size=10)
     ax.legend(frameon=False)
-    return save(drawing, Path(path))

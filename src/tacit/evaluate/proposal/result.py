@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tacit.core.text import Tabulated
 
 
 class Shift(NamedTuple):
@@ -29,7 +31,7 @@ class Shift(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Proposal(Tabulated):
     """What a log suggests for BWC and its like.
 
     Attributes
@@ -65,6 +67,13 @@ class Proposal:
     keys: int
     searched: int
     policy: str
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per parameter: its value, and what it was derived from."""
+        return [
+            {"parameter": name, "value": getattr(self, name), "derived": told}
+            for name, told in self.derived.items()
+        ]
 
     def summary(self) -> str:
         """Return the proposals, what they were derived from, and the warnings as text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tacit.core.arrays import Floats
 from tacit.evaluate.proposal.history import KeyHistory, LogColumns
 from tacit.evaluate.proposal.result import Proposal, Shift
 from tacit.evaluate.proposal.shifts import NormalContexts, shifts_of
+from tacit.logs.sources import Reading, opened, say_rejected
 
 UNKNOWN_SHIFT, UNKNOWN_MARGIN = 0.1, 0.1
 
@@ -24,6 +25,7 @@ def propose(
     keys: int = 200,
     delta: float = 0.05,
     progress: Callable[[int], None] | None = None,
+    **reading: Unpack[Reading],
 ) -> Proposal:
     """Propose min_shift, margin, test_rounds and the horizon from a click log.
 
@@ -45,14 +47,16 @@ def propose(
 
     Parameters
     ----------
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        Is held in memory. Rows without feedback count as no click.
+    log : LogReader, path, or table in memory
+        What :func:`tacit.read_log` takes; held in memory. Rows without feedback count as no click.
     keys : int, default 200
         In how many of the busiest keys changes are searched.
     delta : float, default 0.05
         About the probability that a change is found where there is none, in all keys together.
     progress : callable, optional
         Is called with the number of keys searched so far.
+    **reading
+        How a log that is not open yet is read: options of :func:`tacit.read_log`.
 
     Raises
     ------
@@ -93,7 +97,9 @@ def propose(
     """
     count = checks.integer("keys", keys, 1)
     chance = checks.number("delta", delta, 0.0, 1.0, open_low=True)
-    columns = LogColumns.read(log)
+    reader = opened(log, **reading)
+    columns = LogColumns.read(reader)
+    say_rejected(reader, log)
     order = np.argsort(-np.bincount(columns.lanes), kind="stable")[:count]
     rows = np.argsort(columns.lanes, kind="stable")
     ends = np.cumsum(np.bincount(columns.lanes))

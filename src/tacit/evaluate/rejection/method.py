@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning
@@ -13,6 +13,7 @@ from tacit.evaluate.rejection.result import ReplayCounts, ReplayResult
 from tacit.evaluate.rejection.rules import Rules
 from tacit.evaluate.rejection.windows import WindowReader
 from tacit.logs.parts import KeyShard
+from tacit.logs.sources import Reading, opened, say_rejected
 from tacit.policies.base import Policy
 
 
@@ -26,7 +27,9 @@ def replay(
     tolerance: float = 1e-6,
     assume_uniform: bool = False,
     missing_reward: float | None = 0.0,
+    by: str | None = None,
     progress: Callable[[int], None] | None = None,
+    **reading: Unpack[Reading],
 ) -> ReplayResult:
     """Estimate what a policy would have earned, from a log of uniformly chosen arms.
 
@@ -48,8 +51,8 @@ def replay(
         Over the log's arms by their names (see :func:`arms_of`), or over n numbered arms
         where the log's are called 0, 1, …, n − 1. A key learns on its own in each placement;
         what all keys share, they share across placements.
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        A click log.
+    log : LogReader, path, or table in memory
+        A click log; what :func:`tacit.read_log` takes.
     passes : int, default 10
         How often to replay it.
     seed : int, default 0
@@ -63,8 +66,15 @@ def replay(
     missing_reward : float or None, default 0
         The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
         which is right only where feedback is lost regardless of what it would have been.
+    by : str, optional
+        A column of the log, of the schema or not: the result then tells of each of its values
+        besides (``segments``), having learned from all.
     progress : function, optional
         Called with the number of rows replayed so far, all passes together.
+    **reading
+        How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
+        ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
+        unless ``strict=False``.
 
     Returns
     -------
@@ -111,11 +121,14 @@ def replay(
     True
     """
     passes = checks.integer("passes", passes, 1)
-    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward)
-    found = played(rules, log, range(passes), progress=progress)
+    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward, by)
+    reader = opened(log, **reading)
+    reader = reader if by is None else reader.by(by)
+    found = played(rules, reader, range(passes), progress=progress)
+    say_rejected(reader, log)
     for warning in found.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return found.result(policy.label)
+    return found.result(policy.label, by)
 
 
 def played(
@@ -130,7 +143,7 @@ def played(
     Parameters
     ----------
     rules : Rules
-    log : LogReader, KeyShard, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
+    log : LogReader, KeyShard, or what :func:`tacit.read_log` takes
         A shard of several makes draws of its own.
     numbers : sequence of int
     progress : function, optional
@@ -142,7 +155,7 @@ def played(
     done = 0
     for window in reader.read(log):
         for each in passes:
-            for rows in each.play(window, len(reader.lanes)):
+            for rows in each.play(window, len(reader.lanes), len(reader.segments)):
                 done += rows
                 if progress is not None:
                     progress(done)
@@ -153,6 +166,13 @@ def played(
         reader.unanswered,
         reader.reward,
         _contradictions(rules.policy, passes[0].state) if 0 in numbers else (),
+        {
+            name: (
+                tuple(each.tally[place, 0].item() for each in passes),
+                tuple(each.tally[place, 1].item() for each in passes),
+            )
+            for name, place in reader.segments.items()
+        },
     )
 
 

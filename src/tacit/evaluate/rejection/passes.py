@@ -29,8 +29,8 @@ class Matches(NamedTuple):
         The slot that the policy chose.
     feedback : array of float64, shape (1,)
         The reward of the row.
-    tally : array of float64, shape (2,)
-        How many rows matched, and the sum of their rewards.
+    tally : array of float64, shape (segments, 2)
+        How many rows of each segment matched, and the sum of their rewards.
     """
 
     action: Ints
@@ -58,8 +58,8 @@ def replay_rows(
             shown = shown_in(params, action)
             known = learned_propensity(params, state, lane, impression, shown)
             learn(params, state, lane, outcome_of(params, impression, action, feedback, known))
-            tally[0] += 1.0
-            tally[1] += feedback[0]
+            tally[window.segments[row], 0] += 1.0
+            tally[window.segments[row], 1] += feedback[0]
 
 
 class Pass:
@@ -82,26 +82,34 @@ class Pass:
         # Shuffling draws from a generator of its own, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
         self._shuffler = stream("replay, shuffling", rules.seed, *place) if number else None
-        self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros(2))
+        self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
         self._capacity = 0
 
     @property
     def matched(self) -> int:
         """The number of rows that counted."""
-        return int(self._matches.tally[0])
+        return int(self._matches.tally[:, 0].sum())
 
     @property
     def clicks(self) -> float:
         """Sum of their rewards."""
-        return float(self._matches.tally[1])
+        return float(self._matches.tally[:, 1].sum())
 
-    def play(self, window: Window, lanes: int) -> Iterator[int]:
+    @property
+    def tally(self) -> Floats:
+        """Both for each segment, shape (segments, 2)."""
+        return self._matches.tally
+
+    def play(self, window: Window, lanes: int, segments: int = 1) -> Iterator[int]:
         """Replay a window; yield the number of rows after each stretch of it."""
         from tacit.core.compiled import compiled
 
         if lanes > self._capacity:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copied_into(self.state, self.policy.init(self._capacity))
+        if segments > len(self.tally):
+            more = np.zeros((segments - len(self.tally), 2))
+            self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
         rows = len(window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import add
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from tacit.core.text import Tabulated
 from tacit.evaluate.intervals import wilson
+
+PerPass = tuple[tuple[float, ...], tuple[float, ...]]
+"""How many rows matched and the sum of their rewards, per pass."""
+
+
+class ReplaySegment(NamedTuple):
+    """What a policy would have earned in one segment, having learned from all.
+
+    Attributes
+    ----------
+    estimate, low, high : float
+        As of :class:`ReplayResult`; not corrected for the number of segments.
+    matched : float
+        Rows that counted, on average over the passes.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    matched: float
 
 
 @dataclass(frozen=True)
-class ReplayResult:
+class ReplayResult(Tabulated):
     """What a policy would have earned.
 
     Attributes
@@ -39,6 +63,10 @@ class ReplayResult:
         Sum of their rewards, per pass.
     estimates : tuple of float
         Mean of their rewards, per pass; NaN without a match.
+    by : str or None
+        The column that tells segments apart, if one was asked for.
+    segments : dict
+        From its values to a :class:`ReplaySegment`, the largest first.
     """
 
     policy: str
@@ -51,6 +79,33 @@ class ReplayResult:
     matched: tuple[int, ...]
     clicks: tuple[float, ...]
     estimates: tuple[float, ...]
+    by: str | None = None
+    segments: dict[str, ReplaySegment] = field(default_factory=dict)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict, of the passes their means; with segments, one for each besides."""
+        passes = len(self.matched)
+        mean = sum(self.matched) / passes
+        if self.by is not None:
+            whole = ReplaySegment(self.estimate, self.low, self.high, mean)
+            return [
+                {"policy": self.policy, "segment": name, **part._asdict()}
+                for name, part in [(None, whole), *self.segments.items()]
+            ]
+        return [
+            {
+                "policy": self.policy,
+                "estimate": self.estimate,
+                "low": self.low,
+                "high": self.high,
+                "logged": self.logged,
+                "rows": self.rows,
+                "unanswered": self.unanswered,
+                "passes": passes,
+                "matched": mean,
+                "clicks": sum(self.clicks) / passes,
+            }
+        ]
 
     def summary(self) -> str:
         """Return the result as text."""
@@ -67,8 +122,29 @@ class ReplayResult:
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
+                *(self._segment_lines() if self.by is not None else ()),
             ]
         )
+
+    def _segment_lines(self) -> list[str]:
+        from tacit.core.text import aligned
+
+        body = [
+            [
+                name or "(none)",
+                f"{part.estimate:.5f}",
+                f"[{part.low:.5f}, {part.high:.5f}]",
+                f"{part.matched:,.1f}",
+            ]
+            for name, part in self.segments.items()
+        ]
+        head = [str(self.by), "mean reward", "95 % interval", "matched a pass"]
+        return [
+            "",
+            aligned([head, *body]),
+            "each interval is for its segment alone, not corrected for how many there are "
+            f"({len(body)})",
+        ]
 
 
 class ReplayCounts(NamedTuple):
@@ -85,6 +161,8 @@ class ReplayCounts(NamedTuple):
         Sum of all its rewards.
     warnings : tuple of str
         What the record of the first pass says against the policy's assumptions.
+    segments : mapping of str to (tuple of float, tuple of float)
+        Of each segment, how many rows matched and the sum of their rewards, per pass.
     """
 
     matched: tuple[int, ...]
@@ -93,11 +171,17 @@ class ReplayCounts(NamedTuple):
     unanswered: int
     reward: float
     warnings: tuple[str, ...]
+    segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def beside(self, other: ReplayCounts) -> ReplayCounts:
         """Return the result of these passes and of others over the same rows."""
         return self._replace(
-            matched=self.matched + other.matched, clicks=self.clicks + other.clicks
+            matched=self.matched + other.matched,
+            clicks=self.clicks + other.clicks,
+            segments={
+                name: (mine[0] + other.segments[name][0], mine[1] + other.segments[name][1])
+                for name, mine in self.segments.items()
+            },
         )
 
     def merge(self, other: ReplayCounts) -> ReplayCounts:
@@ -109,15 +193,14 @@ class ReplayCounts(NamedTuple):
             self.unanswered + other.unanswered,
             self.reward + other.reward,
             self.warnings + other.warnings,
+            _added(self.segments, other.segments),
         )
 
-    def result(self, policy: str) -> ReplayResult:
-        """Return what follows for a policy of this name."""
-        counts = list(zip(self.clicks, self.matched, strict=True))
-        estimates = tuple(clicks / rows if rows else math.nan for clicks, rows in counts)
-        matched = [estimate for estimate in estimates if not math.isnan(estimate)]
-        estimate = math.fsum(matched) / len(matched) if matched else math.nan
-        low, high = wilson(estimate, sum(self.matched) / len(self.matched))
+    def result(self, policy: str, by: str | None = None) -> ReplayResult:
+        """Return what follows for a policy of this name, by segments of a column if there are."""
+        estimates = tuple(_ratios(self.matched, self.clicks))
+        estimate, low, high, _ = _segment((self.matched, self.clicks))
+        parts = {name: _segment(counts) for name, counts in self.segments.items()}
         return ReplayResult(
             policy=policy,
             estimate=estimate,
@@ -129,4 +212,27 @@ class ReplayCounts(NamedTuple):
             matched=self.matched,
             clicks=self.clicks,
             estimates=estimates,
+            by=by,
+            segments=dict(sorted(parts.items(), key=lambda item: -item[1].matched)),
         )
+
+
+def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+    return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
+
+
+def _segment(counts: PerPass) -> ReplaySegment:
+    known = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
+    estimate = math.fsum(known) / len(known) if known else math.nan
+    matched = sum(counts[0]) / len(counts[0])
+    return ReplaySegment(estimate, *wilson(estimate, matched), matched)
+
+
+def _added(one: Mapping[str, PerPass], other: Mapping[str, PerPass]) -> dict[str, PerPass]:
+    found = {**other, **one}
+    for name in set(one) & set(other):
+        found[name] = (
+            tuple(map(add, one[name][0], other[name][0])),
+            tuple(map(add, one[name][1], other[name][1])),
+        )
+    return found

@@ -17,7 +17,7 @@ class Rules:
 
     Parameters
     ----------
-    policy, seed, window, tolerance, assume_uniform, missing_reward
+    policy, seed, window, tolerance, assume_uniform, missing_reward, by
         As for :func:`~tacit.replay`.
 
     Raises
@@ -32,6 +32,7 @@ class Rules:
     tolerance: float = 1e-6
     assume_uniform: bool = False
     missing_reward: float | None = 0.0
+    by: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):

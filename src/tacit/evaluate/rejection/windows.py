@@ -13,11 +13,12 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import LogError, UnfitLog
 from tacit.evaluate.arms import names_of, unknown_arm
 from tacit.evaluate.rejection.rules import Rules
-from tacit.evaluate.rows import answered
+from tacit.evaluate.rows import answered, check_segments
 from tacit.learning.assumptions import ContextWatch
 from tacit.learning.batch import Batch
 from tacit.logs.parts import KeyShard
 from tacit.logs.rows import Chunk, lengths, representatives
+from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import as_chunks
 from tacit.policies.base import NO_FEATURES
 
@@ -32,11 +33,14 @@ class Window(NamedTuple):
     logged : array of int64, shape (rows,)
         Slot of the arm that was shown.
     rewards : array of float64, shape (rows,)
+    segments : array of int64, shape (rows,)
+        Which segment each row is of; 0 where none are told apart.
     """
 
     batch: Batch
     logged: Ints
     rewards: Floats
+    segments: Ints
 
 
 class WindowReader:
@@ -50,6 +54,8 @@ class WindowReader:
     ----------
     lanes : dict
         The lane of each placement and key so far.
+    segments : dict
+        The number of each segment so far.
     rows, unanswered, reward
         Rows given so far, those to which no feedback came, and the sum of all rewards.
     """
@@ -59,6 +65,7 @@ class WindowReader:
         self._names = pa.array(names_of(rules.policy))
         self._watch = ContextWatch(rules.policy)
         self.lanes: dict[tuple[str, str], int] = {}
+        self.segments: dict[str, int] = {}
         self.rows = 0
         self.unanswered = 0
         self.reward = 0.0
@@ -103,7 +110,16 @@ class WindowReader:
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
         contexts, logged = self._contexts(chunk), logged.astype(np.int64)
-        return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards)
+        segments = self._segments(chunk)
+        return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)
+
+    def _segments(self, chunk: Chunk) -> Ints:
+        if self._rules.by is None:
+            return np.zeros(len(chunk.rows), np.int64)
+        names = chunk.batch[SEGMENT].fill_null("").to_pylist()
+        found = [self.segments.setdefault(name, len(self.segments)) for name in names]
+        check_segments(chunk.source, list(self.segments))
+        return np.array(found, np.int64)
 
     def _slots(self, chunk: Chunk, row: int) -> Ints:
         """Return the slots of the arms on offer in a row."""
@@ -140,6 +156,7 @@ class _WindowPart(NamedTuple):
     contexts: Floats
     logged: Ints
     rewards: Floats
+    segments: Ints
 
 
 class _Offers:
@@ -190,7 +207,7 @@ def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
         NO_FEATURES,
         NO_FEATURES,
     )
-    return Window(batch, columns.logged, columns.rewards)
+    return Window(batch, columns.logged, columns.rewards, columns.segments)
 
 
 def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
@@ -200,7 +217,9 @@ def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
     if propensity is None:
         return (
             f"{where}there is none, so nothing says that the {arms} arms on offer were equally "
-            "likely; log with UniformRandom, or give assume_uniform=True if you know that they were"
+            "likely; log with UniformRandom, or give assume_uniform=True (--assume-uniform) if you "
+            "know that they were; if they were not, weigh the log by off_policy (--estimator "
+            "ips,snips) with the propensities that are known, or propensities='estimated'"
         )
     return (
         f"{where}it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "

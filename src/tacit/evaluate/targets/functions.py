@@ -141,7 +141,7 @@ class Probabilities(ArmFunction):
             raise UnfitLog(impossible(rows, row, self.arms[arm], float(given[row, arm])))
 
 
-class Model(Probabilities):
+class ByClassifier(Probabilities):
     """What a classifier in scikit-learn's manner would show, given the contexts.
 
     Parameters

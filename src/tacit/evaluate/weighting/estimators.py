@@ -173,7 +173,8 @@ class DirectMethod(Estimator):
 
     def __post_init__(self) -> None:
         if self.model is not None and not hasattr(self.model, "shown"):
-            raise InvalidValue("model", self.model, "give a RewardModel, such as ArmMeans()")
+            remedy = "give a RewardModel, such as ArmMeans(), or Predicted(model, arms=[...])"
+            raise InvalidValue("model", self.model, remedy)
 
     @property
     def columns(self) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog
 from tacit.evaluate.lists import lists_of
-from tacit.evaluate.rows import LoggedRows, clusters, unanswerable
+from tacit.evaluate.rows import LoggedRows, check_segments, clusters, unanswerable
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.targets.ranking import Ranking
@@ -22,6 +23,15 @@ from tacit.evaluate.weighting.estimators import (
     WeightedRows,
 )
 from tacit.evaluate.weighting.slates import SlateEstimator
+from tacit.logs.schema import SEGMENT
+
+
+class SegmentSums(NamedTuple):
+    """What is kept of a segment: sums per estimator, how many rows, the sum of their rewards."""
+
+    sums: tuple[Sums, ...]
+    rows: int
+    reward: float
 
 
 class LogSums(NamedTuple):
@@ -40,6 +50,8 @@ class LogSums(NamedTuple):
         Those of these arms that the target policy may have shown.
     slates : tuple of (str, str), optional
         The decisions of the first row and of the last, where slates are weighted.
+    segments : mapping of str to SegmentSums
+        The same of each segment, where the log is told apart by one of its columns.
     """
 
     sums: tuple[Sums, ...]
@@ -49,6 +61,7 @@ class LogSums(NamedTuple):
     shown: dict[str, int]
     reached: frozenset[str]
     slates: tuple[str | None, str | None] | None = None
+    segments: Mapping[str, SegmentSums] = MappingProxyType({})
 
 
 class Summing:
@@ -60,6 +73,7 @@ class Summing:
         estimators: Collection[Estimator],
         cluster: str | None,
         logging: Target | None,
+        by_segment: bool = False,
     ) -> None:
         every = logging is not None or any(given.every for given in estimators)
         self._target = target.begin(every)
@@ -70,6 +84,8 @@ class Summing:
         self._slots = [given.slots for given in estimators if isinstance(given, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [nothing(GROUPS) for _ in estimators]
+        self._by_segment = by_segment
+        self.segments: dict[str, SegmentSums] = {}
         self._counts: Ints = np.zeros(0, np.int64)
 
     def add(self, rows: LoggedRows) -> None:
@@ -91,18 +107,41 @@ class Summing:
         group = None
         if self._cluster is not None and len(self._slots) < len(self._estimators):
             group = clusters(rows.chunk.batch[self._cluster], GROUPS)
+        segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
-                self._merge(place, estimator.list_units(terms, lists), None)
+                units, cluster = estimator.list_units(terms, lists), None
+                of = None if segments is None else segments[lists.first]
             else:
-                self._merge(place, estimator.units(terms), group)
+                units, cluster, of = estimator.units(terms), group, segments
+            self.sums[place] = _added(self.sums[place], units, cluster)
+            if of is not None:
+                self._add_segments(place, units, cluster, of)
 
-    def _merge(self, place: int, units: Units, group: Ints | None) -> None:
-        before = self.sums[place]
-        weights, values, rewards = units
-        new = summed(weights, values, rewards=rewards, cluster=group, first=before.n)
-        self.sums[place] = before.merge(new)
+    def _segments(self, rows: LoggedRows) -> Ints:
+        """Return the segment of each row, having counted them."""
+        codes, names = rows.names[SEGMENT]
+        check_segments(rows.chunk.source, names)
+        counts = np.bincount(codes, minlength=len(names)).tolist()
+        rewards = np.bincount(codes, rows.reward, len(names)).tolist()
+        for name, count, reward in zip(names, counts, rewards, strict=True):
+            before = self.segments.get(name)
+            if before is None:
+                before = SegmentSums(tuple(nothing(GROUPS) for _ in self.sums), 0, 0.0)
+            total = before.rows + count, before.reward + reward
+            self.segments[name] = SegmentSums(before.sums, *total)
+        self._names = names
+        return codes
+
+    def _add_segments(self, place: int, units: Units, cluster: Ints | None, of: Ints) -> None:
+        for code, picked in _parted(of):
+            before = self.segments[self._names[code]]
+            sums = list(before.sums)
+            rewards = None if units.rewards is None else units.rewards[picked]
+            mine = Units(units.weights[picked], units.values[picked], rewards)
+            sums[place] = _added(sums[place], mine, None if cluster is None else cluster[picked])
+            self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
         unknown = np.isnan(rows.given_above)
@@ -143,6 +182,20 @@ class Summing:
     def reached(self, arms: Sequence[str]) -> list[str]:
         """Return those of some arms that the target policy may have shown."""
         return self._target.reached(arms)
+
+
+def _added(before: Sums, units: Units, cluster: Ints | None) -> Sums:
+    weights, values, rewards = units
+    new = summed(weights, values, rewards=rewards, cluster=cluster, first=before.n)
+    return before.merge(new)
+
+
+def _parted(codes: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each code that there is, with the places where it stands."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for part in np.split(order, starts[1:]) if len(order) else ():
+        yield int(codes[part[0]]), part
 
 
 def _begun(estimator: Estimator) -> Estimator:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, Unpack
 
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate.intervals import CONFIDENCE
@@ -15,6 +12,7 @@ from tacit.evaluate.targets.base import Target
 from tacit.evaluate.weighting.estimators import Estimator
 from tacit.evaluate.weighting.result import OffPolicyResult
 from tacit.evaluate.weighting.weighing import Weighing
+from tacit.logs.sources import Reading, opened, say_rejected
 from tacit.policies.base import Policy
 
 
@@ -30,7 +28,9 @@ def off_policy(
     missing_reward: float | None = 0.0,
     seed: int = 0,
     propensities: Any = "logged",
+    by: str | None = None,
     progress: Callable[[int], None] | None = None,
+    **reading: Unpack[Reading],
 ) -> OffPolicyResult:
     """Estimate what a target policy would have earned, from the log of another policy.
 
@@ -41,11 +41,11 @@ def off_policy(
     ----------
     target : Target or Policy
         :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
-        :class:`~tacit.evaluate.Model`, :class:`~tacit.evaluate.Probabilities`, or a policy,
+        :class:`~tacit.evaluate.ByClassifier`, :class:`~tacit.evaluate.Probabilities`, or a policy,
         which then learns from the log as :class:`~tacit.evaluate.Learning` says, or, if it shows
         lists, :class:`~tacit.evaluate.Ranking`.
-    log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        A click log with propensities. An iterable can be read only once.
+    log : LogReader, path, or table in memory
+        A click log with propensities; what :func:`tacit.read_log` takes.
     estimators : sequence of Estimator, optional
         By default IPS and SNIPS; for a policy that shows lists, :class:`IndependentIPS`,
         :class:`CascadeIPS` and :class:`SlateIPS`.
@@ -70,11 +70,18 @@ def off_policy(
     propensities : {"logged", "estimated"} or Target, default "logged"
         Those of the log; or, where it has none, how often it shows each arm for a key at a position
         (cross-fitted, see :class:`~tacit.evaluate.Frequencies`, in one more pass), or what a
-        :class:`~tacit.evaluate.Model` of the policy that wrote the log says, such as a logistic
-        regression of the arms shown on the contexts. Both assume that this policy looked at nothing
-        else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
+        :class:`~tacit.evaluate.ByClassifier` of the policy that wrote the log says, such as a
+        logistic regression of the arms shown on the contexts. Both assume that this policy looked
+        at nothing else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
+    by : str, optional
+        A column of the log, of the schema or not (``"device"``): the result then tells of each of
+        its values besides (``segments``). Their intervals are not corrected for how many there are.
     progress : function, optional
         Called with the number of rows read so far.
+    **reading
+        How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
+        ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
+        unless ``strict=False``.
 
     Returns
     -------
@@ -129,14 +136,20 @@ def off_policy(
         missing_reward=missing_reward,
         seed=seed,
         propensities=propensities,
+        by=by,
     )
+    reader = opened(log, **reading)
+    reader = reader if by is None else reader.by(by)
     if weighing.unfitted:
-        if not isinstance(log, (str, Path, pa.Table, pa.RecordBatch)) and iter(log) is log:
+        if reader.once:
             raise InvalidValue(
                 "log", log, "give a log that can be read twice, or an estimator with a fitted model"
             )
-        weighing = weighing.fitted([model.counted(log, missing_reward) for model in weighing.means])
-    return warned(weighing.concluded(weighing.sums_of(log, progress=progress)))
+        counts = [model.counted(reader, missing_reward) for model in weighing.means]
+        weighing = weighing.fitted(counts)
+    result = weighing.concluded(weighing.sums_of(reader, progress=progress))
+    say_rejected(reader, log)
+    return warned(result)
 
 
 def warned(result: OffPolicyResult) -> OffPolicyResult:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit.core.text import Tabulated
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums
 
 INTERVALS = ("normal", "bootstrap", "score", "anytime")
+SHOWN_SEGMENTS = 30
+"""The most segments that a text or a figure tells of."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,17 @@ class Estimate:
     sums: Sums
     warnings: tuple[str, ...] = ()
 
+    def doubted_weights(self) -> str:
+        """Return what is wrong if the mean weight is farther from 1 than chance explains."""
+        n, mean = self.sums.n, self.mean_weight
+        spread = math.sqrt(max(self.sums.ww / n - mean**2, 0.0) / n) if n else 0.0
+        if "clip=" in self.estimator or not spread or abs(mean - 1) < 4 * spread:
+            return ""
+        return (
+            f"{self.estimator}: mean w is {mean:.3f}, {abs(mean - 1) / spread:.0f} standard errors "
+            "from 1: the log's propensities are wrong, or it could not show what the target shows"
+        )
+
     def row(self) -> dict[str, Any]:
         """Return it as a flat dict of plain numbers, None for an interval that there is not."""
         bounds = {
@@ -72,7 +86,26 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class OffPolicyResult:
+class Segment:
+    """What several estimators say of the rows of one segment.
+
+    Attributes
+    ----------
+    estimates : tuple of Estimate
+        In the order of the estimators. Their intervals are not corrected for the number of
+        segments.
+    rows : int
+    logged : float
+        Mean reward of the log itself in this segment.
+    """
+
+    estimates: tuple[Estimate, ...]
+    rows: int
+    logged: float
+
+
+@dataclass(frozen=True)
+class OffPolicyResult(Tabulated):
     """What several estimators say of one target policy.
 
     Attributes
@@ -92,6 +125,10 @@ class OffPolicyResult:
         How many lists there were, if the estimators weigh lists.
     assumes : str
         What is assumed where propensities are not those of the log; empty where they are.
+    by : str or None
+        The column that tells the segments apart, if one was asked for.
+    segments : dict
+        From its values to a :class:`Segment`, the largest first.
     """
 
     target: str
@@ -103,10 +140,31 @@ class OffPolicyResult:
     confidence: float
     lists: int | None = None
     assumes: str = ""
+    by: str | None = None
+    segments: dict[str, Segment] = field(default_factory=dict)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per estimator; with segments, then one for each of them and it."""
+        whole = [{"target": self.target, **estimate.row()} for estimate in self.estimates]
+        if self.by is None:
+            return whole
+        parts = [
+            {
+                "target": self.target,
+                "segment": name,
+                "rows": segment.rows,
+                "logged": segment.logged,
+                **estimate.row(),
+            }
+            for name, segment in self.segments.items()
+            for estimate in segment.estimates
+        ]
+        every = {"segment": None, "rows": self.rows, "logged": self.logged}
+        return [{"target": row.pop("target"), **every, **row} for row in whole] + parts
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one flat dict per estimator."""
-        return [{"target": self.target, **estimate.row()} for estimate in self.estimates]
+        """Return :meth:`records`."""
+        return self.records()
 
     def summary(self) -> str:
         """Return the result as text."""
@@ -134,6 +192,8 @@ class OffPolicyResult:
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
             f"{self.unanswered:,}; intervals of {self.confidence:.0%}",
         ]
+        if self.lists is None:
+            lines += [line for estimate in self.estimates if (line := estimate.doubted_weights())]
         if self.assumes:
             lines.append(self.assumes)
         if self.never_shown:
@@ -143,31 +203,72 @@ class OffPolicyResult:
                 f"the log never shows {shown}{more}, which the target policy would: by chance, or "
                 "because it could not; then these estimates are too low"
             )
-        return "\n".join(lines)
+        return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
 
-    def plot(self, path: str | Path) -> Path:
-        """Draw the estimates with their intervals; the suffix of ``path`` says the format."""
-        from tacit.plots import COLOURS, figure, save
+    def _segment_lines(self) -> list[str]:
+        """Return the table of the segments, and what their intervals promise."""
+        from tacit.core.text import aligned
 
-        drawing, ax = figure(7.0, 1.2 + 0.62 * len(self.estimates))
+        head = [str(self.by), "rows", "estimator", "value", *INTERVALS, "n_eff", "the log's own"]
+        body = [
+            [
+                name or "(none)",
+                f"{segment.rows:,}",
+                estimate.estimator + ("!" if estimate.warnings else ""),
+                f"{estimate.value:.5f}",
+                *(bounds_text(estimate.intervals.get(kind)) for kind in INTERVALS),
+                f"{estimate.effective_sample_size:,.0f}",
+                f"{segment.logged:.5f}",
+            ]
+            for name, segment in list(self.segments.items())[:SHOWN_SEGMENTS]
+            for estimate in segment.estimates
+        ]
+        count = len(self.segments)
+        together = 1 - (1 - self.confidence) / max(count, 1)
+        lines = [
+            "",
+            aligned([head, *body]),
+            f"each interval is one of {self.confidence:.0%} for its segment alone, not corrected "
+            f"for how many there are: some {count * (1 - self.confidence):.2g} of {count} miss the "
+            f"truth; for all at once, ask for a confidence of {together:.5g}",
+        ]
+        if any(estimate.warnings for part in self.segments.values() for estimate in part.estimates):
+            lines.append("! too few rows carry the weight: trust its anytime interval alone")
+        if count > SHOWN_SEGMENTS:
+            lines.append(f"the largest {SHOWN_SEGMENTS} of {count} segments; table() has all")
+        return lines
+
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
+        """Draw the estimates with their intervals, as :meth:`tacit.SimulationResult.plot` does."""
+        from tacit.plots import drawn
+
+        told = [(estimate.estimator, estimate) for estimate in self.estimates]
+        for name, segment in list(self.segments.items())[:SHOWN_SEGMENTS]:
+            told += [(f"{name or '(none)'}: {e.estimator}", e) for e in segment.estimates]
+        with drawn(path, ax, height=1.2 + 0.62 * len(told)) as axes:
+            self._draw(axes, told)
+        return axes
+
+    def _draw(self, ax: Any, told: list[tuple[str, Estimate]]) -> None:
+        from tacit.plots import COLOURS
+
         for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
-            for place, estimate in enumerate(self.estimates):
+            for place, (_, estimate) in enumerate(told):
                 if kind in estimate.intervals:
                     y = place + 0.16 * (number - 1.5)
                     bounds = estimate.intervals[kind]
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
-        values = [estimate.value for estimate in self.estimates]
+        values = [estimate.value for _, estimate in told]
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
         ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")
-        ax.set_yticks(range(len(values)), [estimate.estimator for estimate in self.estimates])
+        ax.set_yticks(range(len(values)), [label for label, _ in told])
         ax.set_ylim(len(values) - 0.5, -0.5)
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set_xlabel(f"mean reward ({self.confidence:.0%} intervals)")
         ax.set_title(f"{self.target}, from {self.rows:,} logged rows", size=10)
         ax.legend(frameon=False, fontsize=8)
-        return save(drawing, Path(path))
 
 
 def bounds_text(bounds: Bounds | None) -> str:

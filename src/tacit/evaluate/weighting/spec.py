@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,9 @@ def fixed_target(text: str) -> Target | None:
         return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
     if kind == "table" and colon:
         return _table(Path(rest))
+    like = get_close_matches(kind, ("always", "list", "table"), 1, cutoff=0.8)
+    if colon and like:
+        raise InvalidValue("policy", text, f"did you mean {like[0]}:{rest}?")
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,14 +25,15 @@ from tacit.evaluate.weighting.estimators import (
     Estimator,
 )
 from tacit.evaluate.weighting.frequencies import ASSUMES, Frequencies
-from tacit.evaluate.weighting.log_sums import LogSums, Summing
-from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.log_sums import LogSums, SegmentSums, Summing
+from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
 from tacit.evaluate.weighting.slates import (
     CascadeIPS,
     IndependentIPS,
     SlateEstimator,
     SlateIPS,
 )
+from tacit.logs.schema import SEGMENT
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
@@ -48,7 +49,7 @@ class Weighing:
     ----------
     target, estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
         As for :func:`off_policy`.
-    propensities
+    propensities, by
         As there.
 
     Raises
@@ -66,6 +67,7 @@ class Weighing:
     missing_reward: float | None
     seed: int
     propensities: Any = LOGGED
+    by: str | None = None
 
     def __post_init__(self) -> None:
         target = _as_target(self.target, self.seed)
@@ -166,7 +168,9 @@ class Weighing:
             names=names,
             whole=self.weighs_slates,
         )
-        summing = Summing(self.target, self.estimators, self.cluster, self.logging)
+        summing = Summing(
+            self.target, self.estimators, self.cluster, self.logging, self.by is not None
+        )
         known = None
         if self.propensities != LOGGED:
             known = self.propensities
@@ -187,6 +191,7 @@ class Weighing:
             summing.shown(reader.arms),
             frozenset(summing.reached(reader.arms)),
             summing.slate_ids,
+            summing.segments,
         )
 
     @property
@@ -194,6 +199,7 @@ class Weighing:
         """The columns of the log that are looked at, besides those that all look at."""
         needed = frozenset().union(self.target.columns, *(each.columns for each in self.estimators))
         needed |= {self.cluster} if self.cluster else set()
+        needed |= {SEGMENT} if self.by is not None else set()
         needed |= getattr(self.propensities, "columns", frozenset())
         return needed | (self.logging.columns if self.logging else frozenset())
 
@@ -224,7 +230,18 @@ class Weighing:
             },
             before.reached | after.reached,
             ends[0] or ends[1],
+            self._segments_merged(before.segments, after.segments),
         )
+
+    def _segments_merged(
+        self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
+    ) -> dict[str, SegmentSums]:
+        found = {**after, **before}
+        for name in set(before) & set(after):
+            one, other = before[name], after[name]
+            sums = tuple(map(self._joined, self.estimators, one.sums, other.sums))
+            found[name] = SegmentSums(sums, one.rows + other.rows, one.reward + other.reward)
+        return found
 
     def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
         dealt = self.cluster is None or isinstance(given, SlateEstimator)
@@ -232,23 +249,17 @@ class Weighing:
 
     def concluded(self, found: LogSums) -> OffPolicyResult:
         """Return what follows from the sums over the whole log."""
-        units = found.sums[0].n if self.weighs_lists else found.rows
         return OffPolicyResult(
             target=self.target.label,
-            estimates=tuple(
-                conclude(
-                    given,
-                    sums,
-                    clustered=self.cluster is not None,
-                    confidence=self.confidence,
-                    weight_bound=self.weight_bound,
-                    seed=self.seed,
-                )
-                for given, sums in zip(self.estimators, found.sums, strict=True)
-            ),
-            logged=found.reward / units if units else math.nan,
+            estimates=self._estimates(found.sums),
+            logged=self._logged(found),
             rows=found.rows,
-            lists=units if self.weighs_lists else None,
+            lists=found.sums[0].n if self.weighs_lists else None,
+            by=self.by,
+            segments={
+                name: Segment(self._estimates(part.sums), part.rows, self._logged(part))
+                for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
+            },
             assumes="" if self.propensities == LOGGED else ASSUMES,
             unanswered=found.unanswered,
             never_shown=tuple(
@@ -256,6 +267,23 @@ class Weighing:
             ),
             confidence=self.confidence,
         )
+
+    def _estimates(self, found: Sequence[Sums]) -> tuple[Estimate, ...]:
+        return tuple(
+            conclude(
+                given,
+                sums,
+                clustered=self.cluster is not None,
+                confidence=self.confidence,
+                weight_bound=self.weight_bound,
+                seed=self.seed,
+            )
+            for given, sums in zip(self.estimators, found, strict=True)
+        )
+
+    def _logged(self, found: LogSums | SegmentSums) -> float:
+        units = found.sums[0].n if self.weighs_lists else found.rows
+        return found.reward / units if units else math.nan
 
 
 def _as_target(target: Any, seed: int) -> Any:

@@ -114,7 +114,8 @@ class UbiReader(LogReader):
         self._examined = frozenset(checks.names("examined", examined))
         self._places = list(files)
         # A query and its events may stand in different files, so there is no part of them.
-        self.files = [LogFile(files[0], FORMAT, {})]
+        self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
+        self._given = frozenset(constants or ())
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the batches, each with the file and the rows of its queries.
@@ -248,8 +249,10 @@ class UbiReader(LogReader):
     def _checked(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
-        names = {column.name: column.name for column in SCHEMA if column.name not in self.constants}
-        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+        names = {
+            ours: name for ours, name in self.files[0].columns.items() if ours not in self._given
+        }
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names.values()}
         raw = completed(Raw(columns, np.array(numbers, np.int64), []), names, self.constants)
         return checked(raw, source, report, strict=self.strict)
 

@@ -199,6 +199,7 @@ class GLRKLUCB(ForcingDetector):
         "where intent drifts; Thompson with a discount where better arms rise unseen",
     )
 
+    begins_in_turn: ClassVar[bool] = True
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"alpha": 0.02})
 
     alpha: Fraction = 0.005

@@ -125,6 +125,7 @@ class MUCB(ForcingDetector):
         fails="smaller changes, and sooner ones, go unnoticed",
         otherwise="GLRKLUCB, which needs no size of a change and no window",
     )
+    begins_in_turn: ClassVar[bool] = True
 
     window: Annotated[int, whole(2, 2**31)] = 800
     threshold: Positive = 100.0

@@ -13,7 +13,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.ranges import whole, within
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, ArmBeliefs, Impression, Outcome, Policy
 from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play
 from tacit.policies.shifting.hypotheses import (
@@ -380,6 +380,14 @@ class ShiftMixture(Policy):
     @staticmethod
     def refit(params: Params, state: State) -> None:
         fit_all(state.shared.priors)
+
+    def beliefs(self, state: State, lane: int) -> ArmBeliefs:
+        """Return the posteriors of the arms under the hypothesis of most weight."""
+        own, arms = state.own, range(self.arm_count)
+        leading = int(own.leading[lane])
+        pairs = [posterior(own, state.shared.priors, lane, leading, arm) for arm in arms]
+        plays = own.counts[lane, leading].sum(axis=1, dtype=np.float64)
+        return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
 
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.ranges import Positive, whole
-from tacit.policies.base import About, Outcome
+from tacit.policies.base import About, ArmBeliefs, Outcome
 from tacit.policies.shifting.forgetting import ForgettingUCB
 
 
@@ -113,6 +113,10 @@ class SlidingWindowUCB(ForgettingUCB):
             np.zeros(shape),
             np.zeros(lanes, np.int64),
         )
+
+    def beliefs(self, state: State, lane: int) -> ArmBeliefs:
+        """Return what the counts of the window say of the arms."""
+        return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def confidence(params: Params, state: State, lane: int) -> float:

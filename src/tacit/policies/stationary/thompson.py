@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.ranges import PositiveFraction, within
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, ArmBeliefs, Impression, Outcome, Policy
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 
@@ -125,6 +125,12 @@ class Thompson(Policy):
     def unlearn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.successes[lane, outcome.shown] -= outcome.reward
         state.failures[lane, outcome.shown] -= 1.0 - outcome.reward
+
+    def beliefs(self, state: State, lane: int) -> ArmBeliefs:
+        """Return its posteriors of the arms."""
+        clicks, none = state.successes[lane], state.failures[lane]
+        a, b = clicks + self.prior_successes, none + self.prior_failures
+        return ArmBeliefs.of_posteriors(clicks + none, a, b)
 
     @staticmethod
     def restart(params: Params, state: State, lane: int) -> None:

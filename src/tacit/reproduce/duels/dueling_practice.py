@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.environments import PreferenceMatrix, preferences
+from tacit.plots import colour
 from tacit.policies import (
     RMED1,
     RUCB,
@@ -248,10 +249,11 @@ def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
         for ax, name in zip(axes, names, strict=True):
             mine = {p: found for (setting, p), found in regrets.items() if setting == name}
             for place, (policy, found) in enumerate(mine.items()):
+                own = colour(ax, policy)
                 style = {"marker": "o", "ls": "-" if place < 5 else "--", "lw": 1.2, "ms": 3}
-                (line,) = ax.plot(HORIZONS, np.median(found, axis=0), label=policy, **style)
+                ax.plot(HORIZONS, np.median(found, axis=0), label=policy, color=own, **style)
                 high = np.quantile(found, 0.9, axis=0)
-                ax.plot(HORIZONS, high, color=line.get_color(), marker="^", ls=":", lw=0.7, ms=3)
+                ax.plot(HORIZONS, high, color=own, marker="^", ls=":", lw=0.7, ms=3)
             labels = {"ylabel": "regret: median (●), q90 (▲)"}
             inscribe(ax, name, 9, xscale="log", yscale="log", **labels)
         axes[-1].set_xlabel("duels")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.classifiers import Rectangle
 from tacit.environments import ShiftingArms
-from tacit.plots import COLOURS, band
+from tacit.plots import band, colour
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
 from tacit.reproduce.examination.labels import dissect_all, means
 from tacit.reproduce.report import Item, Reproduction, Setup
@@ -217,14 +217,15 @@ def _orderings(name: str, cells: list[Cell]) -> str:
 def _drawing(name: str, label: str, cells: list[Cell]) -> Any:
     def draw(path: Path) -> None:
         with drawing(path) as ax:
-            for policy, colour in zip(NAMES, COLOURS, strict=False):
+            for policy in NAMES:
+                own = colour(ax, policy)
                 mine = select(cells, policy=policy)
                 x = [cell[name] for cell in mine]
                 means = [cell["regret_mean"] / 1000 for cell in mine]
                 errors = [2 * c["regret_std"] / 1000 / math.sqrt(c["runs"]) for c in mine]
-                ax.errorbar(x, means, errors, color=colour, label=policy, **MARKED)
+                ax.errorbar(x, means, errors, color=own, label=policy, **MARKED)
                 printed = [cell["paper"] / 1000 for cell in mine]
-                ax.plot(x, printed, color=colour, ls="none", marker="x", ms=7)
+                ax.plot(x, printed, color=own, ls="none", marker="x", ms=7)
             ax.plot([], [], color="black", ls="none", marker="x", label="paper")
             regret = "final regret (thousands; bars ±2 s.e.)"
             inscribe(ax, legend="medium", xlabel=label, ylabel=regret, ylim=(0, None))

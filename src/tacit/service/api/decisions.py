@@ -132,13 +132,13 @@ def _activated(request: wire.EventRequest) -> Feedback:
 
 
 async def _switch(engine: Service, call: Call) -> wire.ModeAnswer:
-    await engine.switch(call.placement, call.request.mode)
+    await engine.switch(call.placement, call.request.mode, call.who)
     return wire.ModeAnswer(call.request.mode)
 
 
 async def _change_arms(engine: Service, call: Call) -> wire.ArmsAnswer:
     asked = call.request
-    change = ChangeArms(call.placement, asked.add, asked.retire, asked.restore)
+    change = ChangeArms(call.placement, asked.add, asked.retire, asked.restore, call.who)
     offer = await engine.change_arms(change)
     return wire.ArmsAnswer(offer.arms, offer.retired)
 

@@ -15,7 +15,7 @@ from tacit.service.engine.service import Service
 from tacit.service.http.route import GUARDED, Call, Route
 from tacit.service.kind import check_path
 from tacit.service.log.impressions import Clicks
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import Feedback, as_content
 from tacit.service.log.rows import CLICKS
 
 MOST_KEYS = 1000
@@ -32,7 +32,8 @@ def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
     if (request.clicks is None) == (request.items is None):
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
     clicks = Clicks(request.clicks, request.items)
-    return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks)
+    metrics = as_content(request.metrics)
+    return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 
 
 async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
@@ -42,7 +43,7 @@ async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     check_path(placement, "duel")
     key, report = placement.report(query.get("key"), confidence)
     keys = [wire_lists.DuelsOfKey(k, tally.duels) for k, tally in placement.tallies.items()]
-    keys.sort(key=lambda one: -one.duels)
+    keys.sort(key=lambda one: (-one.duels, one.key != placement.leading))
     # Intervals of many rankers take long, and decisions must not wait for them.
     content = await run_in_threadpool(report.as_dict)
     return wire_lists.DuelStandings(key, keys[:MOST_KEYS], content)

@@ -16,7 +16,7 @@ from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import OPEN, Answer, Call, Route
-from tacit.service.page.overview import Page
+from tacit.service.page.pages import Pages
 from tacit.service.placements.base import Placement
 
 HTML = "text/html; charset=utf-8"
@@ -30,14 +30,14 @@ class Site(NamedTuple):
     Attributes
     ----------
     engine : Service
-    page : Page
+    pages : Pages
     metrics : Metrics
     document : bytes
         The OpenAPI document.
     """
 
     engine: Service
-    page: Page
+    pages: Pages
     metrics: Metrics
     document: bytes
 
@@ -45,7 +45,7 @@ class Site(NamedTuple):
 async def _placements(site: Site, call: Call) -> Placements:
     engine = site.engine
     summaries = [
-        _summary(placement, engine.shared_seconds(name))
+        _summary(placement, engine.shared_seconds(name), engine.clock())
         for name, placement in engine.placements.items()
     ]
     return Placements(summaries, [_shard(shard) for shard in engine.shards()])
@@ -56,7 +56,8 @@ def _shard(shard: ShardHealth) -> ShardSummary:
     return ShardSummary(*shard[:-1], events)
 
 
-def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSummary:
+def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
+    pin = placement.pin_at(now)
     return PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,
@@ -73,6 +74,7 @@ def _summary(placement: Placement, shared_seconds: float | None) -> PlacementSum
         seed=placement.seed,
         shared_seconds=shared_seconds,
         retired=placement.offer.retired,
+        pinned=None if pin is None else pin.arms,
     )
 
 
@@ -94,17 +96,17 @@ async def _metrics(site: Site, call: Call) -> Answer:
     return Answer(200, CONTENT_TYPE_LATEST, site.metrics.text())
 
 
-async def _page(site: Site, call: Call) -> Answer:
-    return _html(site.page.whole())
+async def _overview(site: Site, call: Call) -> Answer:
+    return _html(await site.pages.overview())
 
 
-async def _fragment(site: Site, call: Call) -> Answer:
-    return _html(site.page.fragment())
+async def _placement(site: Site, call: Call) -> Answer:
+    return _html(await site.pages.placement(call.id, dict(QueryParams(call.query))))
 
 
 async def _key(site: Site, call: Call) -> Answer:
     query = QueryParams(call.query)
-    return _html(site.page.key(query.get("placement", ""), query.get("key", "")))
+    return _html(await site.pages.key(query.get("placement", ""), query.get("key", "")))
 
 
 def _html(text: str) -> Answer:
@@ -123,9 +125,9 @@ ROUTES = (
          answer=Status, scope=None, problems=OPEN),
     _get("/metrics", _metrics),
     _get("/openapi.json", _document),
-    _get("/", _page),
+    _get("/", _overview),
+    _get("/placements/{id}", _placement),
     _get("/key", _key),
-    _get("/fragment/placements", _fragment),
     _get("/live", None),
     _get("/static/{id}", None, scope=None),
 )  # fmt: skip

@@ -63,6 +63,35 @@ Durability = Annotated[
 ]
 
 
+Session = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="Whose search this is, for the signal ``reformulation`` and for a holdout of "
+        "sessions; only its hash is kept.",
+        extra_json_schema=PRINTABLE,
+    ),
+]
+User = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="Who is asking, for a holdout of users: all decisions of one user are the "
+        "control's, or none. It is not kept.",
+        extra_json_schema=PRINTABLE,
+    ),
+]
+Metrics = Annotated[
+    dict[str, float],
+    Meta(
+        description="What is watched beside the reward, by the names of the configuration; "
+        "amounts for one decision are added up."
+    ),
+]
+
+
 class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer and signals about the key."""
 
@@ -86,32 +115,8 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False
     )
-    session: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=256,
-                description="Whose search this is, for the signal ``reformulation`` and for a "
-                "holdout of sessions; only its hash is kept.",
-                extra_json_schema=PRINTABLE,
-            ),
-        ]
-        | None
-    ) = None
-    user: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=256,
-                description="Who is asking, for a holdout of users: all decisions of one user are "
-                "the control's, or none. It is not kept.",
-                extra_json_schema=PRINTABLE,
-            ),
-        ]
-        | None
-    ) = None
+    session: Session | None = None
+    user: User | None = None
 
 
 class Would(msgspec.Struct):
@@ -162,20 +167,20 @@ class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What came back for a decision."""
 
     decision_id: DecisionId
-    reward: Annotated[
-        float, Meta(ge=0.0, le=1.0, description="A click (1), none (0), or a reward between.")
-    ]
-    feedback_id: FeedbackId | None = None
-    metrics: (
+    reward: (
         Annotated[
-            dict[str, float],
+            float,
             Meta(
-                description="What is watched beside the reward, by the names of the configuration; "
-                "amounts for one decision are added up."
+                ge=0.0,
+                le=1.0,
+                description="A click (1), none (0), or a reward between; left out only where the "
+                "placement learns from a metric.",
             ),
         ]
         | None
     ) = None
+    feedback_id: FeedbackId | None = None
+    metrics: Metrics | None = None
 
 
 class EventRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -274,6 +279,9 @@ class PlacementSummary(msgspec.Struct):
         ),
     ] = None
     retired: Annotated[list[int | str], Meta(description="Arms that are shown no more.")] = []
+    pinned: Annotated[
+        list[int | str] | None, Meta(description="What every decision shows that offers it.")
+    ] = None
 
 
 class ShardSummary(msgspec.Struct):

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.service.api.wire import SHORT, DecisionId, Durability, FeedbackId, Key, NewDecisionId
+from tacit.service.api.wire import (
+    SHORT,
+    DecisionId,
+    Durability,
+    FeedbackId,
+    Key,
+    Metrics,
+    NewDecisionId,
+    Session,
+    User,
+)
 
 Item = int | str
 Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
@@ -46,6 +56,8 @@ class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False
     )
+    session: Session | None = None
+    user: User | None = None
 
 
 class WouldDuel(msgspec.Struct):
@@ -112,6 +124,8 @@ class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False
     )
+    session: Session | None = None
+    user: User | None = None
 
 
 class WouldSlate(msgspec.Struct):
@@ -157,6 +171,7 @@ class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):
     clicks: Positions | None = None
     items: Annotated[list[Item], Meta(description="The clicked items.")] | None = None
     feedback_id: FeedbackId | None = None
+    metrics: Metrics | None = None
 
 
 class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):

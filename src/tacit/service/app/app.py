@@ -20,14 +20,17 @@ from tacit.service.api.site import Site
 from tacit.service.app.guard import Guard
 from tacit.service.app.openapi import document
 from tacit.service.app.routes import APIS, SITE
+from tacit.service.app.usual import Usual
 from tacit.service.config.keys import Keys
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint
 from tacit.service.http.live import Live
 from tacit.service.http.messages import DATA_HEADERS, PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import problem, refused
-from tacit.service.page.overview import Page
+from tacit.service.page.answers import Answers
+from tacit.service.page.pages import Pages
 
 if TYPE_CHECKING:
     from tacit.service.http.protocol import Connections
@@ -46,7 +49,8 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         Those of the server that it runs in, for its metrics.
     """
     metrics, live = Metrics(engine, connections), Live(engine, DATA_HEADERS | PAGE_HEADERS)
-    site = Site(engine, Page(engine), metrics, msgspec.json.encode(document()))
+    answers = Answers(lambda: engine.placements)
+    site = Site(engine, Pages(engine, answers), metrics, msgspec.json.encode(document()))
     endpoints = {}
     for api in APIS:
         opened = api.opened(site)
@@ -71,7 +75,11 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         else:
             await endpoints[path](scope, receive, send)
 
-    return Guard(app, engine.config.server, Keys(engine.config.keys), metrics, live.close)
+    guard = Guard(app, engine.config.server, Keys(engine.config.keys), metrics, answers, live.close)
+    if connections is not None and isinstance(engine, Engine):
+        # Without this line, uvicorn does all.
+        connections.usual = Usual(guard, endpoints, engine.placements, lambda: engine.config.server)
+    return guard
 
 
 def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:

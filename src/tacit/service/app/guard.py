@@ -14,12 +14,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.service.app.routes import find
 from tacit.service.config.keys import Keys, is_loopback
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.endpoint import FOUND
-from tacit.service.http.headers import PREFLIGHT, is_foreign, request_id, says_json, shared_with
+from tacit.service.http.endpoint import FOUND, WHO
+from tacit.service.http.headers import (
+    PREFLIGHT,
+    Headers,
+    is_foreign,
+    request_id,
+    says_json,
+    shared_with,
+)
 from tacit.service.http.messages import NO_CONTENT, sent
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import Problem, problem
-from tacit.service.http.route import OTHER, Answer, Header, Path
+from tacit.service.http.route import OTHER, Answer, Found, Header
+from tacit.service.page.answers import Answers
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 MOST_CLIENTS = 10_000
@@ -27,6 +35,48 @@ BURST_SECONDS = 2.0
 RETRY = (b"retry-after", b"1")
 
 logger = logging.getLogger("tacit.requests")
+
+
+class Visit:
+    """A request from its head to its answer.
+
+    Attributes
+    ----------
+    found : Found
+        What its address names.
+    method : str
+    address : bytes
+        As it came.
+    headers : mapping
+    shared : tuple
+        Headers by which a page of an allowed origin may read the answer.
+    id : str
+    started : float
+        Seconds of a clock of its own.
+    who : str or None
+        The name of the key that was sent; None without keys.
+    admitted : bool
+        Whether nothing was wrong with it.
+    """
+
+    __slots__ = (
+        "address", "admitted", "found", "headers", "id", "method", "shared", "started", "who"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        found: Found,
+        method: str,
+        address: bytes,
+        headers: Headers,
+        shared: tuple[Header, ...],
+        id: str,
+    ) -> None:
+        self.found, self.method, self.address, self.headers = found, method, address, headers
+        self.shared, self.id = shared, id
+        self.who: str | None = None
+        self.admitted = False
+        self.started = time.perf_counter()
 
 
 class Guard:
@@ -39,6 +89,8 @@ class Guard:
     keys : Keys
         None, on the loopback only: then everybody may do everything.
     metrics : Metrics
+    answers : Answers
+        What the page tells of them.
     close : function
         Ends answers that go on for as long as somebody listens; called before the end.
     """
@@ -49,10 +101,11 @@ class Guard:
         server: ServerConfig,
         keys: Keys,
         metrics: Metrics,
+        answers: Answers,
         close: Callable[[], None],
     ) -> None:
         self._app = app
-        self._metrics = metrics
+        self._metrics, self._answers = metrics, answers
         self.close = close
         self._running = 0
         self.configure(server, keys)
@@ -69,11 +122,11 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
-        headers = dict(scope["headers"])
-        shared = shared_with(headers, self._origins)
-        id = _id(headers.get(b"x-request-id"))
-        token = request_id.set(id)
+        found = scope[FOUND] = find(scope["path"])
+        # As it came: decoded, it could say what nobody asked for.
+        address = scope["raw_path"]
+        visit = self.enter(found, scope["method"], address, dict(scope["headers"]))
+        token = request_id.set(visit.id)
         status = 500
 
         async def answered(message: Message) -> None:
@@ -81,39 +134,56 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [
-                    *message["headers"], (b"x-request-id", id.encode()), *shared
+                    *message["headers"], (b"x-request-id", visit.id.encode()), *visit.shared
                 ]  # fmt: skip
             await send(message)
 
-        found = scope[FOUND] = find(scope["path"])
-        refused = True
-        self._running += 1
         try:
-            if shared and scope["method"] == "OPTIONS":
+            if visit.shared and scope["method"] == "OPTIONS":
                 await sent(answered, Answer(NO_CONTENT, "", b"", PREFLIGHT))
                 return
-            refusal = self._refusal(scope, headers, found.path)
-            refused = refusal is not None
+            refusal = self.refusal(visit, scope.get("client"))
+            scope[WHO] = visit.who
             if refusal is None:
                 await self._app(scope, receive, answered)
             else:
-                await sent(answered, found.path.api.refusals.refused(*refusal))
+                await sent(answered, refusal)
         finally:
-            self._running -= 1
-            seconds = time.perf_counter() - started
-            # Any path may be asked for, so only those that exist are told apart.
-            shown = found.path.label if not refused and status not in (404, 405) else OTHER
-            self._metrics.answered(shown, status, seconds)
-            if self._server.access_log:
-                # As it came: decoded, it could say what nobody asked for.
-                asked = scope["raw_path"].decode("latin-1")
-                logger.info("%s %s %d %.1f ms", scope["method"], asked, status, 1000 * seconds)
+            self.leave(visit, status)
             request_id.reset(token)
 
+    def enter(self, found: Found, method: str, address: bytes, headers: Headers) -> Visit:
+        """Let a request in, which is to leave when it is answered."""
+        self._running += 1
+        shared = shared_with(headers, self._origins)
+        return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
+
+    def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
+        """Return the answer to a request that may not go on; None to all others, once for each."""
+        refusal = self._refusal(visit, client)
+        if refusal is None:
+            visit.admitted = True
+            return None
+        return visit.found.path.api.refusals.refused(*refusal)
+
+    def leave(self, visit: Visit, status: int) -> None:
+        """Count and log a request that was answered."""
+        self._running -= 1
+        seconds = time.perf_counter() - visit.started
+        # Any path may be asked for, so only those that exist are told apart.
+        known = visit.admitted and status not in (404, 405)
+        self._metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
+        if visit.method == "POST":
+            self._answers.count(visit.found.name, status, seconds)
+        if self._server.access_log:
+            asked = visit.address.decode("latin-1")
+            logger.info("%s %s %d %.1f ms", visit.method, asked, status, 1000 * seconds)
+
     def _refusal(
-        self, scope: Scope, headers: dict[bytes, bytes], path: Path
+        self, visit: Visit, client: tuple[str, int] | None
     ) -> tuple[Problem, *tuple[Header, ...]] | None:
         """Return what is wrong with a request, and headers that say so; None if nothing is."""
+        path, method, headers = visit.found.path, visit.method, visit.headers
         if self._running > self._server.concurrency:
             return problem(
                 "overloaded", "service", "service: it has too much to do; try again later"
@@ -123,24 +193,24 @@ class Guard:
                 "misdirected", "host",
                 "host: without keys, only names of this machine are answered",
             ),)  # fmt: skip
-        wanted = path.scope(scope["method"])
+        wanted = path.scope(method)
         if wanted is None:
             return None
-        if is_foreign(scope["method"], headers, self._origins):
+        if is_foreign(method, headers, self._origins):
             origin = headers.get(b"origin", b"elsewhere").decode("latin-1")
             return (problem(
                 "foreign-origin", "origin",
                 f"origin: a page of {origin!r} may not ask; if it shall, name its origin in "
                 "server.allow_origins",
             ),)  # fmt: skip
-        who = (scope.get("client") or ("",))[0]
+        who = (client or ("",))[0]
         if self._keys:
             key = headers.get(b"authorization", b"")
-            if path.api.key_header in headers:
+            if path.api.key_header is not None and path.api.key_header in headers:
                 key = b"Bearer " + headers[path.api.key_header]
             name = self._keys.name(key)
             if name is None:
-                scheme = b"Basic" if scope["method"] == "GET" else b"Bearer"
+                scheme = b"Basic" if method == "GET" else b"Bearer"
                 return problem(
                     "unauthorized", "authorization", "authorization: send a key that is known"
                 ), (b"www-authenticate", scheme + b' realm="tacit"')
@@ -148,10 +218,10 @@ class Guard:
                 return (problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
                 ),)  # fmt: skip
-            who = name
+            who = visit.who = name
         if not self._rates.allow(who):
             return problem("too-many-requests", "service", "service: slow down"), RETRY
-        if not says_json(scope["method"], headers):
+        if not says_json(method, headers):
             return (problem(
                 "unsupported-media-type", "content-type", "content-type: send application/json"
             ),)  # fmt: skip

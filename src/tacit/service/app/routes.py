@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tacit.service.api import decisions, lift, lists, site
+from tacit.service.api import control, decisions, lift, lists, local, site
 from tacit.service.http.problems import REFUSALS
 from tacit.service.http.route import Api, Found
+from tacit.service.ofrep.routes import OFREP
 from tacit.service.personalizer.routes import PERSONALIZER
 from tacit.service.ubi import routes as ubi
 
 PLACEMENTS = Api(
     "/v1/placements/{name}/",
     "/v1/placements/(?P<name>[^/]+)/",
-    (*decisions.ROUTES, *lists.ROUTES, *lift.ROUTES, *ubi.ROUTES),
+    (*decisions.ROUTES, *lists.ROUTES, *lift.ROUTES, *control.ROUTES, *local.ROUTES, *ubi.ROUTES),
     REFUSALS,
     attrgetter("engine"),
 )
 SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
-APIS = PLACEMENTS, SITE, PERSONALIZER
+APIS = PLACEMENTS, SITE, PERSONALIZER, OFREP
 
 
 def find(address: str) -> Found:

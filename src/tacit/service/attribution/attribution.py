@@ -35,6 +35,7 @@ INACTIVE = "inactive"
 FROZEN = "frozen"
 NOTED = "noted"
 TIED = "tied"
+HELD_OUT = "held-out"
 DUPLICATE = "duplicate"
 
 OUTCOMES = {
@@ -48,6 +49,7 @@ OUTCOMES = {
     FROZEN: "the placement does not learn at present: recorded only",
     NOTED: "an examination or activation, taken in",
     TIED: "the duel was a tie, from which nothing is learned here: recorded only",
+    HELD_OUT: "the control showed one ranker's list, which is no duel: it counts for the lift",
     DUPLICATE: "this very feedback was recorded before: nothing was done",
 }
 """What became of feedback."""

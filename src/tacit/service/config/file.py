@@ -24,7 +24,7 @@ from tacit.service.config.schema import (
     TracesConfig,
 )
 from tacit.service.config.tables import PlacementTable
-from tacit.service.config.validation import complaint
+from tacit.service.config.validation import complaint, meant
 from tacit.service.kind import KINDS, kind_of
 
 VERSION = 1
@@ -138,7 +138,7 @@ def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> An
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         field, what = complaint(error)
-        raise ConfigError(f"{source}: {prefix}{field}: {what}") from error
+        raise ConfigError(f"{source}: {prefix}{field}: {what}{meant(error, kind)}") from error
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,20 +15,24 @@ BASELINE = "baseline"
 DECISION, SESSION, USER = "decision", "session", "user"
 
 
-class OneArm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A control that shows one arm always.
+class ControlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A control that shows one arm always, or what a policy of its own chooses: one of both.
 
     Attributes
     ----------
     arm : int or str
         Its name, or its number from 0.
+    policy : str or table
+        As the placement's. It learns from what comes back for the control's decisions, and the
+        placement's policy from what comes back for the others.
     """
 
-    arm: Arm
+    arm: Arm | None = None
+    policy: str | dict[str, Any] | None = None
 
 
 class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the traffic for a control that does not learn, so that the lift is known.
+    """A part of the traffic for a control, so that the lift is known.
 
     Attributes
     ----------
@@ -35,15 +40,67 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Of the decisions that are the control's; above 0, at most 0.5.
     control : str or table
         What it shows: an arm on offer drawn ``uniform``ly, the ``baseline``, which is the first
-        one on offer, or one arm always: ``{arm = "NAME"}``.
+        one on offer, one arm always: ``{arm = "NAME"}``, or what another policy chooses, which
+        learns from its own decisions: ``{policy = "ucb1"}``.
     unit : str
         Who stays in one group: each ``decision`` is a draw of its own, or all of a ``session`` or
         of a ``user`` have the same one. Requests that name none are decisions of their own.
     """
 
     share: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)] = 0.1
-    control: Literal["uniform", "baseline"] | OneArm = "uniform"
+    control: Literal["uniform", "baseline"] | ControlTable = "uniform"
     unit: Literal["decision", "session", "user"] = "decision"
+
+    @property
+    def arm(self) -> Arm | None:
+        """The arm that the control shows always, if it does."""
+        return self.control.arm if isinstance(self.control, ControlTable) else None
+
+    @property
+    def policy(self) -> str | dict[str, Any] | None:
+        """The policy of the control's own, if it has one."""
+        return self.control.policy if isinstance(self.control, ControlTable) else None
+
+    @property
+    def named(self) -> str:
+        """What the control is, in words: also the form in which the kinds allow it."""
+        if not isinstance(self.control, ControlTable):
+            return self.control
+        return f"arm {self.arm}" if self.policy is None else f"policy {self._label}"
+
+    @property
+    def _label(self) -> str:
+        return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
+
+    def check(self, kind: str, controls: Collection[str], units: Collection[str]) -> None:
+        """Check that a kind of placement can have it.
+
+        Parameters
+        ----------
+        kind : str
+        controls, units : collection of str
+            Those that the kind knows.
+
+        Raises
+        ------
+        ConfigError
+            If not.
+        """
+        if not controls:
+            raise ConfigError(f"holdout: the kind {kind!r} has none; leave it out")
+        if isinstance(self.control, ControlTable) and (self.arm is None) == (self.policy is None):
+            raise ConfigError("holdout.control: give an arm, or a policy; one of both")
+        control = self.named.partition(" ")[0]
+        if control not in controls:
+            raise ConfigError(
+                f"holdout.control: of the kind {kind!r} it is one of {', '.join(controls)}, "
+                f"not {control}"
+            )
+        if self.unit not in units:
+            raise ConfigError(
+                f"holdout.unit: requests of the kind {kind!r} name no {self.unit}; give one of "
+                f"{', '.join(units)}"
+            )
 
 
 class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,22 +109,53 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     range : list of float
-        The least and the largest amount for a decision, within which sums are kept: [0, high];
-        by default any amount from 0.
+        The least and the largest amount for a decision, to which others are clipped: [low, high];
+        by default any amount from 0. Nothing that came is 0.
+    half : float
+        Where it is learned, and has no range: the amount that is worth one half. An amount x is
+        worth x/(x + half), in a range (x − low)/(high − low).
     better : str
         Whether ``more`` of it is better, or ``less``.
     margin : float
-        How much worse it may become, as a share of the control's; for the verdict.
+        How much worse it may become, as a share of the control's, or of the range where that does
+        not begin at 0; for the verdict.
     """
 
     range: Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)] | None = None
     better: Literal["more", "less"] = "more"
     margin: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
+    half: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
+
+    @property
+    def low(self) -> float:
+        """The least amount for a decision."""
+        return 0.0 if self.range is None else self.range[0]
+
+    @property
+    def least(self) -> float:
+        """The least amount that may come."""
+        return 0.0 if self.low >= 0 else -math.inf
 
     @property
     def largest(self) -> float:
-        """The largest amount for a decision."""
-        return math.inf if self.range is None else self.range[1]
+        """The largest amount for a decision, above the least one."""
+        return math.inf if self.range is None else self.range[1] - self.range[0]
+
+    def above_low(self, amount: float) -> float:
+        """Return by how much a decision's amount exceeds the least one: what is summed."""
+        return min(max(amount - self.low, 0.0), self.largest)
+
+    def worth(self, amount: float) -> float:
+        """Return what an amount is worth as a reward, in [0, 1].
+
+        Examples
+        --------
+        >>> MetricConfig(range=[0, 200]).worth(50.0), MetricConfig(half=20.0).worth(60.0)
+        (0.25, 0.75)
+        """
+        if self.half is not None:
+            return amount / (amount + self.half)
+        return self.above_low(amount) / self.largest
 
     def check(self, name: str) -> None:
         """Check the range.
@@ -75,10 +163,33 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         ConfigError
-            If it does not begin at 0, or is empty.
+            If it is empty, or there is a half as well.
         """
-        if self.range is not None and not (self.range[0] == 0 < self.range[1] < math.inf):
+        if self.range is None:
+            return
+        if not -math.inf < self.range[0] < self.range[1] < math.inf:
             raise ConfigError(
-                f"metrics.{name}.range: {list(self.range)}: give 0 and a number above it; a ratio "
-                "of amounts that may be negative has no meaning"
+                f"metrics.{name}.range: {list(self.range)}: give the least amount, and a larger one"
             )
+        if self.half is not None:
+            raise ConfigError(f"metrics.{name}.half: leave it out: the range says what is worth 1")
+
+    def check_learned(self, name: str) -> None:
+        """Check that it can be learned.
+
+        Raises
+        ------
+        ConfigError
+            If not.
+        """
+        if self.range is None and self.half is None:
+            raise ConfigError(
+                f"metrics.{name}: to be learned it needs range = [low, high], or half = the amount "
+                "that is worth one half"
+            )
+        if self.low < 0:
+            raise ConfigError(
+                f"metrics.{name}.range: what is learned begins at 0 or above, as nothing is worth 0"
+            )
+        if self.better == "less":
+            raise ConfigError(f"metrics.{name}.better: what is learned is to be more")

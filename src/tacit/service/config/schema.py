@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
 from tacit.learning.merging import delta
-from tacit.service.config.holdout import HoldoutConfig, MetricConfig, OneArm
+from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.rule import Rule
 from tacit.service.config.signals import SignalConfig, check_config
@@ -180,7 +180,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of a new placement:
         later the log says.
     shadow : Policy or None
-        The second policy.
+        The second policy: the shadow, or that of the holdout's control.
     durability : str
         ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
         while the store fails.
@@ -201,9 +201,15 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         The part of the traffic that a control decides.
     metrics : dict of str to MetricConfig
         What is watched beside the reward.
+    learned : str or None
+        The metric that is learned, in place of a reward of its own.
     recommended : bool
         Whether the policy is the one that ``auto`` stands for; a store that has another one for
         these arms keeps it.
+    arms : int, tuple of str, or None
+        The arms that are configured, where the policy has those that the placement began with.
+    rebuild : bool
+        Whether the log is folded into the policy where it was into another one.
     """
 
     policy: Policy
@@ -221,12 +227,15 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     spread: bool = False
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
+    learned: str | None = None
     recommended: bool = False
+    arms: int | tuple[str, ...] | None = None
+    rebuild: bool = False
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):
             self._check(policy)
-        if self.mode == SHADOW and self.shadow is None:
+        if self.mode == SHADOW and not self.can_shadow:
             raise ConfigError(
                 "mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\""
             )
@@ -241,17 +250,25 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         """Check that there can be a holdout, and metrics of it."""
         for name, metric in self.metrics.items():
             metric.check(name)
+        if self.learned is not None:
+            if self.learned not in self.metrics:
+                raise ConfigError(f"reward: {self.learned!r} is none of the metrics; add it there")
+            self.metrics[self.learned].check_learned(self.learned)
         if self.holdout is None:
-            if self.metrics:
+            if self.metrics.keys() - {self.learned}:
                 raise ConfigError("metrics: they are compared over a holdout; add one")
             return
-        if not kind_of(self.kind).holdout:
-            raise ConfigError(f"holdout: the kind {self.kind!r} has none; leave it out")
-        control = self.holdout.control
-        arms = self.policy.arms
+        kind = kind_of(self.kind)
+        self.holdout.check(self.kind, kind.controls, kind.units)
+        arms, arm = self.configured_arms, self.holdout.arm
         known = range(arms) if isinstance(arms, int) else arms or ()
-        if isinstance(control, OneArm) and control.arm not in known:
-            raise ConfigError(f"holdout.control.arm: {control.arm!r} is none of the policy's arms")
+        if arm is not None and arm not in known:
+            raise ConfigError(f"holdout.control.arm: {arm!r} is none of the policy's arms")
+        if self.holdout.policy is not None and self.spread:
+            raise ConfigError(
+                "holdout.control.policy: with spread, shards add up what the placement's policy "
+                "learns, and not what the control's does; leave spread out"
+            )
 
     def _check(self, policy: Policy) -> None:
         """Check that a policy is fit for the placement."""
@@ -277,6 +294,17 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
                 'or late = "record"'
             )
+
+    @property
+    def can_shadow(self) -> bool:
+        """Whether there is a second policy that decides beside, unseen."""
+        controls = self.holdout is not None and self.holdout.policy is not None
+        return self.shadow is not None and not controls
+
+    @property
+    def configured_arms(self) -> int | tuple[str, ...] | None:
+        """The arms that are configured; None where they come with each request."""
+        return self.policy.arms if self.arms is None else self.arms
 
     @property
     def context_dim(self) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
@@ -64,10 +65,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     spread : bool
         In shards: whether impressions of a key go to all of them, and what they learn is added up.
     holdout : table
-        A part of the traffic for a control that does not learn, so that the lift is known; for
-        ``arms`` and ``features``.
+        A part of the traffic for a control, so that the lift is known.
     metrics : table of tables
         What feedback carries beside the reward, by name: watched over the holdout.
+    rebuild : bool
+        Whether another policy than before takes over what was logged: the log is folded into it
+        while the one before decides, once for each policy that is configured so.
     """
 
     kind: str = ARMS
@@ -89,6 +92,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     spread: bool = False
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
+    rebuild: bool = False
 
     @property
     def slots(self) -> Any:
@@ -99,6 +103,11 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def context_dim(self) -> int:
         """How many signals a context has."""
         return len(self.signals) + self.client_signals
+
+    @property
+    def learned(self) -> str | None:
+        """The metric that is learned, in place of a reward of its own."""
+        return None
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -133,11 +142,15 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         InvalidValue, UnknownName
             If one cannot be made.
         """
+        control = self.holdout and self.holdout.policy
+        if control is not None and self.shadow is not None:
+            remedy = "leave it out: the policy of the holdout's control is the second one"
+            raise InvalidValue("shadow", self.shadow, remedy)
         policies = [
             None
             if spec is None
             else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
-            for spec in (self.policy, self.shadow)
+            for spec in (self.policy, control or self.shadow)
         ]
         policy, shadow = policies
         assert policy is not None
@@ -176,7 +189,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.spread,
             self.holdout,
             self.metrics,
+            self.learned,
             is_auto(self.policy),
+            rebuild=self.rebuild,
         )
 
     @property

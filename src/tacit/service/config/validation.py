@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
 
 import msgspec
+import msgspec.structs
 
 from tacit.errors import InvalidValue, UnknownName
 
@@ -32,6 +34,39 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
     named = _FIELD.search(what)
     parts = [path.removeprefix("$").removeprefix("."), named["name"] if named else ""]
     return ".".join(part for part in parts if part) or "body", what
+
+
+def meant(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
+    """Return which field of a structure may have been meant by one that it has not, as a question.
+
+    Examples
+    --------
+    >>> from tacit.service.config.keys import KeyConfig
+    >>> try:
+    ...     msgspec.convert({"scope": []}, KeyConfig)
+    ... except msgspec.ValidationError as error:
+    ...     print(meant(error, KeyConfig))
+    ; did you mean scopes? there is sha256, scopes
+    """
+    field, what = complaint(error)
+    if "unknown field" not in what:
+        return ""
+    *outer, name = field.split(".")
+    inner: Any = kind
+    for step in outer:
+        inner = next((f.type for f in _fields(inner) if f.encode_name == step), None)
+    known = [one.encode_name for one in _fields(inner)]
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"; {hint}there is {', '.join(known)}" if known else ""
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    """Return the fields of a structure, be it optional; none of anything else."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return msgspec.structs.fields(one)
+    return ()
 
 
 def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:

@@ -14,10 +14,11 @@ from memory, and their rows wait until the store is back.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Any, TypeVar
@@ -26,31 +27,49 @@ import msgspec
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
-from tacit.service.config.schema import Config
+from tacit.learning.snapshot import LearnerSnapshot, pieces
+from tacit.policies.spec import goes_on, policy_from_stored
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.settings import differences, settings_of
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.fold import fold, opened
 from tacit.service.engine.group import apply
 from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.service import NOT_IN_SHARDS
+from tacit.service.engine.rebuilding import (
+    Rebuilder,
+    Rebuilt,
+    State,
+    as_begun,
+    asked_policy,
+)
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.engine.writer import STOPPING, Writer
 from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.changes import Change, changes_of
 from tacit.service.log.clock import LogClock, LogTime
 from tacit.service.log.impressions import Impression
+from tacit.service.log.pins import Pin
+from tacit.service.log.regimes import Regime, regimes_of
 from tacit.service.log.requests import (
     ChangeArms,
     Decide,
     Export,
     Feedback,
+    PinArms,
     Record,
     Request,
     Switch,
     checked_feedback,
 )
 from tacit.service.log.rows import (
+    ARMS,
+    CONFIGURATION,
     HOLDOUT,
     MERGE,
+    MODE,
+    POLICY,
     SETTINGS,
     DecisionRow,
     Event,
@@ -58,6 +77,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
+from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Store
 
@@ -121,6 +141,8 @@ class Engine(Verbs):
         self.kept: Counter[tuple[str, str]] = Counter()
         begun = monotonic()
         self.placements = self._opened(list(config.placements))
+        self._leading: Mapping[str, str] = {}
+        self._check_configured(self.placements)
         self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
@@ -128,7 +150,15 @@ class Engine(Verbs):
         last = max([end, *(placement.windows.time for placement in self.placements.values())])
         time = LogTime(self.clock, last)
         self._pending = PendingLog(self.placements, seq, time)
-        self._writer = Writer(store, self._pending, self._opened, lambda: self.config.store.archive)
+        self._writer = Writer(
+            store,
+            self._pending,
+            self._opened,
+            self._follow_configuration,
+            lambda: self.config.store.archive,
+        )
+        self._rebuilder = Rebuilder(self)
+        self._rebuilding: set[asyncio.Task[None]] = set()
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -147,22 +177,102 @@ class Engine(Verbs):
         self._writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
-                await self.switch(name, placement.config.mode)
-        await self._begin_lifts()
+                await self.switch(name, placement.config.mode, CONFIGURATION)
+        await self.logged_by_now(self._follow_configuration())
+        await self._note_configurations()
+        self._rebuild_configured()
 
-    async def _begin_lifts(self) -> None:
-        """Begin the sums behind a lift anew where what they rest on was changed."""
+    def _rebuild_configured(self) -> None:
+        """Begin to fold logs into the policies that are configured so, once for each of them."""
+        for name, config in self.config.placements.items():
+            if config.rebuild and self.shard is None:
+                task = asyncio.create_task(self._rebuild_as_configured(name, config))
+                self._rebuilding.add(task)
+                task.add_done_callback(self._rebuilding.discard)
+
+    async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
+        try:
+            placement = self.placement(name)
+            policy = as_begun(config.policy, placement.config.policy)
+            marks = await self.of_store(self.store.changes, placement.id)
+            done = regimes_of([mark for mark in marks if mark.who == CONFIGURATION])
+            if goes_on(policy, placement.config.policy) or (
+                # Whatever others have put in its place since.
+                done and goes_on(policy, policy_from_stored(done[-1].policy))
+            ):
+                return
+            made = await self._rebuilder.rebuild(name, policy, CONFIGURATION)
+        except TacitError as error:
+            logger.error("placement %s: its log was not rebuilt: %s", name, error)
+            return
+        notes = "; ".join(made.regime.approximate) or "exactly"
+        logger.info("placement %s: %d rows were folded anew: %s", name, made.rows, notes)
+
+    async def _note_configurations(self) -> None:
+        """Let the log say where placements are configured otherwise than before."""
         for name, placement in list(self.placements.items()):
+            now = settings_of(self.config.placements[name])
+            try:
+                before = await self.of_store(self.store.configuration, placement.id)
+                if before == now:
+                    continue
+                if before is not None:
+                    changed = msgspec.json.encode(differences(before, now)).decode()
+                    await self._submit(Switch(name, changed, CONFIGURATION, CONFIGURATION))
+                await self.of_store(self.store.configure, placement.id, now)
+            except Unavailable as error:
+                logger.warning("placement %s: its configuration was not noted: %s", name, error)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether arms change here first: the other shards have those of the first one."""
+        return self.shard is None or self.shard.number == 0
+
+    def _check_configured(self, placements: Mapping[str, Placement]) -> None:
+        for placement in placements.values() if self._leads else ():
+            placement.check_configured()
+
+    def _follow_configuration(self) -> list[str]:
+        """Log what the configuration says of arms and holdouts and the log does not say yet.
+
+        Returns the placements which that concerns.
+        """
+        changes: list[Request] = []
+        for name, placement in self.placements.items():
+            if self._leads and (change := placement.configured_change) is not None:
+                changes.append(change)
+            arms = self._leading.get(name)
+            if arms is not None and placement.is_news(ARMS, arms):
+                changes.append(Switch(name, arms, ARMS, CONFIGURATION))
             if placement.current_mark(HOLDOUT) != placement.lift_terms:
-                await self._submit(Switch(name, placement.lift_terms, HOLDOUT))
+                changes.append(Switch(name, placement.lift_terms, HOLDOUT, CONFIGURATION))
+        for result in apply(self._pending, changes, {}) if changes else ():
+            if isinstance(result, TacitError):
+                logger.error("the configuration is not followed: %s", result)
+        return list({change.placement: None for change in changes})
+
+    async def logged_by_now(self, names: Sequence[str]) -> None:
+        """Wait until all that happened to placements is durable."""
+        for name in names:
+            # To the mode that it has: no event, but answered as any other request.
+            await self._submit(Switch(name, self.placements[name].mode))
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
         await self._writer.stop()
+        for task in list(self._rebuilding):
+            task.cancel()
+        await asyncio.gather(*self._rebuilding, return_exceptions=True)
         self.store.close()
 
-    async def reload(self, config: Config) -> None:
+    async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
         """Take over another configuration between two groups; placements may come, go and change.
+
+        Parameters
+        ----------
+        config : Config
+        leading : mapping of str to str, optional
+            In a shard that is not the first: the arms of the first one, as its marks hold them.
 
         Raises
         ------
@@ -171,10 +281,14 @@ class Engine(Verbs):
         Unavailable
             If the store fails.
         """
-        await self._writer.between_groups(lambda: self._reconfigure(config))
-        await self._begin_lifts()
+        concerned: list[str] = []
+        self._leading = leading or self._leading
+        await self._writer.between_groups(lambda: self._reconfigure(config, concerned))
+        await self.logged_by_now(concerned)
+        await self._note_configurations()
+        self._rebuild_configured()
 
-    async def _reconfigure(self, config: Config) -> None:
+    async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
         before, self.config = self.config, config
         changed = [
             name
@@ -184,12 +298,46 @@ class Engine(Verbs):
         try:
             with self._pending.freeze():
                 anew = await self._writer.worker.do(self._opened, changed)
+            self._check_configured(anew)
         except BaseException:
             self.config = before
             raise
         kept = {name: anew.get(name) or self.placements[name] for name in config.placements}
         self.placements.clear()
         self.placements |= kept
+        # At once, so that nothing is decided in between.
+        concerned += self._follow_configuration()
+
+    # Between groups --------------------------------------------------------------------------
+
+    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step when all rows are in the log, and raise what it raises.
+
+        Raises
+        ------
+        Unavailable
+            If the service is stopping.
+        """
+        if self._writer.stopping:
+            raise Unavailable(STOPPING)
+        await self._writer.between_groups(step)
+
+    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
+        """Call what takes the end of the log and its time, while nothing changes; for a step."""
+        with self._pending.freeze():
+            return await self.of_store(read, self._pending.seq, self._pending.time.now())
+
+    def put(self, made: Placement, regime: Regime, who: str | None) -> None:
+        """Put a placement that has taken in the whole log in the place of what there was."""
+        now, seq = self._pending.time.advance(), self._pending.seq + 1
+        aside = [(after, before or seq) for after, before in regime.aside]
+        made.regime = msgspec.structs.replace(regime, aside=aside, seq=seq)
+        mark = self._pending.log_mark(made.id, now, POLICY, made.regime.text, who)
+        made.sets_aside = False
+        made.advance(now)
+        made.marked(mark)
+        made.new_ids = self.placements[made.name].new_ids
+        self.placements[made.name] = made
 
     # Requests --------------------------------------------------------------------------------
 
@@ -222,7 +370,7 @@ class Engine(Verbs):
             If it could not be made durable.
         """
         config = self.placement(placement).config
-        checked = checked_feedback(feedback, config.rule.lowest, config.metrics)
+        checked = checked_feedback(feedback, config.rule.lowest, config.metrics, config.learned)
         outcomes: list[str | TacitError] = await self._submit(Record(placement, checked))
         return outcomes
 
@@ -240,7 +388,7 @@ class Engine(Verbs):
         remembered = self._pending.remembered
         rows = {id: row for id in ids if (row := remembered(known, id)) is not None}
         wanted = [(known.id, id) for id in ids if id not in rows]
-        found = await self._of_store(self.store.find, wanted) if wanted else {}
+        found = await self.of_store(self.store.find, wanted) if wanted else {}
         return rows | {id: one.decision for (_, id), one in found.items()}
 
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
@@ -256,12 +404,12 @@ class Engine(Verbs):
         self.placement(placement)
         now = self.clock()
         rows = [row._replace(time=now) for row in records]
-        before = await self._of_store(self.store.keep, rows)
+        before = await self.of_store(self.store.keep, rows)
         new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
         self.kept.update((placement, kind) for kind in new)
         return before
 
-    async def _of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call the store outside of any group."""
         if self._writer.stopping:
             raise Unavailable(STOPPING)
@@ -271,8 +419,8 @@ class Engine(Verbs):
             logger.error("the store failed", exc_info=error)
             raise Unavailable("store: it fails at present; try again later") from error
 
-    async def switch(self, placement: str, mode: str) -> None:
-        """Change a placement's mode.
+    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
+        """Change a placement's mode; the log says who did.
 
         Raises
         ------
@@ -282,7 +430,7 @@ class Engine(Verbs):
             If the change could not be made durable.
         """
         self.check_mode(placement, mode)
-        await self._submit(Switch(placement, mode))
+        await self._submit(Switch(placement, mode, MODE, who))
 
     async def change_arms(self, change: ChangeArms) -> Offer:
         """Let arms of a placement come, go and come back, from now on; return all.
@@ -295,12 +443,64 @@ class Engine(Verbs):
         Unavailable
             If the change could not be made durable.
         """
-        known = self.placement(change.placement)
-        if self.shard is not None:
-            raise InvalidValue("placement", change.placement, NOT_IN_SHARDS)
-        known.arms_after(change)
+        self.placement(change.placement).arms_after(change)
         offer: Offer = await self._submit(change)
         return offer
+
+    async def lend(self, placement: str) -> bytes:
+        """Return what a placement has learned, as far as it is durable, as a learner's file.
+
+        The next group waits while it is copied.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement, or its decisions can be made nowhere else.
+        Unavailable
+            If the service is stopping.
+        """
+        self.placement(placement)
+        copies: list[LearnerSnapshot] = []
+
+        async def copy() -> None:
+            copies.append(self.placement(placement).lent(self._pending.time.now()))
+
+        if self._writer.stopping:
+            raise Unavailable(STOPPING)
+        await self._writer.between_groups(copy)
+        return await asyncio.to_thread(lambda: b"".join(pieces(copies[0])))
+
+    def arms(self) -> dict[str, str]:
+        """Return all arms of each placement where they come and go, as marks hold them."""
+        living = (each for each in self.placements.values() if each.kind.living)
+        return {each.name: each.current_mark(ARMS) or "" for each in living}
+
+    async def follow(self, arms: Mapping[str, str], who: str | None = None) -> None:
+        """Have the arms of the first shard, as :meth:`arms` gives them; returns when durable.
+
+        Raises
+        ------
+        Unavailable
+            If that could not be made durable.
+        """
+        self._leading = {**self._leading, **arms}
+        for name, now in arms.items():
+            if name in self.placements:
+                await self._submit(Switch(name, now, ARMS, who))
+
+    async def pin(self, asked: PinArms) -> Pin | None:
+        """Let every decision of a placement show some arms until a time; return what is pinned.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement, an arm is not on offer, or the time has passed.
+        Unavailable
+            If it could not be made durable.
+        """
+        self.placement(asked.placement)
+        pinned: Pin | None = await self._submit(asked)
+        return pinned
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.
@@ -336,7 +536,7 @@ class Engine(Verbs):
                 value = msgspec.json.encode(news).decode()
                 await self._submit(Switch(placement, value, MERGE))
 
-    async def note_settings(self, placement: str, settings: str) -> None:
+    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
         """Give a placement other settings, as its kind encodes them, from now on.
 
         Raises
@@ -345,7 +545,78 @@ class Engine(Verbs):
             As :meth:`switch`.
         """
         self.placement(placement)
-        await self._submit(Switch(placement, settings, SETTINGS))
+        await self._submit(Switch(placement, settings, SETTINGS, who))
+
+    async def key(self, placement: str, key: str) -> KeyFacts:
+        """Return what was learned of a key.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such placement, or nothing was decided for the key.
+        """
+        return key_facts(self.placement(placement), key)
+
+    async def busiest(self, placement: str) -> list[KeyFacts]:
+        """Return the busiest keys of a placement, or raise UnknownName."""
+        return await busiest(self.placement(placement))
+
+    async def find_keys(self, placement: str, text: str) -> Found:
+        """Return keys in which a text occurs, or raise UnknownName."""
+        return await find_keys(self.placement(placement), text)
+
+    async def states(self, placement: str) -> list[State]:
+        """Return what a placement can go back to, in order.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`made`.
+        """
+        return await self._rebuilder.states(placement)
+
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+        """Fold the log of a placement into another policy, while requests go on; then use that.
+
+        Raises
+        ------
+        UnknownName, InvalidValue, Conflict, Unavailable
+            As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rebuild`.
+        """
+        known = self.placement(placement)
+        self._check_alone(placement)
+        policy = asked_policy(known, self.config.placements[placement], spec)
+        return await self._rebuilder.rebuild(placement, policy, who)
+
+    async def rollback(
+        self, placement: str, to: str | None = None, who: str | None = None
+    ) -> Rebuilt:
+        """Go back to a state, or to the one that was left last.
+
+        Raises
+        ------
+        UnknownName, InvalidValue, Conflict, Unavailable
+            As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rollback`.
+        """
+        self.placement(placement)
+        self._check_alone(placement)
+        return await self._rebuilder.rollback(placement, to, who)
+
+    def _check_alone(self, placement: str) -> None:
+        if self.shard is not None:
+            raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
+
+    async def history(self, placement: str) -> list[Change]:
+        """Return who changed what of a placement, in order.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`made`.
+        """
+        known = self.placement(placement)
+        marks = await self.of_store(self.store.changes, known.id)
+        return changes_of(marks, known.first_arms)
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log that concern a placement, out of ``count`` rows.
@@ -356,7 +627,7 @@ class Engine(Verbs):
             As :meth:`made`.
         """
         self.placement(placement)
-        return await self._of_store(lambda: list(islice(self.store.events(after), count)))
+        return await self.of_store(lambda: list(islice(self.store.events(after), count)))
 
     async def _submit(self, request: Request) -> Any:
         if self._writer.stopping:

@@ -14,6 +14,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged
 from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
+from tacit.service.log.regimes import Regime, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow
 from tacit.service.placements.base import Placement
 from tacit.service.placements.snapshots import damaged_base
@@ -26,9 +27,27 @@ logger = logging.getLogger(__name__)
 
 
 def opened(
-    name: str, config: PlacementConfig, store: Store, new_seed: int, *, snapshot: bool = True
+    name: str,
+    config: PlacementConfig,
+    store: Store,
+    new_seed: int,
+    *,
+    snapshot: bool = True,
+    as_if: Regime | None = None,
 ) -> Placement:
     """Return a placement at its latest snapshot, made in the store if it is new.
+
+    Parameters
+    ----------
+    name : str
+    config : PlacementConfig
+    store : Store
+    new_seed : int
+        Of a new placement, where the configuration has none.
+    snapshot : bool
+        Whether to begin at a snapshot, or where the log begins.
+    as_if : Regime, optional
+        A regime that the log does not have yet.
 
     Raises
     ------
@@ -39,13 +58,23 @@ def opened(
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
-    config = as_stored(name, config, stored)
+    regimes = regimes_of(store.changes(stored.id))
+    if as_if is not None:
+        regimes.append(as_if)
+    regime = regimes[-1] if regimes else None
+    config = as_stored(name, config, stored, [one.policy for one in regimes])
+    if regime is not None:
+        stored = stored._replace(policy=regime.number, spec=json.dumps(regime.policy))
     latest = _latest(name, stored, store) if snapshot else None
     try:
         base = store.base(stored.id)
     except Damaged as error:
         raise damaged_base(name, error) from error
-    made: Placement = kind_of(config.kind).placement(name, config, stored, latest, base)
+    origin = None
+    if regime is not None and regime.origin is not None and (snapshot or base or as_if):
+        origin = store.state(stored.id, regime.origin)
+    kind = kind_of(config.kind)
+    made: Placement = kind.placement(name, config, stored, latest, base, regime, origin)
     return made
 
 
@@ -83,13 +112,22 @@ def _take_in(placement: Placement, rows: Block[Any]) -> None:
     if seqs[-1] <= placement.covered:
         return
     fresh = rows[bisect_right(seqs, placement.covered) :]
-    placement.advance(fresh.column("time")[0])
+    regime = placement.regime
+    if regime is None or not regime.aside:
+        _take_part(placement, fresh)
+        return
+    for placement.sets_aside, part in groupby(fresh, lambda row: regime.sets_aside(row.seq)):
+        _take_part(placement, Block.of(rows.kind, list(part)))
+
+
+def _take_part(placement: Placement, rows: Block[Any]) -> None:
+    placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
-        placement.recall(fresh)
+        placement.recall(rows)
     elif rows.kind is FeedbackRow:
-        placement.told(fresh)
+        placement.told(rows)
     else:
-        for mark in fresh:
+        for mark in rows:
             placement.marked(mark)
 
 

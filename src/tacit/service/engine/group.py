@@ -10,15 +10,25 @@ from tacit.learning.offer import Offer
 from tacit.service.engine.deciding import decide
 from tacit.service.engine.pending import Key, PendingLog
 from tacit.service.engine.recording import record
-from tacit.service.log.requests import ChangeArms, Decide, Export, Record, Request, Switch
-from tacit.service.log.rows import ARMS, REWARD, TICK, FeedbackRow, Found
+from tacit.service.log.pins import Pin, pin_text
+from tacit.service.log.requests import (
+    ChangeArms,
+    Decide,
+    Export,
+    PinArms,
+    Record,
+    Request,
+    Switch,
+)
+from tacit.service.log.rows import ARMS, PIN, REWARD, TICK, FeedbackRow, Found
 from tacit.service.placements.base import Placement
+from tacit.service.placements.living import encoded
 
 
 def apply(
     pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]
 ) -> list[Any | Exception]:
-    """Close windows, switch modes, change arms, decide, record feedback and export, in this order.
+    """Close windows, switch modes, change arms, pin, decide, record and export, in this order.
 
     Parameters
     ----------
@@ -41,7 +51,7 @@ def apply(
     before = pending.seq
     results: dict[int, Any] = {}
     kinds: dict[type, dict[int, Any]] = {
-        kind: {} for kind in (Switch, ChangeArms, Decide, Record, Export)
+        kind: {} for kind in (Switch, ChangeArms, PinArms, Decide, Record, Export)
     }
     for i, request in enumerate(requests):
         kinds[type(request)][i] = request
@@ -50,6 +60,8 @@ def apply(
         results[i] = None
     for i, change in kinds[ChangeArms].items():
         results[i] = _change_arms(pending, change, now)
+    for i, pin in kinds[PinArms].items():
+        results[i] = _pin(pending, pin, now)
     if kinds[Decide]:
         results |= decide(pending, kinds[Decide], found, now)
     if kinds[Record]:
@@ -83,8 +95,9 @@ def _keep_closing(
 
 def _switch(pending: PendingLog, request: Switch, now: int) -> None:
     placement = pending.placements[request.placement]
-    if placement.current_mark(request.kind) != request.value:
-        placement.marked(pending.log_mark(placement.id, now, request.kind, request.value))
+    _, value, kind, who = request
+    if placement.is_news(kind, value):
+        placement.marked(pending.log_mark(placement.id, now, kind, value, who))
 
 
 def _change_arms(pending: PendingLog, request: ChangeArms, now: int) -> Offer | TacitError:
@@ -94,8 +107,20 @@ def _change_arms(pending: PendingLog, request: ChangeArms, now: int) -> Offer | 
         after = placement.arms_after(request)
     except TacitError as error:
         return error
-    _switch(pending, Switch(request.placement, after, ARMS), now)
+    _switch(pending, Switch(request.placement, encoded(after), ARMS, request.who), now)
     return placement.offer
+
+
+def _pin(pending: PendingLog, request: PinArms, now: int) -> Pin | TacitError | None:
+    """Return what is pinned after a request, or why it cannot be."""
+    placement = pending.placements[request.placement]
+    try:
+        after = placement.pin_after(request, now)
+    except TacitError as error:
+        return error
+    if after is not None or placement.pin_at(now) is not None:
+        _switch(pending, Switch(request.placement, pin_text(after), PIN, request.who), now)
+    return after
 
 
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:

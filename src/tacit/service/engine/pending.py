@@ -125,10 +125,12 @@ class PendingLog:
         self.seq += len(rows)
         self.tail.feedback.extend(rows)
 
-    def log_mark(self, placement: int | None, time: int, kind: str, value: str) -> MarkRow:
+    def log_mark(
+        self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
+    ) -> MarkRow:
         """Append a mark, and return it."""
         self.seq += 1
-        mark = MarkRow(self.seq, placement, time, kind, value)
+        mark = MarkRow(self.seq, placement, time, kind, value, who)
         self.tail.marks.append(mark)
         return mark
 

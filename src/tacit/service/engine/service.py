@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tacit.errors import TacitError
 from tacit.learning.offer import Offer
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
+from tacit.service.engine.rebuilding import Rebuilt, State
+from tacit.service.log.changes import Change
 from tacit.service.log.impressions import Impression
-from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.pins import Pin
+from tacit.service.log.requests import ChangeArms, Feedback, PinArms
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
+from tacit.service.reading.keys import Found, KeyFacts
 
-NOT_IN_SHARDS = (
-    "in shards its arms cannot change; begin a placement of another name with those arms"
+NOT_LENT = "ask the service for decisions: each shard has learned a part of it"
+
+
+NO_REBUILD_IN_SHARDS = (
+    "in shards a log is not folded anew; begin a placement of another name with that policy"
 )
 
 
@@ -100,14 +107,43 @@ class Service(Overview, Protocol):
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
         """Keep records of what was not decided here."""
 
-    async def switch(self, placement: str, mode: str) -> None:
+    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
         """Change a placement's mode."""
 
-    async def note_settings(self, placement: str, settings: str) -> None:
+    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
         """Give a placement other settings."""
+
+    async def lend(self, placement: str) -> bytes:
+        """Return what a placement has learned, as a learner's file."""
 
     async def change_arms(self, change: ChangeArms) -> Offer:
         """Let arms of a placement come and go."""
+
+    async def pin(self, asked: PinArms) -> Pin | None:
+        """Let every decision of a placement show some arms until a time."""
+
+    async def key(self, placement: str, key: str) -> KeyFacts:
+        """Return what was learned of a key."""
+
+    async def busiest(self, placement: str) -> list[KeyFacts]:
+        """Return the busiest keys of a placement."""
+
+    async def find_keys(self, placement: str, text: str) -> Found:
+        """Return keys in which a text occurs."""
+
+    async def states(self, placement: str) -> list[State]:
+        """Return what a placement can go back to."""
+
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+        """Fold the log of a placement into another policy, and go on with that."""
+
+    async def rollback(
+        self, placement: str, to: str | None = None, who: str | None = None
+    ) -> Rebuilt:
+        """Go back to what was learned before."""
+
+    async def history(self, placement: str) -> list[Change]:
+        """Return who changed what of a placement, in order."""
 
 
 class LoggedService(Service, Protocol):

@@ -23,6 +23,11 @@ class Worker:
     ----------
     name : str
 
+    Attributes
+    ----------
+    calls : int
+        How many have not been done yet.
+
     Examples
     --------
     >>> async def session():
@@ -38,6 +43,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._stopped = False
+        self.calls = 0
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def do(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
@@ -54,6 +60,7 @@ class Worker:
             self._loop = asyncio.get_running_loop()
             self._thread.start()
         done = self._loop.create_future()
+        self.calls += 1
         self._calls.put((done, function, arguments))
         return done
 
@@ -72,11 +79,13 @@ class Worker:
                 outcome = done.set_result, function(*arguments)
             except BaseException as error:
                 outcome = done.set_exception, error
-            self._loop.call_soon_threadsafe(_settle, done, *outcome)
+            self._loop.call_soon_threadsafe(self._settle, done, *outcome)
             # Nothing of a call may live until the next one.
             del call, done, function, arguments, outcome
 
-
-def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
-    if not done.done():
-        settle(outcome)
+    def _settle(
+        self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any
+    ) -> None:
+        self.calls -= 1
+        if not done.done():
+            settle(outcome)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from tacit.errors import UnknownName
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
@@ -21,6 +22,10 @@ from tacit.service.placements.base import Placement
 from tacit.service.stores.base import Store
 
 LARGEST_GROUP = 1024
+SMALL_GROUP = 16
+"""Rows that may be committed in the loop's own thread."""
+QUICK_SECONDS = 0.001
+"""How long the last commit may have taken for that."""
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -43,6 +48,8 @@ class Writer:
     pending : PendingLog
     opened : function
         Returns placements of some names, made anew from the store.
+    mended : function
+        Called when some were made anew.
     archive : function
         Returns the folder to which old rows are written before they are dropped, if any.
 
@@ -58,6 +65,7 @@ class Writer:
         store: Store,
         pending: PendingLog,
         opened: Callable[[Sequence[str]], dict[str, Placement]],
+        mended: Callable[[], Any],
         archive: Callable[[], str | None],
     ) -> None:
         self.failure: Exception | None = None
@@ -65,11 +73,12 @@ class Writer:
         self.commits = Commits()
         self.worker = Worker("tacit-store")
         self._store, self._pending = store, pending
-        self._opened, self._archive = opened, archive
+        self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
         self._steps: deque[tuple[_Step, _Reply]] = deque()
         self._heal_after = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
         self.upkeep = Upkeep(store, self.worker, pending, self.wake)
 
     def start(self) -> None:
@@ -83,6 +92,8 @@ class Writer:
         self.wake()
         await self._serving
         self._watching.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
         for _, reply in self._steps:
             _answer(reply, Unavailable(STOPPING))
         if self.failure is None:
@@ -122,12 +133,17 @@ class Writer:
         pending = self._pending
         while not self.stopping or self._waiting or (pending.tail.size and self.failure is None):
             await self._woken()
+            # Whatever else has arrived by now belongs to the group.
+            await asyncio.sleep(0)
             size = min(len(self._waiting), LARGEST_GROUP)
             group = [self._waiting.popleft() for _ in range(size)]
             try:
                 if self.failure is not None:
                     await self._heal()
-                await self._serve(group)
+                group = self._known(group)
+                # An empty group would close windows at a moment of the step's own.
+                if group or pending.tail.size or not self._steps:
+                    await self._serve(group)
                 await self._run_steps()
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
@@ -152,12 +168,32 @@ class Writer:
             due = [p.windows.due for p in placements if p.windows.due is not None]
             now = self._pending.time.now()
             timeout = max((min(due) - now) / 1e6, TICK_SECONDS) if due else None
-        timer = None
         if timeout is not None:
-            timer = asyncio.get_running_loop().call_later(timeout, self.wake)
+            self._wake_within(timeout)
         await self._arrived.wait()
-        if timer is not None:
-            timer.cancel()
+
+    def _wake_within(self, seconds: float) -> None:
+        """Set the alarm, if it does not ring in time."""
+        loop = asyncio.get_running_loop()
+        if self._alarm is not None:
+            if self._alarm.when() <= loop.time() + seconds:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.wake()
+
+    def _known(self, group: Sequence[_Waiting]) -> list[_Waiting]:
+        """Return what is asked of placements that have not gone meanwhile; refuse the rest."""
+        known = []
+        for request, reply in group:
+            if request.placement in self._pending.placements:
+                known.append((request, reply))
+            else:
+                _answer(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
+        return known
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
         pending = self._pending
@@ -187,11 +223,19 @@ class Writer:
         pending.begin_commit()
         try:
             with self.commits.measured(pending.in_flight.size, pending.time.clock):
-                await self.worker.do(self._store.append, pending.in_flight)
+                if self._commits_at_once(pending.in_flight.size):
+                    self._store.append(pending.in_flight)
+                else:
+                    await self.worker.do(self._store.append, pending.in_flight)
         except BaseException:
             pending.end_commit(failed=True)
             raise
         pending.end_commit(failed=False)
+
+    def _commits_at_once(self, rows: int) -> bool:
+        """Whether a commit takes less time here than its thread takes to wake up."""
+        quick = 0.0 < self.commits.seconds < QUICK_SECONDS
+        return rows <= SMALL_GROUP and quick and not self.worker.calls and self._store.local
 
     async def _run_steps(self) -> None:
         while self._steps and not self._pending.tail.size:
@@ -231,6 +275,7 @@ class Writer:
         pending.end_commit(failed=False)
         pending.placements |= anew
         pending.broken.clear()
+        self._made_anew()
         self.failure = None
 
     def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
@@ -257,9 +302,13 @@ class Writer:
 
 
 def _answer(reply: _Reply, result: Any) -> None:
+    """Give an answer; where that fails, the others of the group get theirs all the same."""
     if reply.done():
         return
-    if isinstance(result, Exception):
-        reply.set_exception(result)
-    else:
-        reply.set_result(result)
+    try:
+        if isinstance(result, Exception):
+            reply.set_exception(result)
+        else:
+            reply.set_result(result)
+    except Exception:
+        logger.exception("an answer could not be given")

@@ -17,6 +17,8 @@ from tacit.service.http.route import Answer, Call, Found, Path, Route
 JSON, BYTES = "application/json", "application/octet-stream"
 FOUND = "tacit.found"
 """Where a scope says what its address names."""
+WHO = "tacit.who"
+"""Where it says the name of the key that was sent."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,9 +66,12 @@ class Endpoint:
                 refusal = problem("body-too-large", "body", what)
                 return refusals.refused(refusal, (b"connection", b"close"))
             body = whole
-        return await self.answer(scope["method"], scope[FOUND], scope["query_string"], body)
+        method, found, query = scope["method"], scope[FOUND], scope["query_string"]
+        return await self.answer(method, found, query, body, scope.get(WHO))
 
-    async def answer(self, method: str, found: Found, query: bytes, body: bytes) -> Answer:
+    async def answer(
+        self, method: str, found: Found, query: bytes, body: bytes, who: str | None = None
+    ) -> Answer:
         """Return the answer to a request with a method that the path takes."""
         route, api = self._path.routes[method], self._path.api
         assert route.handler is not None
@@ -74,7 +79,8 @@ class Endpoint:
         try:
             placement = api.placed(self._opened, found.name, found.id)
             request = None if decode is None else decoded(decode, body)
-            result = await route.handler(self._opened, Call(placement, found.id, query, request))
+            call = Call(placement, found.id, query, request, who)
+            result = await route.handler(self._opened, call)
         except (TacitError, msgspec.MsgspecError) as error:
             return api.refusals.failed(error, route)
         return _written(route, result)

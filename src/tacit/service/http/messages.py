@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 from starlette.types import Receive, Send
 
-from tacit.service.http.route import Answer
+from tacit.service.http.route import Answer, Header
 
 Body = TypeVar("Body")
 
@@ -74,11 +74,32 @@ def decoded(decode: Callable[[bytes], Body], body: bytes) -> Body:
         raise msgspec.DecodeError("it is nested too deep") from error
 
 
+def headers_of(answer: Answer) -> list[Header]:
+    """Return the headers of an answer."""
+    described = [
+        (b"content-type", answer.media.encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+    ]
+    # An answer without content says nothing of it (RFC 9110, section 8.6).
+    return [
+        *([] if answer.status == NO_CONTENT else described), *_raw_data_headers, *answer.headers
+    ]  # fmt: skip
+
+
+def lines(headers: Iterable[Header]) -> bytes:
+    """Return headers as they are sent.
+
+    Examples
+    --------
+    >>> lines([(b"allow", b"POST"), (b"vary", b"origin")])
+    b'allow: POST\\r\\nvary: origin\\r\\n'
+    """
+    return b"".join([b"%s: %s\r\n" % header for header in headers])
+
+
 async def sent(send: Send, answer: Answer) -> None:
     """Send an answer."""
-    status, media, body, headers = answer
-    described = [(b"content-type", media.encode()), (b"content-length", b"%d" % len(body))]
-    # An answer without content says nothing of it (RFC 9110, section 8.6).
-    start = [*([] if status == NO_CONTENT else described), *_raw_data_headers, *headers]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
+    await send(
+        {"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)}
+    )
+    await send({"type": "http.response.body", "body": answer.body})

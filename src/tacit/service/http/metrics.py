@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tacit import __version__
+from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.series import uniform_estimate
 
@@ -42,6 +43,7 @@ class Metrics:
     def __init__(self, engine: Service, connections: Connections | None = None) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_OfEngine(engine))
+        self._registry.register(LiftMetrics(engine))
         ProcessCollector(registry=self._registry)
         if connections is not None:
             self._registry.register(_OfConnections(connections))

@@ -25,7 +25,7 @@ PROBLEMS = {
     "unknown-path": (404, "There is nothing at this path"),
     "method-not-allowed": (405, "This path takes another method"),
     "repeated-feedback": (409, "The decision has had too much feedback"),
-    "conflict": (409, "The id stands for something else"),
+    "conflict": (409, "The id stands for something else, or a rebuild is under way"),
     "unavailable": (503, "Nothing can be made durable at present"),
     "unauthorized": (401, "The request has no key that is known"),
     "forbidden": (403, "The key is not for this"),

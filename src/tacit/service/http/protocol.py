@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import typing
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -19,8 +20,10 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS
+from tacit.service.http.headers import Headers
+from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, headers_of, lines
 from tacit.service.http.problems import problem
+from tacit.service.http.route import Answer, Found, Header
 
 try:
     import resource
@@ -62,6 +65,12 @@ REFUSED = {
 }
 REASONS = (*REFUSED, *CLOSED)
 
+FAILED = (
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-length", b"21"),
+)
+"""What uvicorn says with a failure."""
+
 _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
 
 logger = logging.getLogger(__name__)
@@ -87,6 +96,27 @@ def _answer(reason: str) -> tuple[bytes, bytes]:
 _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 
 
+class UsualRequests(typing.Protocol):
+    """What answers usual requests without uvicorn; see :mod:`tacit.service.app.usual`."""
+
+    def find(self, address: bytes) -> Found | None:
+        """Return what an address names; None if that is not usual."""
+
+    def size(self, headers: Headers) -> int | None:
+        """Return the size of the body that comes with some headers; None if they are not usual."""
+
+    def begin(
+        self,
+        found: Found,
+        address: bytes,
+        headers: Headers,
+        body: bytes,
+        client: tuple[str, int] | None,
+        reply: Reply,
+    ) -> None:
+        """Begin to answer a request."""
+
+
 class Connections:
     """What all connections of a service share: their limits, a clock, and counts.
 
@@ -102,12 +132,17 @@ class Connections:
         How many the service ended, by the limit.
     clock : float
         Seconds, as of the last sweep.
+    usual : UsualRequests or None
+        What answers usual requests; without it, uvicorn does all.
     """
 
     def __init__(self, server: ServerConfig) -> None:
         self.live = 0
         self.ended = dict.fromkeys(REASONS, 0)
         self.clock = 0.0
+        self.usual: UsualRequests | None = None
+        self._dated: list[Header] = []
+        self._date = b""
         self.configure(server)
 
     def configure(self, server: ServerConfig) -> None:
@@ -125,6 +160,12 @@ class Connections:
                 server.connections,
                 _descriptors(),
             )
+
+    def date(self, headers: list[Header]) -> bytes:
+        """Return the headers that uvicorn makes anew each second, as they are sent."""
+        if headers is not self._dated:
+            self._dated, self._date = headers, lines(headers)
+        return self._date
 
     async def watch(self, open: Iterable[Any]) -> None:
         """Sweep over connections for as long as the service runs."""
@@ -146,11 +187,59 @@ class Connections:
                     logger.exception("a connection could not be looked at")
 
 
+class _Nobody:
+    """Stands where an event would, which nobody waits for."""
+
+    def set(self) -> None:
+        """Tell nobody."""
+
+
+class Reply:
+    """An answer under way, in the place of uvicorn's cycle, with what uvicorn asks of that.
+
+    So what is sent ahead, a stop and a client that leaves are uvicorn's to deal with.
+    """
+
+    __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
+    message_event = _Nobody()
+    response_started = False
+
+    def __init__(self, connection: Protocol) -> None:
+        self._connection = connection
+        self.disconnected = self.response_complete = False
+        self.keep_alive = True
+
+    def send(self, answer: Answer, id: str) -> None:
+        """Answer the request of an id."""
+        headers = lines(headers_of(answer))
+        self._send(answer.status, headers + b"x-request-id: " + id.encode() + b"\r\n", answer.body)
+
+    def fail(self, error: BaseException) -> None:
+        """Say that the service failed, as uvicorn does, and close the connection."""
+        self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
+        self.keep_alive = False
+        self._send(500, lines(FAILED), b"Internal Server Error")
+
+    def _send(self, status: int, headers: bytes, body: bytes) -> None:
+        if self.disconnected:
+            return
+        connection, self.response_complete = self._connection, True
+        date = connection.shared.date(connection.server_state.default_headers)
+        close = b"" if self.keep_alive else b"connection: close\r\n"
+        connection.transport.write(
+            b"".join((STATUS_LINE[status], date, headers, close, b"\r\n", body))
+        )
+        if not self.keep_alive:
+            connection.transport.close()
+        connection.on_response_complete()
+
+
 class Protocol(HttpToolsProtocol):
     """One connection; a server is given a subclass that has ``shared``.
 
     uvicorn parses and answers. What is overridden sees each piece of a request before uvicorn
-    does: ``data_received`` gets whatever was sent, and feeds it to the parser.
+    does: ``data_received`` gets whatever was sent, and feeds it to the parser. When a head is
+    complete, either the request is usual, or uvicorn is told of it from its beginning.
     """
 
     shared: Connections
@@ -164,6 +253,12 @@ class Protocol(HttpToolsProtocol):
     """Bytes of the head, or of what frames a body, that are not complete; at most so many."""
     _body_size = 0
     _blocked: float | None = None
+    _piece = b""
+    """What the parser is being fed."""
+    _found: Found | None = None
+    """What a usual request names whose body is on its way."""
+    _said: Headers
+    _body = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, or refuse one connection too many."""
@@ -199,6 +294,7 @@ class Protocol(HttpToolsProtocol):
             if self._unfinished > LINGER_BYTES:
                 self.transport.close()
             return
+        self._piece = data
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -229,25 +325,54 @@ class Protocol(HttpToolsProtocol):
     # What the parser says, in its order ------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
-        super().on_message_begin()
+        """Begin a request; uvicorn begins when the head is complete."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
         self._asked = True
 
     def on_headers_complete(self) -> None:
-        """Let uvicorn start the request, unless its head is over a limit."""
+        """Let uvicorn start the request if it is not usual, unless its head is over a limit."""
         self._exceeded = self._over()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
-        super().on_headers_complete()
+        self._found = self._usual()
+        if self._found is None:
+            self._tell_uvicorn()
         self._phase, self._since = _IN_BODY, self.shared.clock
         self._unfinished = self._body_size = 0
         # What comes after the body must not pass for a header (RFC 9110, section 6.5.1).
         self.headers = []
 
+    def _usual(self) -> Found | None:
+        """Return what a usual request names that came in one piece, and alone."""
+        usual, parser = self.shared.usual, self.parser
+        if usual is None or self._answering or self.pipeline or self.flow.write_paused:
+            return None
+        found = usual.find(self.url)
+        if found is None or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
+            return None
+        if parser.should_upgrade() or not parser.should_keep_alive():
+            return None
+        self._said = dict(self.headers)
+        size, head = usual.size(self._said), self._piece.find(b"\r\n\r\n")
+        if size is None or head < 0 or head + 4 + size != len(self._piece):
+            return None
+        return None if self.transport.is_closing() else found
+
+    def _tell_uvicorn(self) -> None:
+        """Tell uvicorn all that a head has said."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.headers.extend(headers)
+        self.url, self.expect_100_continue = url, expects
+        super().on_headers_complete()
+
     def on_body(self, body: bytes) -> None:
         """Hand on a piece of the body."""
         self._unfinished = 0
+        if self._found is not None:
+            self._body += body
+            return
         self._body_size += len(body)
         if self._body_size > self.shared.most_body:
             self._exceeded = BODY_LIMIT
@@ -256,9 +381,15 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a request."""
-        super().on_message_complete()
+        found, usual = self._found, self.shared.usual
+        if found is None or usual is None:
+            super().on_message_complete()
         self._phase, self._since = _BETWEEN, self.shared.clock
         self._unfinished = 0
+        if found is not None and usual is not None:
+            body, self._body, self._found = self._body, b"", None
+            reply = self.cycle = Reply(self)  # type: ignore[assignment]
+            usual.begin(found, self.url, self._said, body, self.client, reply)
 
     def on_response_complete(self) -> None:
         """Go on with what was sent meanwhile, or wait for what will be."""
@@ -295,8 +426,8 @@ class Protocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         line, rest = _ANSWERS[reason]
-        headers = (b"%s: %s\r\n" % header for header in self.server_state.default_headers)
-        self.transport.write(b"".join((line, *headers, rest)))
+        date = self.shared.date(self.server_state.default_headers)
+        self.transport.write(b"".join((line, date, rest)))
         # Closed at once, with something unread, the answer could be lost.
         self.transport.write_eof()
         self.flow.resume_reading()

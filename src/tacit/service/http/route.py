@@ -35,12 +35,15 @@ class Call(NamedTuple):
     query : bytes
     request : object
         The body, decoded as the route says.
+    who : str or None
+        The name of the key that was sent; None without keys.
     """
 
     placement: Any
     id: str = ""
     query: bytes = b""
     request: Any = None
+    who: str | None = None
 
 
 class Answer(NamedTuple):

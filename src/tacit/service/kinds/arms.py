@@ -42,6 +42,8 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         policy keeps sums.
     correction_window : float
         Seconds after the end of a window in which it may be corrected.
+    reward : str
+        The metric that is learned: feedback carries its amount, in place of a reward.
     """
 
     arms: Count | list[str]
@@ -49,10 +51,15 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     aggregation: Aggregation = "first"
     late: Literal["record", "correct"] = "record"
     correction_window: Seconds = 3600.0
+    reward: str | None = None
 
     @property
     def slots(self) -> Any:
         return self.arms
+
+    @property
+    def learned(self) -> str | None:
+        return self.reward
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -127,5 +134,5 @@ KIND = Kind(
     form=FORM,
     click_log=True,
     living=True,
-    holdout=True,
+    controls=("uniform", "baseline", "arm", "policy"),
 )  # fmt: skip

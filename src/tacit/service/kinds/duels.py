@@ -18,7 +18,7 @@ from tacit.service.kind import Export, Kind
 from tacit.service.kinds import arms
 from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
-from tacit.service.page.duels import DuelView
+from tacit.service.page.kinds.duels import DuelView
 from tacit.service.placements.base import Placement
 from tacit.service.placements.duels import DuelOptions, DuelPlacement, duel_of
 
@@ -102,7 +102,8 @@ def _schema() -> Any:
 def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
     """Return a request as an impression, checked."""
     given = None, request.context, request.decision_id, request.deferred
-    return placement.checked(DecisionRequest(request.key, *given, rankings=request.rankings))
+    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    return placement.checked(told._replace(rankings=request.rankings))
 
 
 def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:
@@ -124,8 +125,8 @@ def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_l
 def duel_rows(
     row: DecisionRow, came: float | list[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
-    """Return a decision as the row of a log of duels."""
-    return [duel_of(row, came)]
+    """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
+    return [] if row.control else [duel_of(row, came)]
 
 
 FORM = Form(
@@ -146,5 +147,6 @@ KIND = Kind(
     form=FORM,
     takes_clicks=True,
     living=True,
+    controls=("uniform", "baseline", "arm"),
     export=Export("duels", _schema, duel_rows),
 )  # fmt: skip

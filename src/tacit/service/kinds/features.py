@@ -10,7 +10,7 @@ from tacit.service.config.schema import Count
 from tacit.service.kind import Kind
 from tacit.service.kinds import arms
 from tacit.service.kinds.arms import ArmsTable
-from tacit.service.page.features import FeatureView
+from tacit.service.page.kinds.features import FeatureView
 from tacit.service.placements.base import Placement
 from tacit.service.placements.features import FeaturePlacement
 
@@ -53,5 +53,5 @@ KIND = Kind(
     "features", arms.FORM.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, example,
     form=arms.FORM,
     by_features=True,
-    holdout=True,
+    controls=("uniform", "baseline", "arm", "policy"),
 )  # fmt: skip

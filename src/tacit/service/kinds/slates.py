@@ -23,7 +23,7 @@ from tacit.service.kinds.arms import example
 from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.slates import slate_of
-from tacit.service.page.slates import SlateView
+from tacit.service.page.kinds.slates import SlateView
 from tacit.service.placements.slates import SlatePlacement
 
 
@@ -73,7 +73,8 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
     """Return a request as an impression, checked."""
     given = request.arms, request.context, request.decision_id, request.deferred
-    return placement.checked(DecisionRequest(request.key, *given))
+    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    return placement.checked(told)
 
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
@@ -139,5 +140,6 @@ KIND = Kind(
     form=FORM,
     takes_clicks=True,
     living=True,
+    controls=("uniform", "baseline"),
     export=Export("lists", _schema, list_rows),
 )  # fmt: skip

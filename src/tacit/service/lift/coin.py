@@ -10,7 +10,8 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.proof.sums import BUCKETS
-from tacit.service.config.holdout import BASELINE, DECISION, HoldoutConfig
+from tacit.service.config.holdout import DECISION, HoldoutConfig
+from tacit.service.lift.controls import Control
 
 KEY_BYTES = 16
 WHOLE = 2**64
@@ -25,8 +26,8 @@ class Tossed(NamedTuple):
         1 for the control's, 0 for the policy's.
     bucket : list of int or None
         Of their users or sessions.
-    imposed : array of int64
-        Slots of the arms that the control shows; −1 for decisions of the policy.
+    imposed : array of int64, shape (rows, width)
+        Slots of what the control shows; −1 for decisions of the policy.
     """
 
     control: list[int]
@@ -42,20 +43,20 @@ class Coin:
     config : HoldoutConfig
     seed : int
         The placement's.
-    slot : int, optional
-        Of the arm that the control shows always.
+    control : Control
+        What the control shows; of a policy of its own, nothing is asked.
 
     Examples
     --------
-    >>> coin = Coin(HoldoutConfig(share=0.5, unit="user"), seed=7)
+    >>> coin = Coin(HoldoutConfig(share=0.5, unit="user"), seed=7, control=Control("uniform"))
     >>> tossed = coin.toss(["1", "2", "3"], ["ann", "ann", "bob"], 3 * [np.arange(4)])
     >>> tossed.control[0] == tossed.control[1], tossed.bucket[0] == tossed.bucket[1]
     (True, True)
     """
 
-    def __init__(self, config: HoldoutConfig, seed: int, slot: int | None = None) -> None:
+    def __init__(self, config: HoldoutConfig, seed: int, control: Control) -> None:
         self.config = config
-        self._slot = slot
+        self.control = control
         self._hash = hashlib.blake2b(
             key=seed.to_bytes(KEY_BYTES, "little"), person=b"holdout", digest_size=24
         )
@@ -84,7 +85,7 @@ class Coin:
         sticky, limit = self.config.unit != DECISION, int(self.config.share * WHOLE)
         control: list[int] = []
         bucket: list[int | None] = []
-        imposed = np.full(len(ids), -1, np.int64)
+        imposed = np.full((len(ids), self.control.width), -1, np.int64)
         for i, (id, unit) in enumerate(zip(ids, units, strict=True)):
             coin, place, draw = self._numbers(id)
             if sticky and unit is not None:
@@ -93,39 +94,23 @@ class Coin:
             control.append(int(coin < limit))
             bucket.append(place % BUCKETS if sticky else None)
             if coin < limit:
-                imposed[i] = self._shown(offers[i], draw)
+                imposed[i] = self.control.shown(offers[i], draw)
         return Tossed(control, bucket, imposed)
 
-    def _shown(self, offer: Ints, draw: int) -> int:
-        if self._slot is not None:
-            return self._slot
-        return int(offer[0 if self.config.control == BASELINE else draw % len(offer)])
-
-    def mixed(self, policy: Floats, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def mixed(self, policy: Floats, control: Floats) -> Floats:
         """Return with what probability policy and control together show what is shown.
 
         Parameters
         ----------
-        policy : array of float64
-            With what probability the policy alone would; NaN where it is not known.
-        shown : array of int64
-            Slots.
-        offers : sequence of array of int64
-            As for :meth:`toss`.
+        policy, control : array of float64
+            With what probability each alone would; NaN where it is not known.
         """
         share = self.config.share
-        return (1 - share) * policy + share * self._chances(shown, offers)
+        return (1 - share) * policy + share * control
 
-    def _chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        if self._slot is not None:
-            return np.asarray(shown == self._slot, np.float64)
-        if self.config.control == BASELINE:
-            return np.asarray(shown == [offer[0] for offer in offers], np.float64)
-        return 1.0 / np.array(list(map(len, offers)), np.float64)
-
-    def unmixed(self, logged: Floats, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return what :meth:`mixed` was given, from what it returned."""
+    def unmixed(self, logged: Floats, control: Floats) -> Floats:
+        """Return what :meth:`mixed` was given of the policy, from what it returned."""
         share = self.config.share
-        policy = (logged - share * self._chances(shown, offers)) / (1 - share)
+        policy = (logged - share * control) / (1 - share)
         # What rounding leaves of 0 is not negative.
         return np.clip(policy, 0.0, 1.0)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tacit.errors import InvalidValue, TacitError
+from tacit.core import checks
+from tacit.errors import InvalidValue
 from tacit.proof import (
     ALARM,
     HoldoutSums,
@@ -26,12 +27,17 @@ from tacit.proof import (
 from tacit.proof import sentences as said
 from tacit.proof.result import Interval
 from tacit.proof.traffic import independent_counts
-from tacit.service.config.holdout import HoldoutConfig, OneArm
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
+from tacit.service.lift.floors import floor_of
 from tacit.service.lift.sums import LiftSums
+from tacit.service.log.clock import as_time
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
+MOST_DAILY = 1e12
+DEFAULT_SHARE = HoldoutConfig().share
+WEIGHTS = "propensities"
 FOREVER = 2**62
 EXPLICIT = 0.8
 """From this share of explicit feedback on, the control must have its own share of it: where only
@@ -58,10 +64,25 @@ class Group(msgspec.Struct):
 class Mismatch(msgspec.Struct):
     """Whether the control has its share of something."""
 
-    what: Annotated[str, Meta(description="``decisions``, ``activations`` or ``feedback``.")]
+    what: Annotated[
+        str,
+        Meta(
+            description="``decisions``, ``activations`` or ``feedback``; ``propensities``: whether "
+            "each arm was shown as often as these say."
+        ),
+    ]
     share: float | None
     evidence: Annotated[float, Meta(description="Logarithm; above ln 100 = 4.6 there is an alarm.")]
     alarm: bool
+
+
+class Wish(msgspec.Struct):
+    """What the planner is asked; what is left out is as it is observed, or configured."""
+
+    lift: float = PLANNED_LIFT
+    share: float | None = None
+    rate: float | None = None
+    daily: float | None = None
 
 
 class Plan(msgspec.Struct):
@@ -72,6 +93,10 @@ class Plan(msgspec.Struct):
     days: Annotated[
         float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")
     ]
+    share: Annotated[float, Meta(description="Of the control.")]
+    rate: Annotated[float, Meta(description="Mean reward that it reckons with.")]
+    daily: Annotated[float | None, Meta(description="Decisions a day that it reckons with.")]
+    verdict: Annotated[str, Meta(description="The same in words.")]
 
 
 class BestArm(msgspec.Struct):
@@ -102,7 +127,9 @@ class LiftReport(msgspec.Struct):
         Literal["holdout", "propensities"],
         Meta(description="Whether the control was shown, or is worked out from propensities."),
     ]
-    control: Annotated[str, Meta(description="``uniform``, ``baseline`` or ``arm NAME``.")]
+    control: Annotated[
+        str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")
+    ]
     share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
     unit: str | None
     since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
@@ -117,6 +144,9 @@ class LiftReport(msgspec.Struct):
     planner: Plan | None
     winner: BestArm | None
     metrics: list[MetricLift]
+    winner_verdict: Annotated[
+        str, Meta(description="What can be said of the best arm; empty where there are none.")
+    ] = ""
 
 
 def lift_report(
@@ -125,6 +155,7 @@ def lift_report(
     confidence: float = 0.95,
     control: str | None = None,
     stretch: tuple[str | None, str | None] = (None, None),
+    wish: Wish | None = None,
 ) -> LiftReport:
     """Return what learning earned at a placement.
 
@@ -139,6 +170,8 @@ def lift_report(
         In place of the holdout, what propensities compare with: ``uniform``, or ``arm NAME``.
     stretch : (str or None, str or None)
         Only decisions of that time, in ISO 8601: from when, and until when.
+    wish : Wish, optional
+        What the planner is asked.
 
     Raises
     ------
@@ -147,17 +180,36 @@ def lift_report(
         no sums of that time are kept.
     """
     boundary(confidence)
+    _check_wish(wish)
     if not placement.shows_one:
-        remedy = "ask one that shows one arm; those that show lists have no lift yet"
-        raise InvalidValue("placement", placement.name, remedy)
-    reporter = _Reporter(placement, now, confidence, control)
+        if placement.config.holdout is None:
+            remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
+            raise InvalidValue("placement", placement.name, remedy)
+        if control is not None:
+            remedy = "leave it out: propensities of whole lists hardly tell a lift"
+            raise InvalidValue("control", control, remedy)
+    reporter = _Reporter(placement, now, confidence, control, wish or Wish())
     return reporter.report_of(*stretch) if any(stretch) else reporter.report()
+
+
+def _check_wish(wish: Wish | None) -> None:
+    if wish is None:
+        return
+    checks.number("shown", wish.lift, 0.0, 100.0, open_low=True)
+    for field, value, most in (
+        ("share", wish.share, 0.5), ("rate", wish.rate, 1.0), ("daily", wish.daily, MOST_DAILY)
+    ):  # fmt: skip
+        if value is not None:
+            checks.number(field, value, 0.0, most, open_low=True)
 
 
 class _Reporter:
     """Works out a report."""
 
-    def __init__(self, placement: Any, now: int, confidence: float, control: str | None) -> None:
+    def __init__(
+        self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish
+    ) -> None:
+        self._wish = wish
         self._name, self._arms = placement.name, placement.arms
         self._sums: LiftSums = placement.lift
         self._config: PlacementConfig = placement.config
@@ -165,17 +217,20 @@ class _Reporter:
         self._control = control or "uniform"
         self._now, self._confidence = now, confidence
         self._lowest = placement.config.rule.lowest
+        self._shows_one = placement.shows_one
 
     def report(self) -> LiftReport:
         """Return all of it."""
         holdout = self._holdout
         lift = self._by_propensities() if holdout is None else self._of(holdout)
-        plan = None if holdout is None else self._plan(holdout)
+        plan = self._plan()
         mismatches = [] if holdout is None else self._mismatches(holdout)
+        mismatches += self._misweighed()
+        best, winner_verdict = self._winner()
         return LiftReport(
             placement=self._name,
             method="propensities" if holdout is None else "holdout",
-            control=self._control if holdout is None else _named(holdout),
+            control=self._control if holdout is None else holdout.named,
             share=holdout and holdout.share,
             unit=holdout and holdout.unit,
             since=self._moment(self._sums.time).isoformat() if self._sums.time else None,
@@ -188,8 +243,9 @@ class _Reporter:
             verdict=" ".join(self._sentences(lift, plan, mismatches)),
             srm=mismatches,
             planner=plan,
-            winner=self._winner(),
+            winner=best,
             metrics=[] if holdout is None else self._metrics(holdout),
+            winner_verdict=winner_verdict,
         )
 
     def report_of(self, begin: str | None, end: str | None) -> LiftReport:
@@ -214,6 +270,7 @@ class _Reporter:
             planner=None,
             winner=None,
             metrics=[],
+            winner_verdict="",
         )
 
     # The lift --------------------------------------------------------------------------------
@@ -260,15 +317,18 @@ class _Reporter:
     # What is said with it --------------------------------------------------------------------
 
     def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
-        found = [
-            said.mismatch_sentence(one.what, one.share or 0.0, self._holdout.share)
-            for one in wrong
-            if one.alarm and self._holdout is not None
-        ]
+        found = [self._wrong(one) for one in wrong if one.alarm]
+        if self._sums.left_out:
+            found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not self._sums.scores.overall[0]:
-            return [said.NO_PROPENSITIES]
-        days = None if plan is None else plan.days
-        found.append(said.lift_sentence(lift, days, PLANNED_LIFT))
+            return [*found, said.NO_PROPENSITIES, *([plan.verdict] if plan else [])]
+        shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
+        days = None if plan is None or self._holdout is None or supposed else plan.days
+        found.append(said.lift_sentence(lift, days, shown))
+        if lift.claim == "early" and days:
+            found.append(said.planner_sentence(days, shown))
+        elif lift.claim in ("early", "undecided") and days is None and plan is not None:
+            found.append(plan.verdict)
         if lift.claim in ("better", "worse"):
             found.append(
                 said.since_sentence(self._moment(self._sums.time), self._moment(self._now))
@@ -294,40 +354,80 @@ class _Reporter:
             found.append(Mismatch(what, share, evidence, evidence > ALARM))
         return found
 
-    def _plan(self, holdout: HoldoutConfig) -> Plan | None:
-        sums = self._sums.reward
-        if self._lowest or not (sums.counts.all() and sums.totals.sum() > 0):
-            return None
-        # The control's rate is known too badly at first.
-        rate = float(sums.totals.sum() / sums.counts.sum())
-        try:
-            needed = decisions_needed(
-                rate, PLANNED_LIFT, holdout.share, dispersion=float(dispersion(sums))
-            )
-        except TacitError:
-            return None
-        passed, done = self._now - self._sums.time, float(sums.counts.sum())
-        days = None
-        if passed > 0:
-            days = max(needed - done, 0.0) * passed / DAY / done
-        return Plan(PLANNED_LIFT, needed, days)
+    def _misweighed(self) -> list[Mismatch]:
+        """Return whether arms were shown as often as their propensities say."""
+        frequencies = self._sums.frequencies
+        if not frequencies.offered.any():
+            return []
+        evidence = frequencies.evidence()
+        return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
 
-    def _winner(self) -> BestArm | None:
-        scores = self._sums.scores
-        if len(self._arms) < 2 or self._sums.partial:
+    def _wrong(self, one: Mismatch) -> str:
+        """Return what to say of an alarm."""
+        if one.what == WEIGHTS or self._holdout is None:
+            return said.PROPENSITIES
+        return said.mismatch_sentence(one.what, one.share or 0.0, self._holdout.share)
+
+    def _plan(self) -> Plan | None:
+        """Return when a lift would show, of the holdout that there is or might be."""
+        wish, holdout = self._wish, self._config.holdout
+        if self._lowest:
             return None
+        share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
+        n, rewards, scatter = self._observed()
+        # The control's own rate is known too badly at first.
+        rate = wish.rate or (rewards / n if n else 0.0)
+        passed = (self._now - self._sums.time) / DAY if self._sums.time else 0.0
+        daily = wish.daily or (n / passed if n and passed > 0 else None)
+        if not 0 < rate < 1:
+            return None
+        try:
+            needed = decisions_needed(rate, wish.lift, share, dispersion=scatter)
+        except InvalidValue:
+            # A lift beyond the largest reward.
+            return None
+        begun = n if holdout is not None and wish.share in (None, holdout.share) else 0.0
+        days = None if daily is None else max(needed - begun, 0.0) / daily
+        whole = None if daily is None else needed / daily
+        verdict = said.plan_sentence(needed, whole, wish.lift, share)
+        return Plan(wish.lift, needed, days, share, rate, daily, verdict)
+
+    def _observed(self) -> tuple[float, float, float]:
+        """Return how many decisions there were, their rewards, and how these scatter."""
+        sums = self._sums.reward
+        if self._config.holdout is not None:
+            n, rewards = float(sums.counts.sum()), float(sums.totals.sum())
+            known = sums.counts.all() and 0 < rewards < n
+            return n, rewards, float(dispersion(sums)) if known else 1.0
+        n, rewards, _ = map(float, self._sums.scores.overall)
+        return n, rewards, 1.0
+
+    def _winner(self) -> tuple[BestArm | None, str]:
+        """Return the best arm, and what can be said of it."""
+        scores = self._sums.scores
+        if len(self._arms) < 2 or not self._shows_one:
+            return None, ""
+        holdout = self._config.holdout
+        if not scores.overall[0] and holdout is None:
+            return None, said.NO_PROPENSITIES
+        if self._sums.partial:
+            return None, said.SOME_ARMS
+        # A unit that stays with the policy is never shown what the control draws.
+        allowed = floor_of(self._config.policy, None if self._sums.clustered else holdout) > 0
         found = winner(scores, self._confidence)
         if found is None:
-            return None
+            return None, said.EARLY_WINNER if allowed else said.NO_WINNER
         names = [str(arm) for arm in self._arms]
         span = 1.0 - self._lowest
         behind = {
             name: Bounds(*(span * end for end in interval))
             for name, interval in zip(names, found.behind, strict=True)
         }
-        best = self._arms[found.leader]
-        sentence = said.winner_sentence(str(best) if found.declared else None)
-        return BestArm(best, found.declared, behind, sentence)
+        best, declared = self._arms[found.leader], found.declared and allowed
+        sentence = said.winner_sentence(str(best) if declared else None)
+        if not allowed:
+            sentence = said.NO_WINNER
+        return BestArm(best, declared, behind, sentence), sentence
 
     def _metrics(self, holdout: HoldoutConfig) -> list[MetricLift]:
         found = []
@@ -340,7 +440,10 @@ class _Reporter:
                 comparisons=len(self._config.metrics),
                 largest=config.largest,
             )
-            safety = guarded(lift, config.margin, better=config.better)
+            if config.low:
+                # A ratio of amounts that do not begin at 0 has no meaning.
+                lift = lift._replace(ratio=None)
+            safety = guarded(lift, config.margin, better=config.better, span=config.largest)
             verdict = said.guardrail_sentence(name, safety, config.margin)
             found.append(
                 MetricLift(
@@ -348,11 +451,6 @@ class _Reporter:
                 )
             )
         return found
-
-
-def _named(holdout: HoldoutConfig) -> str:
-    control = holdout.control
-    return f"arm {control.arm}" if isinstance(control, OneArm) else control
 
 
 def _bounds(interval: Interval | None) -> Bounds | None:
@@ -363,12 +461,4 @@ def _bounds(interval: Interval | None) -> Bounds | None:
 
 def _time(field: str, text: str | None, default: int) -> int:
     """Return a time in microseconds since 1970."""
-    if not text:
-        return default
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1e6)
+    return as_time(field, text) if text else default

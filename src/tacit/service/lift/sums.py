@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof import HoldoutSums, ScoreSums
+from tacit.proof import FrequencySums, HoldoutSums, ScoreSums
 from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.lift.slices import Slices
 
+SURE = 1 - 1e-9
 NO_HOLDOUT = "null"
 """What a mark says where there is no holdout."""
 
@@ -75,8 +76,11 @@ class LiftSums:
         The same over time.
     metrics : dict of str to HoldoutSums
     scores : ScoreSums
+    frequencies : FrequencySums
     partial : int
         Decisions of known propensity that could not show every arm.
+    left_out : int
+        Of sums over shards: how many of these have begun with other terms, and are left out.
     decided, answered : array of float64, shape (2,)
         Decisions, and those to which a reward came: of the control, of the policy.
     """
@@ -87,6 +91,7 @@ class LiftSums:
         # Amounts that came for decisions whose windows are open, by their places in the log.
         self._amounts: dict[int, dict[str, float]] = {}
         self.terms = NO_HOLDOUT
+        self.left_out = 0
         self.time = 0
         self.begin(NO_HOLDOUT, 0, 0)
 
@@ -108,6 +113,7 @@ class LiftSums:
         self.slices = Slices()
         self.metrics = {name: HoldoutSums.empty(clustered=self.clustered) for name in self._configs}
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
+        self.frequencies = FrequencySums.empty(self._arms)
         self.decided, self.answered = np.zeros(2), np.zeros(2)
 
     def made(self, control: Sequence[int | None], time: int) -> None:
@@ -136,9 +142,17 @@ class LiftSums:
             return {}
         came = [self._amounts.pop(seq, {}) for seq in seqs]
         return {
-            name: np.array([min(amounts.get(name, 0.0), config.largest) for amounts in came])
+            name: np.array([config.above_low(amounts.get(name, 0.0)) for amounts in came])
             for name, config in self._configs.items()
         }
+
+    def shown(self, shown: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
+        """Count which arms decisions showed, whatever they earned."""
+        # What is sure says nothing; arms that come with each request have no slot of their own.
+        known = np.flatnonzero((propensities > 0) & (propensities < SURE))
+        if self._arms > 1 and len(known):
+            some = [offers[i] for i in known.tolist()]
+            self.frequencies.add(shown[known], propensities[known], some)
 
     def add(self, closed: Closed) -> None:
         """Add decisions."""
@@ -174,6 +188,11 @@ class LiftSums:
         self.partial += int((offered < self._offered).sum())
         self.scores.add(shown, rewards, propensities, policy, offered)
 
+    @property
+    def over(self) -> tuple[str, int, int]:
+        """The terms, and how many arms there are and are on offer; with the same they merge."""
+        return self.terms, self._arms, self._offered
+
     def merged(self, other: LiftSums) -> LiftSums:
         """Return the sums over the decisions of both, which are of the same terms."""
         both = LiftSums(self._arms, self._configs)
@@ -186,6 +205,7 @@ class LiftSums:
             name: sums.merged(other.metrics[name]) for name, sums in self.metrics.items()
         }
         both.scores, both.partial = self.scores.merged(other.scores), self.partial + other.partial
+        both.frequencies = self.frequencies.merged(other.frequencies)
         both.decided = self.decided + other.decided
         both.answered = self.answered + other.answered
         return both
@@ -202,6 +222,7 @@ class LiftSums:
             "metrics": {name: sums.as_dict() for name, sums in self.metrics.items()},
             "scores": self.scores.as_dict(),
             "partial": self.partial,
+            "frequencies": [array.tolist() for array in self.frequencies],
             "decided": self.decided.tolist(),
             "answered": self.answered.tolist(),
             "amounts": sorted(self._amounts.items()),
@@ -217,4 +238,6 @@ class LiftSums:
         self.metrics |= {name: sums for name, sums in found.items() if name in self.metrics}
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
         self.decided, self.answered = np.array(saved["decided"]), np.array(saved["answered"])
+        if "frequencies" in saved:
+            self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])

@@ -4,6 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+
+from tacit.errors import InvalidValue
+
+
+def as_text(time: int) -> str:
+    """Return a time of the log, in microseconds since 1970, in ISO 8601.
+
+    Examples
+    --------
+    >>> as_text(1_700_000_000_123_456)
+    '2023-11-14T22:13:20.123456+00:00'
+    """
+    return (
+        datetime.fromtimestamp(time // 1_000_000, UTC)
+        .replace(microsecond=time % 1_000_000)
+        .isoformat()
+    )
+
+
+def as_time(field: str, text: str) -> int:
+    """Return a time in ISO 8601 in microseconds since 1970; without a zone it is one of UTC.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+
+    Examples
+    --------
+    >>> as_time("until", "2023-11-14T22:13:20.123456Z")
+    1700000000123456
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1e6)
 
 
 class LogClock:

@@ -82,6 +82,23 @@ class Impression(NamedTuple):
         return asked == (row.key, row.offered, context, row.deferred, row.asked)
 
 
+class Made(NamedTuple):
+    """How an impression was decided elsewhere.
+
+    Attributes
+    ----------
+    arm : int or str
+    propensity : float or None
+        In (0, 1]; None where the policy is deterministic.
+    epoch : int
+        How often the key has restarted here.
+    """
+
+    arm: Arm
+    propensity: float | None
+    epoch: int = 0
+
+
 class Clicks(NamedTuple):
     """What was clicked in a list, as a client reports it: positions from 0, or items."""
 

@@ -34,7 +34,7 @@ SCHEMAS = {
     "marks": pa.schema(
         {
             "seq": pa.int64(), "placement": pa.int32(), "time": pa.int64(), "kind": pa.string(),
-            "value": pa.string(),
+            "value": pa.string(), "who": pa.string(),
         }
     ),
 }  # fmt: skip

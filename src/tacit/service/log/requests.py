@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,11 +97,12 @@ class Record(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """To change a placement's mode, or what else a mark says."""
+    """To change a placement's mode, or what else a mark says; ``who`` does."""
 
     placement: str
     value: str
     kind: str = MODE
+    who: str | None = None
 
 
 class ChangeArms(NamedTuple):
@@ -112,12 +114,37 @@ class ChangeArms(NamedTuple):
     add : int or list of str
         How many new arms, where they are numbered; or their names.
     retire, restore : sequence of arms
+    who : str or None
+        Who does it, as the log keeps it.
+    configured : int, sequence of str, or None
+        The arms that the configuration names, where it is the configuration that changes them.
     """
 
     placement: str
     add: int | Sequence[str] = ()
     retire: Sequence[Arm] = ()
     restore: Sequence[Arm] = ()
+    who: str | None = None
+    configured: int | Sequence[str] | None = None
+
+
+class PinArms(NamedTuple):
+    """To let every decision of a placement show some arms until a time.
+
+    Attributes
+    ----------
+    placement : str
+    arms : sequence of arms
+        One; of a list, those from the top. None to let the policy decide again.
+    until : int
+        Microseconds since 1970.
+    who : str or None
+    """
+
+    placement: str
+    arms: Sequence[Arm] = ()
+    until: int = 0
+    who: str | None = None
 
 
 class Export(NamedTuple):
@@ -127,11 +154,14 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | Record | Switch | ChangeArms | Export
+Request = Decide | Record | Switch | ChangeArms | PinArms | Export
 
 
 def checked_feedback(
-    feedback: Sequence[Feedback], lowest: float, metrics: Collection[str] = ()
+    feedback: Sequence[Feedback],
+    lowest: float,
+    metrics: Mapping[str, Any] = MappingProxyType({}),
+    learned: str | None = None,
 ) -> Sequence[Feedback]:
     """Return feedback, its rewards, metrics and ids checked; a block as a block.
 
@@ -140,8 +170,10 @@ def checked_feedback(
     feedback : sequence of Feedback
     lowest : float
         The least reward.
-    metrics : collection of str
-        The names of those that may come.
+    metrics : mapping from str to MetricConfig
+        Those that may come.
+    learned : str, optional
+        The one whose worth is the reward.
 
     Raises
     ------
@@ -151,6 +183,8 @@ def checked_feedback(
     for content in blocks.values(feedback, "metrics"):
         if content is not None:
             _check_metrics(content, metrics)
+    if learned is not None:
+        feedback = [_worth(one, learned, metrics[learned]) for one in feedback]
     if type(feedback) is not Block:
         return [_checked(one, lowest) for one in feedback]
     for id in feedback.column("id"):
@@ -168,13 +202,28 @@ def checked_feedback(
     return feedback.with_column("reward", checked)
 
 
-def _check_metrics(content: str, known: Collection[str]) -> None:
+def _worth(feedback: Feedback, name: str, metric: Any) -> Feedback:
+    """Return feedback with the worth of a metric's amount as its reward."""
+    if feedback.kind != REWARD:
+        return feedback
+    amounts = msgspec.json.decode(feedback.metrics) if feedback.metrics else {}
+    if name not in amounts:
+        raise InvalidValue(f"metrics.{name}", None, "give its amount: it is what is learned")
+    worth = metric.worth(amounts[name])
+    # A shard is told what its ingress has worked out.
+    if feedback.reward not in (None, worth):
+        remedy = f"leave it out: what is learned is the worth of metrics.{name}"
+        raise InvalidValue("reward", feedback.reward, remedy)
+    return feedback._replace(reward=worth)
+
+
+def _check_metrics(content: str, known: Mapping[str, Any]) -> None:
     for name, amount in msgspec.json.decode(content).items():
         if name not in known:
             remedy = f"the placement watches {', '.join(known) or 'none'}"
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
-        checks.number(f"metrics.{name}", amount, 0.0, math.inf)
+        checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
 
 
 def _checked(feedback: Feedback, lowest: float) -> Feedback:
@@ -189,4 +238,6 @@ def _checked(feedback: Feedback, lowest: float) -> Feedback:
 def _checked_reward(reward: float | None, lowest: float) -> float:
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
+    if reward is None:
+        raise InvalidValue("reward", None, f"give a number from {lowest:g} to 1")
     return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]

@@ -14,11 +14,13 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tacit.learning.decisions import Arm
-from tacit.service.log.blocks import Run
+from tacit.service.log.blocks import Block, Run
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
-ARMS = "arms"
+ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
+HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION)
+"""Marks that say who changed what; they are kept for good."""
 
 QUERY, EVENT = "query", "event"
 
@@ -28,6 +30,12 @@ _seq = attrgetter("seq")
 logger = logging.getLogger(__name__)
 
 ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
+PINNED, PINNED_FROZEN = "pinned", "pinned-frozen"
+"""Modes of decisions that showed what was pinned, while the placement learned or was frozen."""
+FIXED = (APPRENTICE, PINNED, PINNED_FROZEN)
+"""Modes whose decisions show what is fixed: they say nothing about what else could be shown."""
+UNLEARNED = (FROZEN, PINNED_FROZEN)
+"""Modes whose decisions teach nothing."""
 
 
 class DecisionRow(NamedTuple):
@@ -56,10 +64,14 @@ class DecisionRow(NamedTuple):
     context : str or None
         JSON list of numbers.
     mode : str
-        The placement's mode at the time.
+        The placement's mode at the time; ``pinned`` or ``pinned-frozen`` where it showed what was
+        pinned.
     would : int, str or None
-        What the policy would have shown (mode ``apprentice``), or the second one (``shadow``).
+        What the policy would have shown (mode ``apprentice``, or pinned), or the second one
+        (``shadow``).
     would_propensity : float or None
+        Its propensity. Where the control of a holdout has a policy of its own, and ``would`` is
+        None: with what probability the one of both that decided chose this; 0 if not known.
     deferred : int
         1 where it counts only once it is activated.
     asked : str or None
@@ -94,6 +106,17 @@ class DecisionRow(NamedTuple):
     shown: str | None = None
     control: int | None = None
     bucket: int | None = None
+
+
+def by_two(row: DecisionRow) -> bool:
+    """Whether a control with a policy of its own stood beside a decision, or made it."""
+    return row.control is not None and row.would is None and row.would_propensity is not None
+
+
+def some_by_two(rows: Block[DecisionRow]) -> bool:
+    """Whether that is so of some of many decisions; most often of none."""
+    own = rows.column("would_propensity")
+    return own.count(None) < len(own) and any(map(by_two, rows))
 
 
 Content = tuple[str, float | None, str | None] | tuple[str, float | None, str | None, str]
@@ -142,8 +165,8 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), a placement's mode, settings, holdout or arms
-    changed, another shard told what it has learned (``merge``).
+    """What else happened: time went by (``tick``), another shard told what it has learned
+    (``merge``), or what :data:`HISTORY` lists was changed.
 
     Attributes
     ----------
@@ -153,9 +176,11 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``mode``, ``settings``, ``merge``, ``holdout`` or ``arms``.
+        ``tick``, ``merge``, or one of :data:`HISTORY`.
     value : str
-        The new mode, JSON of the settings or of the holdout, or JSON of what was told.
+        The new mode, or JSON of what is new.
+    who : str or None
+        The name of the key with which it was changed, or ``configuration``; None without keys.
     """
 
     seq: int
@@ -163,6 +188,7 @@ class MarkRow(NamedTuple):
     time: int
     kind: str
     value: str
+    who: str | None = None
 
 
 class RecordRow(NamedTuple):

@@ -24,6 +24,8 @@ from tacit.service.log.rows import (
     HOLDOUT,
     MERGE,
     MODE,
+    PIN,
+    POLICY,
     TICK,
     DecisionRow,
     Event,
@@ -33,6 +35,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.slots import MOST_SHARDS, shard_of, slot_in, slot_of
 from tacit.service.placements.base import Placement
+from tacit.service.placements.living import decoded
 from tacit.service.sharing.base import Learned
 from tacit.service.sharing.joined import Joined
 from tacit.service.sharing.shared import joined_of
@@ -145,6 +148,11 @@ class Target:
             self._marks[placement, mark.kind] = mark.value
             self.add(mark._replace(placement=placement))
 
+    def lacks(self, placement: int, mark: MarkRow) -> bool:
+        """Whether a mark tells of a change of arms that this shard does not have yet."""
+        before = self._marks.get((placement, ARMS))
+        return before is None or decoded(before).changes < decoded(mark.value).changes
+
     def flush(self) -> None:
         """Make durable what was appended."""
         self.store.append(self._rows)
@@ -230,15 +238,21 @@ def _deal(
             target = targets[number]
             stored = target.placements[source.names[event.placement]]
             target.add(event._replace(placement=stored.id, decision=seq))
-        elif event.kind in (MODE, HOLDOUT) and event.placement is not None:
+        elif event.kind in (MODE, HOLDOUT, PIN) and event.placement is not None:
             for target in targets:
                 stored = target.placements[source.names[event.placement]]
                 target.switch(stored.id, event)
-        elif event.kind == ARMS and event.placement is not None:
+        elif event.kind == POLICY and event.placement is not None:
             raise ConfigError(
-                f"placements.{source.names[event.placement]}: its arms have changed, which shards "
-                "cannot follow yet; serve it without them, or begin with a new schema"
+                f"placements.{source.names[event.placement]}: its log was folded into another "
+                "policy, which shards cannot follow; begin with a new schema"
             )
+        elif event.kind == ARMS and event.placement is not None:
+            for target in targets:
+                stored = target.placements[source.names[event.placement]]
+                # Each shard tells all changes, by a clock of its own.
+                if len(sources) == 1 or target.lacks(stored.id, event):
+                    target.switch(stored.id, event)
         _merge(targets, source.after(event))
     for source in sources:
         for record in source.store.records():

@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from tacit.service.errors import StoreError
 from tacit.service.log.parquet import FILES
-from tacit.service.log.rows import DecisionRow, RecordRow, Rows
+from tacit.service.log.regimes import Regime
+from tacit.service.log.rows import POLICY, DecisionRow, RecordRow, Rows
 from tacit.service.maintenance.export import ROWS, VERSION
 from tacit.service.stores.base import BASES, Snapshot, Store, save
 
-PLACEMENT, POLICY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
+PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
 
 
 def take_in(store: Store, folder: Path) -> int:
@@ -55,6 +56,9 @@ def _take_in(store: Store, folder: Path) -> int:
     for name, old in placements.items():
         new = store.placement(name, old["spec"], old["seed"])
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy
+    regimes = _regimes(folder / "marks.parquet")
+    for regime in regimes:
+        policies[regime.number] = store.policy(json.dumps(regime.policy))
     count = 0
     # Feedback refers to decisions, so all of these come first.
     for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
@@ -65,6 +69,14 @@ def _take_in(store: Store, folder: Path) -> int:
             count += batch.num_rows
     _take_in_bases(store, folder / "bases.parquet", ids, policies)
     return count + _take_in_records(store, folder / "records.parquet", ids)
+
+
+def _regimes(path: Path) -> list[Regime]:
+    """Return all regimes that exported marks tell."""
+    table = _parquet(path).read(["kind", "value"]).to_pylist()
+    return [
+        msgspec.json.decode(one["value"], type=Regime) for one in table if one["kind"] == POLICY
+    ]
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
@@ -80,7 +92,7 @@ def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict
         base = Snapshot(**values)
         windows = msgspec.json.decode(base.windows)
         for row, *_ in windows["open"]:
-            row[PLACEMENT], row[POLICY] = ids[row[PLACEMENT]], policies[row[POLICY]]
+            row[PLACEMENT], row[MADE_BY] = ids[row[PLACEMENT]], policies[row[MADE_BY]]
         encoded = msgspec.json.encode(windows)
         save(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
 
@@ -103,4 +115,7 @@ def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[
         values["policy"] = policies[values["policy"]]
         for field in ("arm", "would"):
             values[field] = values[field] and json.loads(values[field])
+    if values.get("kind") == POLICY:
+        regime = msgspec.json.decode(values["value"], type=Regime)
+        values["value"] = msgspec.structs.replace(regime, number=policies[regime.number]).text
     return FILES[name](**values)

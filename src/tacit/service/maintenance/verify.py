@@ -83,6 +83,9 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     # A snapshot of an earlier version knows nothing of the decisions before it.
     if kept.lift.seq == anew.lift.seq and kept.lift.saved() != anew.lift.saved():
         return "lift: its sums after the snapshot are not those by the log"
+    kept_results, results = kept.series.results, anew.series.results
+    if kept_results.seq == results.seq and kept_results.saved() != results.saved():
+        return "results: what arms earned after the snapshot is not that by the log"
     known = [p.signals and p.signals.saved(p.learner) for p in (kept, anew)]
     if known[0] != known[1]:
         return "signals: those after the snapshot are not those by the log"
@@ -98,8 +101,8 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
 
 def _first_difference(kept: Learner, anew: Learner) -> str | None:
     """Return where what two learners of the same keys have learned differs first."""
-    lanes = kept.batch.lanes
-    pairs = zip(leaves(lanes.used()), leaves(anew.batch.lanes.used()), lanes.rows, strict=True)
+    lanes = kept._batch.lanes
+    pairs = zip(leaves(lanes.used()), leaves(anew._batch.lanes.used()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
         for row in range(len(a)):
             if a[row].tobytes() != b[row].tobytes():

@@ -72,3 +72,16 @@ def size(count: int) -> str:
         return f"{count} B"
     unit, factor = next((u, f) for u, f in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= f)
     return f"{count / factor:.1f} {unit}"
+
+
+def seconds(time: float) -> str:
+    """Write a short time.
+
+    Examples
+    --------
+    >>> seconds(0.0022), seconds(0.0464), seconds(1.5), seconds(float("inf"))
+    ('2.2 ms', '46 ms', '1.5 s', 'more than 15 s')
+    """
+    if time == float("inf"):
+        return "more than 15 s"
+    return f"{1000 * time:.2g} ms" if time < 0.0995 else f"{time:.2g} s"

@@ -8,17 +8,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-HEIGHT = 236
-TOP = 12
+HEIGHT = 250
+TOP = 26
 PLOT = 190
 UNIT = 1000
 """The plot's own coordinates run from 0 to this, in both directions."""
+BESIDE = 0.04
+"""Marks that are closer than this share of the width have one label."""
+TORN = 3.0
+"""A line has a gap where nobody came for so many times the width of a stretch."""
+SECOND = 1_000_000
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+STEPS = (
+    *(n * SECOND for n in (1, 2, 5, 10, 15, 30)), *(n * MINUTE for n in (1, 2, 5, 10, 15, 30)),
+    *(n * HOUR for n in (1, 2, 3, 6, 12)), *(n * DAY for n in (1, 2, 7, 14, 28, 56, 112)),
+    *(365 * n * DAY for n in (1, 2, 5, 10, 20, 50)),
+)  # fmt: skip
+MOST_TICKS = 4
 
-Values = Sequence[float | None]
+
+class Point(NamedTuple):
+    """A value over a stretch of time, and its interval.
+
+    Attributes
+    ----------
+    begin, end : int
+        Microseconds since 1970.
+    value, low, high : float
+    trials : int
+        What the value rests on.
+    """
+
+    begin: int
+    end: int
+    value: float
+    low: float
+    high: float
+    trials: int
 
 
 class Curve(NamedTuple):
@@ -29,73 +61,159 @@ class Curve(NamedTuple):
     name : str
     style : str
         Class of the style sheet that gives its colour.
-    values : sequence of float or None
-        None leaves a gap.
+    points : sequence of Point
+        One after the other.
     """
 
     name: str
     style: str
-    values: Values
+    points: Sequence[Point]
 
 
-def line_chart(curves: Sequence[Curve], times: Sequence[str], title: str, summary: str) -> Markup:
-    """Draw shares over time as lines.
+class Remark(NamedTuple):
+    """Something that happened at a moment, in words."""
+
+    time: int
+    text: str
+
+
+class Span(NamedTuple):
+    """The time that a chart is about, in microseconds since 1970."""
+
+    begin: int
+    end: int
+
+    def place(self, time: float) -> float:
+        """Return where a time is, from 0 to 1."""
+        return min(max((time - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0)
+
+
+def line_chart(
+    curves: Sequence[Curve],
+    span: Span,
+    title: str,
+    summary: str,
+    remarks: Sequence[Remark] = (),
+    open_since: int | None = None,
+) -> Markup:
+    """Draw rates over time as lines, each in the band of its intervals.
 
     Parameters
     ----------
     curves : sequence of Curve
         Later ones are drawn over earlier ones.
-    times : sequence of str
-        What to call each point in time.
+    span : Span
     title, summary : str
         For those who listen instead of looking.
+    remarks : sequence of Remark
+        What the chart marks by numbers, from 1 on.
+    open_since : int, optional
+        From when on values may still rise.
     """
-    highest = max((v for curve in curves for v in curve.values if v is not None), default=0.0)
-    ticks = nice_ticks(highest)
-    places = _places(len(times))
-    marks = []
-    for curve in curves:
-        heights = [None if v is None else UNIT * (1 - v / ticks[-1]) for v in curve.values]
-        for run in _runs(places, heights):
-            path = " L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+    points = [point for curve in curves for point in curve.points]
+    values = [point.value for point in points] or [0.0]
+    # A wide interval shall not make all else flat.
+    reach = max(2.0 * max(values) - min(values), max(values), 0.0)
+    ticks = nice_ticks(
+        min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0)
+    )
+    scale = _Scale(span, ticks[0], ticks[-1])
+    marks = [scale.band(curve) for curve in curves] + [scale.line(curve) for curve in curves]
+    levels = [(scale.height(tick), f"{100 * tick:.4g} %") for tick in ticks]
+    grid = "".join(f'<path class="grid" d="M0 {y:.1f}H{UNIT}"/>' for y, _ in levels)
+    labels = "".join(
+        f'<text x="-10" y="{TOP + PLOT * y / UNIT + 4:.1f}" text-anchor="end">{label}</text>'
+        for y, label in levels
+    )
+    ground = f"{_still_open(span, open_since)}{grid}{_remark_lines(remarks, span)}"
+    return Markup(  # noqa: S704 (every name in it is escaped)
+        f'<svg class="chart" role="img" width="100%" height="{HEIGHT}">'
+        f"<title>{escape(title)}</title><desc>{escape(summary)}</desc>"
+        f'<svg y="{TOP}" width="100%" height="{PLOT}" viewBox="0 0 {UNIT} {UNIT}" '
+        f'preserveAspectRatio="none">{ground}{"".join(marks)}'
+        f"{_hints(curves, span)}</svg>"
+        f"{labels}{_remark_labels(remarks, span)}{_time_labels(span)}</svg>"
+    )
+
+
+class _Scale(NamedTuple):
+    span: Span
+    lowest: float
+    highest: float
+
+    def height(self, value: float) -> float:
+        share = (value - self.lowest) / (self.highest - self.lowest)
+        return UNIT * (1.0 - min(max(share, 0.0), 1.0))
+
+    def at(self, time: float) -> float:
+        return UNIT * self.span.place(time)
+
+    def line(self, curve: Curve) -> str:
+        drawn = ""
+        for run in _runs(curve.points):
+            path = " L".join(
+                f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run
+            )
             # A stretch of no length is drawn as a dot by its round ends.
             alone = "h0" if len(run) == 1 else ""
-            marks.append(f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>')
-    return _chart(curves, times, title, summary, ticks, marks)
+            drawn += f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>'
+        return drawn
+
+    def band(self, curve: Curve) -> str:
+        drawn = ""
+        for run in _runs(curve.points):
+            upper = [(self.at((p.begin + p.end) / 2), self.height(p.high)) for p in run]
+            lower = [(self.at((p.begin + p.end) / 2), self.height(p.low)) for p in run]
+            if len(run) == 1:
+                ends = self.at(run[0].begin), self.at(run[0].end)
+                upper = [(x, upper[0][1]) for x in ends]
+                lower = [(x, lower[0][1]) for x in ends]
+            path = " L".join(f"{x:.1f} {y:.1f}" for x, y in [*upper, *lower[::-1]])
+            drawn += f'<path class="band {escape(curve.style)}" d="M{path}Z"/>'
+        return drawn
 
 
-def area_chart(curves: Sequence[Curve], times: Sequence[str], title: str, summary: str) -> Markup:
-    """Draw shares that add up to one over time, stacked from the bottom in their order.
+def sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
+    """Draw one rate over time, small and without letters.
 
-    Parameters are those of :func:`line_chart`, without gaps.
+    Parameters
+    ----------
+    points : sequence of Point
+    span : Span
+    title : str
+        What it is, and the values that one would read.
     """
-    places = _places(len(times))
-    floor = [0.0] * len(times)
-    marks = []
-    for curve in curves:
-        ceiling = [low + (v or 0.0) for low, v in zip(floor, curve.values, strict=True)]
-        outline = [*zip(places, ceiling, strict=True), *_backwards(places, floor)]
-        if len(times) == 1:
-            outline = [(0.0, ceiling[0]), (UNIT, ceiling[0]), (UNIT, floor[0]), (0.0, floor[0])]
-        path = " L".join(f"{x:.1f} {UNIT * (1 - y):.1f}" for x, y in outline)
-        marks.append(f'<path class="area {escape(curve.style)}" d="M{path}Z"/>')
-        floor = ceiling
-    return _chart(curves, times, title, summary, [0.0, 0.5, 1.0], marks)
+    if not points:
+        return Markup("")
+    values = [point.value for point in points]
+    low, high = min(values), max(values)
+    apart = (high - low) or abs(high) or 0.01
+    scale = _Scale(span, low - 0.25 * apart, high + 0.25 * apart)
+    curve = Curve("", "learned", points)
+    return Markup(  # noqa: S704 (the title is escaped)
+        f'<svg class="spark" role="img" width="100%" height="36" viewBox="0 0 {UNIT} {UNIT}" '
+        f'preserveAspectRatio="none"><title>{escape(title)}</title>'
+        f"{scale.band(curve)}{scale.line(curve)}</svg>"
+    )
 
 
-def nice_ticks(highest: float) -> list[float]:
-    """Return round numbers from 0 to one that is at least ``highest``.
+def nice_ticks(highest: float, lowest: float = 0.0) -> list[float]:
+    """Return round numbers from at most ``lowest`` to at least ``highest``.
 
     Examples
     --------
     >>> [round(tick, 3) for tick in nice_ticks(0.13)]
     [0.0, 0.05, 0.1, 0.15]
+    >>> [round(tick, 3) for tick in nice_ticks(0.2, -0.3)]
+    [-0.4, -0.2, 0.0, 0.2]
     """
-    if highest <= 0.0:
+    reach = max(highest, 0.0) - min(lowest, 0.0)
+    if reach <= 0.0:
         return [0.0, 0.01]
-    scale = 10.0 ** math.floor(math.log10(highest / 2))
-    step = next(s * scale for s in (1, 2, 2.5, 5, 10, 20) if highest <= 4 * s * scale)
-    return [step * i for i in range(math.ceil(highest / step - 1e-9) + 1)]
+    scale = 10.0 ** math.floor(math.log10(reach / 2))
+    step = next(s * scale for s in (1, 2, 2.5, 5, 10, 20) if reach <= 4 * s * scale)
+    first, last = (math.floor(min(lowest, 0.0) / step + 1e-9), math.ceil(highest / step - 1e-9))
+    return [step * i for i in range(first, max(last, first + 1) + 1)]
 
 
 def percent(value: float) -> str:
@@ -109,71 +227,108 @@ def percent(value: float) -> str:
     return f"{100 * value:.{2 if 0 < value < 0.01 else 1}f} %"
 
 
-def _places(count: int) -> list[float]:
-    return [UNIT / 2] if count == 1 else [UNIT * i / (count - 1) for i in range(count)]
+def clock_time(time: int, step: int = MINUTE) -> str:
+    """Write a moment in UTC, as precisely as a step needs.
+
+    Examples
+    --------
+    >>> clock_time(1_700_000_000_000_000), clock_time(1_700_000_000_000_000, DAY)
+    ('14 Nov 22:13', '14 Nov')
+    """
+    moment = datetime.fromtimestamp(time / SECOND, UTC)
+    if step >= DAY:
+        return f"{moment.day} {moment:%b}" + (f" {moment:%Y}" if step >= 56 * DAY else "")
+    return f"{moment.day} {moment:%b} {moment:%H:%M}" + (f":{moment:%S}" if step < MINUTE else "")
 
 
-def _backwards(places: list[float], values: list[float]) -> list[tuple[float, float]]:
-    return list(zip(places, values, strict=True))[::-1]
+def time_ticks(span: Span) -> list[tuple[int, str]]:
+    """Return round moments within a span, each with its own name in UTC.
+
+    Examples
+    --------
+    >>> [name for _, name in time_ticks(Span(0, 86_400 * SECOND))]
+    ['06:00', '12:00', '18:00', '2 Jan']
+    """
+    step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])
+    first = -(-max(span.begin, 1) // step) * step
+    times = range(first, span.end + 1, step)
+    told = [(time, _tick(time, step)) for time in times]
+    if len({name for _, name in told}) < len(told):
+        told = [(time, clock_time(time, step)) for time in times[::2]]
+    return told
 
 
-def _runs(
-    places: Sequence[float], heights: Sequence[float | None]
-) -> list[list[tuple[float, float]]]:
-    """Split a curve at its gaps."""
-    runs: list[list[tuple[float, float]]] = [[]]
-    for x, y in zip(places, heights, strict=True):
-        if y is not None:
-            runs[-1].append((x, y))
-        elif runs[-1]:
+def _tick(time: int, step: int) -> str:
+    # A day has its date, and moments within it their hour.
+    if step >= DAY or time % DAY == 0:
+        return clock_time(time, max(step, DAY))
+    return clock_time(time, step).split()[2]
+
+
+def _runs(points: Sequence[Point]) -> list[list[Point]]:
+    """Split a curve where nobody came for long."""
+    runs: list[list[Point]] = [list(points[:1])] if points else []
+    for before, point in pairwise(points):
+        width = max(before.end - before.begin, point.end - point.begin)
+        if point.begin - before.end > TORN * width:
             runs.append([])
-    return [run for run in runs if run]
+        runs[-1].append(point)
+    return runs
 
 
-def _chart(
-    curves: Sequence[Curve],
-    times: Sequence[str],
-    title: str,
-    summary: str,
-    ticks: Sequence[float],
-    marks: Sequence[str],
-) -> Markup:
-    levels = [(UNIT * (1 - tick / ticks[-1]), f"{100 * tick:.4g} %") for tick in ticks]
-    grid = "".join(f'<path class="grid" d="M0 {y:.1f}H{UNIT}"/>' for y, _ in levels)
-    labels = "".join(
-        f'<text x="-10" y="{TOP + PLOT * y / UNIT + 4:.1f}" text-anchor="end">{label}</text>'
-        for y, label in levels
-    )
-    return Markup(  # noqa: S704 (every name in it is escaped)
-        f'<svg class="chart" role="img" width="100%" height="{HEIGHT}">'
-        f"<title>{escape(title)}</title><desc>{escape(summary)}</desc>"
-        f'<svg y="{TOP}" width="100%" height="{PLOT}" viewBox="0 0 {UNIT} {UNIT}" '
-        f'preserveAspectRatio="none">{grid}{"".join(marks)}{_hints(curves, times)}</svg>'
-        f"{labels}{_time_labels(times)}</svg>"
-    )
-
-
-def _hints(curves: Sequence[Curve], times: Sequence[str]) -> str:
-    """Return an invisible column per point in time that tells its values when pointed at."""
-    width = UNIT / max(len(times) - 1, 1)
+def _hints(curves: Sequence[Curve], span: Span) -> str:
+    """Return an invisible column per stretch of time that tells its values when pointed at."""
+    told: dict[tuple[int, int], list[str]] = {}
+    for curve in curves:
+        for p in curve.points:
+            value = f"{curve.name}: {percent(p.value)} ({percent(p.low)} to {percent(p.high)})"
+            told.setdefault((p.begin, p.end), []).append(value)
     columns = []
-    for i, (x, time) in enumerate(zip(_places(len(times)), times, strict=True)):
-        values = [(curve.name, curve.values[i]) for curve in curves]
-        lines = [f"{name}: {percent(value)}" for name, value in values if value is not None]
+    for (begin, end), lines in sorted(told.items()):
+        x = UNIT * span.place(begin)
+        step = SECOND if end - begin < MINUTE else MINUTE
+        when = f"{clock_time(begin, step)} to {clock_time(end, step)} (UTC)"
         columns.append(
-            f'<rect class="hint" x="{x - width / 2:.1f}" width="{width:.1f}" height="{UNIT}">'
-            f"<title>{escape(chr(10).join([time, *lines]))}</title></rect>"
+            f'<rect class="hint" x="{x:.1f}" width="{UNIT * span.place(end) - x:.1f}" '
+            f'height="{UNIT}"><title>{escape(chr(10).join([when, *lines]))}</title></rect>'
         )
     return "".join(columns)
 
 
-def _time_labels(times: Sequence[str]) -> str:
-    places = [("50%", "middle", times[len(times) // 2])]
-    if len(times) > 1:
-        places = [("0", "start", times[0]), *places, ("100%", "end", times[-1])]
-    # Two ticks of the same name would say nothing of the time between them.
-    shown = {time: (x, anchor, time) for x, anchor, time in reversed(places)}.values()
+def _still_open(span: Span, since: int | None) -> str:
+    if since is None or since >= span.end:
+        return ""
+    x = UNIT * span.place(since)
+    return f'<rect class="open" x="{x:.1f}" width="{UNIT - x:.1f}" height="{UNIT}"/>'
+
+
+def _remark_lines(remarks: Sequence[Remark], span: Span) -> str:
+    places = (UNIT * span.place(remark.time) for remark in remarks)
+    return "".join(f'<path class="remark" d="M{x:.1f} 0V{UNIT}"/>' for x in places)
+
+
+def _remark_labels(remarks: Sequence[Remark], span: Span) -> str:
+    clusters: list[tuple[float, int, int]] = []
+    for number, remark in enumerate(remarks, 1):
+        place = span.place(remark.time)
+        if clusters and place - clusters[-1][0] < BESIDE:
+            clusters[-1] = clusters[-1][0], clusters[-1][1], number
+        else:
+            clusters.append((place, number, number))
     return "".join(
-        f'<text x="{x}" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(time)}</text>'
-        for x, anchor, time in shown
+        f'<text class="remarked" x="{100 * place:.1f}%" y="{TOP - 8}" '
+        f'text-anchor="{_anchor(place)}">{first}{f"–{last}" if last > first else ""}</text>'
+        for place, first, last in clusters
+    )
+
+
+def _anchor(place: float) -> str:
+    return "start" if place < 0.08 else "end" if place > 0.92 else "middle"
+
+
+def _time_labels(span: Span) -> str:
+    return "".join(
+        f'<text x="{100 * span.place(time):.1f}%" y="{TOP + PLOT + 22}" '
+        f'text-anchor="{_anchor(span.place(time))}">{escape(name)}</text>'
+        for time, name in time_ticks(span)
     )

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from tacit.errors import UnknownName
-from tacit.policies.base import Counts
-from tacit.policies.lists.position_based import PositionCounts
-from tacit.policies.stationary.thompson import Thompson
 from tacit.service.page.amounts import age
-from tacit.service.page.beliefs import (
-    Believed,
-    arms_believed,
-    counts_of,
-    placed_believed,
-    plays_and_rewards,
-    rounds_of,
-)
-from tacit.service.placements.base import Placement
-from tacit.service.placements.slates import SlatePlacement
+from tacit.service.page.beliefs import Believed, arms_believed, placed_believed
+from tacit.service.page.reader import PlacementReader
+from tacit.service.reading.keys import KeyFacts
 
-MOST_KEYS = 10
 MOST_RESTARTS = 20
 
 
@@ -55,21 +41,16 @@ class RestartRow(NamedTuple):
     came_true: str
 
 
-def busiest(placement: Placement) -> list[BusyKey]:
-    """Return the busiest keys; nothing where the policy counts no plays."""
-    learner = placement.learner
-    counts, keys = counts_of(learner.state), learner.keys
-    if not isinstance(counts, (Counts, Thompson.State)) or not keys:
-        return []
-    rounds = rounds_of(counts)[: len(keys)]
-    most = np.argsort(-rounds, kind="stable")[:MOST_KEYS].tolist()
-    found = []
-    for key in (keys[lane] for lane in most if rounds[lane]):
-        arms = [arm for arm in KeyView(placement, key).arms if arm.trials]
-        leader = max(arms, key=lambda arm: arm.estimate, default=None)
-        plays = sum(arm.trials for arm in arms)
-        found.append(BusyKey(key, plays, learner.epoch(key), leader))
-    return found
+def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str]) -> list[BusyKey]:
+    """Return keys with their leading arms, where plays and rewards of arms are known."""
+    rows = []
+    for one in facts:
+        if one.counts is None:
+            continue
+        shown = [arm for arm in arms_believed(arms, *one.counts) if arm.trials]
+        leader = max(shown, key=lambda arm: arm.estimate, default=None)
+        rows.append(BusyKey(one.name, sum(arm.trials for arm in shown), one.epoch, leader))
+    return rows
 
 
 class KeyView:
@@ -77,36 +58,28 @@ class KeyView:
 
     Parameters
     ----------
-    placement : Placement
-    key : str
+    facts : KeyFacts
+    placement : PlacementReader
+        Of which it is one.
     now : int
         Microseconds since 1970.
-
-    Raises
-    ------
-    UnknownName
-        If nothing was ever decided for the key.
     """
 
-    def __init__(self, placement: Placement, key: str, now: int = 0) -> None:
-        self.name = key
+    def __init__(self, facts: KeyFacts, placement: PlacementReader, now: int) -> None:
+        self.name, self.epoch = facts.name, facts.epoch
         self.placement = placement.name
         self.policy = type(placement.config.policy).__name__
-        self.listed = isinstance(placement, SlatePlacement)
-        self.epoch = placement.learner.epoch(key)
+        self.listed = placement.kind.shows == "slate"
         self.restarting = placement.restarts
-        self._lane = placement.learner.lane(key)
-        self._of = placement
-        self._now = now
+        self._facts, self._of, self._now = facts, placement, now
 
     @cached_property
     def _believed(self) -> tuple[list[Believed], list[Believed]]:
-        counts = counts_of(self._of.learner.state)
         names = [str(arm) for arm in self._of.arms]
-        if isinstance(counts, PositionCounts):
-            return placed_believed(names, counts, self._lane)
-        if isinstance(counts, (Counts, Thompson.State)):
-            return arms_believed(names, *plays_and_rewards(counts, self._lane)), []
+        if self._facts.placed is not None:
+            return placed_believed(names, *self._facts.placed)
+        if self._facts.counts is not None:
+            return arms_believed(names, *self._facts.counts), []
         return [], []
 
     @property
@@ -127,9 +100,8 @@ class KeyView:
     @cached_property
     def restarts(self) -> list[RestartRow]:
         """The latest restarts: those that the policy keeps, or else those of the time line."""
-        with contextlib.suppress(UnknownName):
-            kept = self._of.learner.restarts(self.name)[: -MOST_RESTARTS - 1 : -1]
-            return [_told(restart) for restart in kept]
+        if self._facts.restarts is not None:
+            return [_told(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
         shifts = [shift for shift in self._of.series.shifts if shift.key == self.name]
         return [RestartRow(age(self._now - shift.time), "", "") for shift in reversed(shifts)]
 

@@ -1,79 +1,185 @@
-"""The page: what every placement has learned and how the store is, rendered on the server."""
+"""The overview: a row for each placement, those first that need somebody to look."""
 
 from __future__ import annotations
 
-import jinja2
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-import tacit
-from tacit.service.engine.service import Overview
-from tacit.service.page.amounts import age, chance, size
-from tacit.service.page.charts import percent
-from tacit.service.page.duels import missing
-from tacit.service.page.key import KeyView
+from markupsafe import Markup
+
+from tacit.service.page import lift as lifts
+from tacit.service.page.answers import Answered, Answers
+from tacit.service.page.charts import percent, sparkline
+from tacit.service.page.health import complaints
+from tacit.service.page.reader import PlacementReader
+from tacit.service.page.timeline import (
+    Range,
+    asked_range,
+    decisions_since,
+    rate_points,
+    stretches,
+    together,
+)
+from tacit.service.placements.results import DAY, HOUR
+
+LEARNS = {
+    "online": "learning",
+    "frozen": "frozen",
+    "apprentice": "apprentice",
+    "shadow": "learning, with a shadow",
+}
+MODES = {
+    "online": "The policy decides and learns.",
+    "frozen": "The policy decides and learns nothing.",
+    "apprentice": "The baseline is shown; the policy learns from it.",
+    "shadow": "The policy decides and learns; a second one does so unseen.",
+}
+SPARK_POINTS = 48
+KEPT_SECONDS = 30
+MANY = 50
+"""Of more placements, rows are as old as that at most; of fewer, they are of now."""
 
 
-class Page:
-    """Renders the page of an engine.
+class Row(NamedTuple):
+    """A placement in the overview.
+
+    Attributes
+    ----------
+    name, kind, policy : str
+    mode, mode_told : str
+        What it does, and in a sentence.
+    hour, day : int
+        Decisions of the last hour; and of the last day, for each of its hours.
+    rate : str
+        Rewards per impression in the range of the sparkline.
+    spark : Markup
+    range : str
+        What time that is.
+    lift : Shown or None
+        Numbers of the lift.
+    verdict, without : str
+        The sentence of the lift; and why it compares with what it does.
+    claim : str
+    wrong : list of str
+        What is wrong; nothing where all is well.
+    """
+
+    name: str
+    kind: str
+    policy: str
+    mode: str
+    mode_told: str
+    hour: int
+    day: int
+    rate: str
+    spark: Markup
+    range: str
+    lift: lifts.Shown | None
+    verdict: str
+    without: str
+    claim: str
+    wrong: list[str]
+
+
+def row_of(placement: PlacementReader, now: int, answered: Answered | None = None) -> Row:
+    """Return what the overview says of a placement.
 
     Parameters
     ----------
-    engine : Overview
+    placement : PlacementReader
+    now : int
+        Microseconds since 1970.
+    answered : Answered, optional
+        How its requests were answered.
+    """
+    view = placement.kind.view
+    asked = _asked(placement, now)
+    found = together(stretches(placement.series, asked, SPARK_POINTS))
+    points = rate_points(found, view.each, placement.config.rule.lowest)
+    trials = sum(point.trials for point in points)
+    rate = sum(point.value * point.trials for point in points) / trials if trials else None
+    told = "\N{EN DASH}" if rate is None else percent(rate)
+    values = [point.value for point in points]
+    between = f", between {percent(min(values))} and {percent(max(values))}" if values else ""
+    title = f"{placement.name}: rewards per {view.counted} in {asked.told}: {told}{between}"
+    report = lifts.lift_of(placement, now)
+    wrong = complaints(placement, now, answered)
+    verdict, without, claim = "", "", "none"
+    if report is None:
+        verdict = view.verdict_of(placement)
+    else:
+        verdict, claim = report.verdict, report.claim
+        without = lifts.compared(report)
+        wrong = lifts.alarms(report) + wrong
+    hour, day = (decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
+    hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
+    return Row(
+        placement.name,
+        placement.config.kind,
+        placement.config.policy.label,
+        mode_of(placement, now),
+        MODES.get(placement.mode, ""),
+        hour,
+        round(day / hours),
+        told,
+        sparkline(points, asked.span, title),
+        asked.told if points else f"nothing shown in {asked.told}",
+        None if report is None else lifts.shown(report),
+        verdict,
+        without,
+        claim,
+        wrong,
+    )
+
+
+def mode_of(placement: PlacementReader, now: int) -> str:
+    """Return what a placement does, in a word or two."""
+    pin = placement.pin_at(now)
+    mode = LEARNS.get(placement.mode, placement.mode)
+    return mode if pin is None else f"{mode}, pinned: {', '.join(map(str, pin.arms))}"
+
+
+def _asked(placement: PlacementReader, now: int) -> Range:
+    start = placement.series.start
+    return asked_range(None, None, None, start if start >= 0 else now, now)
+
+
+def seconds_kept(placements: int) -> int:
+    """Return for how many seconds rows are kept, of so many placements."""
+    return KEPT_SECONDS if placements > MANY else 0
+
+
+class Rows:
+    """Rows of all placements, worked out again where they are old.
+
+    Parameters
+    ----------
+    clock : function
+        Returns the time in microseconds since 1970.
+    answers : Answers
     """
 
-    def __init__(self, engine: Overview) -> None:
-        self._engine = engine
-        self._templates = jinja2.Environment(
-            loader=jinja2.PackageLoader("tacit.service.page"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= {
-            "missing": missing,
-            "percent": percent,
-            "size": size,
-            "whole_percent": lambda share: f"{100 * share:.0f} %",
-            "chance": chance,
-            "grouped": lambda number: f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
-        }
+    def __init__(self, clock: Callable[[], int], answers: Answers) -> None:
+        self._clock, self._answers = clock, answers
+        self._kept: dict[str, _Kept] = {}
 
-    def whole(self) -> str:
-        """Return the page."""
-        return self._rendered("page.html")
+    async def of(self, placements: Mapping[str, PlacementReader]) -> list[Row]:
+        """Return a row for each placement, those first with which something is wrong."""
+        now = self._clock()
+        lasting = 1_000_000 * seconds_kept(len(placements))
+        known, self._kept = self._kept, {}
+        for name, placement in list(placements.items()):
+            before = known.get(name)
+            if before is not None and before.of is placement and now - before.time < lasting:
+                self._kept[name] = before
+                continue
+            self._kept[name] = _Kept(now, placement, row_of(placement, now, self._answers.of(name)))
+            await asyncio.sleep(0)
+        return sorted((kept.row for kept in self._kept.values()), key=lambda row: not row.wrong)
 
-    def fragment(self) -> str:
-        """Return the part of the page that changes."""
-        return self._rendered("placements.html")
 
-    def key(self, placement: str, key: str) -> str:
-        """Return the page of one key of a placement.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such placement, or nothing was decided for the key.
-        """
-        view = KeyView(self._engine.placement(placement), key, self._engine.clock())
-        return self._templates.get_template("key.html").render(version=tacit.__version__, key=view)
-
-    def _rendered(self, template: str) -> str:
-        now = self._engine.clock()
-        placements = list(self._engine.placements.values())
-        snapshots = [p.snapshot_time for p in placements if p.snapshot_time is not None]
-        health = self._engine.health()
-        return self._templates.get_template(template).render(
-            version=tacit.__version__,
-            placements=[each.kind.view(each, now) for each in placements],
-            trials=[(each.name, each.kind.path, each.kind.example(each)) for each in placements],
-            health=health,
-            committed=None if health.committed is None else age(now - health.committed),
-            snapshot=age(now - min(snapshots)) if snapshots else None,
-            shards=self._engine.shards(),
-            shared=[
-                (name, seconds)
-                for name in self._engine.placements
-                for seconds in [self._engine.shared_seconds(name)]
-                if seconds is not None
-            ],
-        )
+class _Kept(NamedTuple):
+    time: int
+    of: PlacementReader
+    row: Row

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from tacit.core.arrays import Floats
-from tacit.service.page.amounts import age, ages
-from tacit.service.page.charts import Curve, area_chart, line_chart, percent
-from tacit.service.page.key import BusyKey, busiest
-from tacit.service.placements.base import Placement
-from tacit.service.placements.series import ARMS, R, UniformEstimate, uniform_estimate
+from tacit.service.lift.report import LiftReport
+from tacit.service.log.changes import Change
+from tacit.service.page.amounts import age
+from tacit.service.page.charts import Curve, Remark, clock_time, line_chart, percent
+from tacit.service.page.history import remarks, told
+from tacit.service.page.key import BusyKey, rows_of
+from tacit.service.page.lift import lift_of
+from tacit.service.page.reader import PlacementReader
+from tacit.service.page.timeline import (
+    FEWEST_OF_ARMS,
+    Range,
+    Rate,
+    Stretch,
+    arm_sums,
+    rate_of,
+    rate_points,
+    share_points,
+    stretches,
+    together,
+    uniform_points,
+)
+from tacit.service.placements.results import R
+from tacit.service.placements.series import UniformEstimate
+from tacit.service.reading.keys import KeyFacts
 
-MOST_POINTS = 48
 MOST_ARMS = 7
+MOST_ROWS = 30
 MOST_SHIFTS = 8
+MOST_REMARKS = 12
 
 
 class Share(NamedTuple):
@@ -31,33 +50,78 @@ class Share(NamedTuple):
     share: float
 
 
+class ArmResult(NamedTuple):
+    """What an arm had in a range, over all keys.
+
+    Attributes
+    ----------
+    name : str
+    retired : bool
+    shown : int
+        Its impressions.
+    share : float
+        Of all impressions.
+    rate : Rate
+        Its rewards per impression.
+    """
+
+    name: str
+    retired: bool
+    shown: int
+    share: float
+    rate: Rate
+
+
+class Look(NamedTuple):
+    """What somebody looks at.
+
+    Attributes
+    ----------
+    now : int
+        Microseconds since 1970.
+    asked : Range
+        The time that it is about.
+    changes : sequence of Change
+        What was changed, in order.
+    busiest : sequence of KeyFacts
+        The busiest keys.
+    """
+
+    now: int
+    asked: Range
+    changes: Sequence[Change] = ()
+    busiest: Sequence[KeyFacts] = ()
+
+
 class View:
     """One placement as the page shows it.
 
     Parameters
     ----------
-    placement : Placement
-    now : int
-        Microseconds since 1970.
+    placement : PlacementReader
+    look : Look
     """
 
     template = "arms.html"
-    """What shows it."""
-    figure = "shares.html"
-    """What that shows beside the rewards."""
+    """What shows what only this kind has."""
     deterministic = True
     """Whether a policy without propensities has none since it does not draw."""
     what = "arm"
     """What an impression shows."""
+    counted = "impression"
+    """What a reward is for."""
+    each = 1
+    """How many of these make one that may be rewarded."""
 
-    def __init__(self, placement: Placement, now: int) -> None:
+    def __init__(self, placement: PlacementReader, look: Look) -> None:
         self.name = placement.name
+        self.kind = placement.kind
         self.config = placement.config
         self.path = placement.kind.path
         self.policy = type(placement.config.policy).__name__
         self.label = placement.config.policy.label
         self.settings = repr(placement.config.policy)
-        self.randomized = placement.learner.batch.reports_propensities
+        self.randomized = placement.randomized
         self.restarts = placement.restarts
         self.impressions = placement.decisions
         self.feedback = placement.feedback
@@ -65,48 +129,186 @@ class View:
         self.open = placement.pending
         self.mode = placement.mode
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
+        self.asked = look.asked
+        self.retired = {str(arm) for arm in placement.offer.retired}
+        self.history = told(look.changes)
+        self._changes, self._busiest = look.changes, look.busiest
         self._of = placement
         self._series = placement.series
+        self._lowest = placement.config.rule.lowest
         self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
-        self._now = now
+        self._now = look.now
+
+    @classmethod
+    def verdict_of(cls, placement: PlacementReader) -> str:
+        """Return what is said in the place of a lift where there is none."""
+        return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
-    def total(self) -> Floats:
-        """Sums over all time."""
-        total: Floats = self._series.table.sum(axis=0)
-        return total
+    def _total(self) -> Stretch | None:
+        """Sums over all time; None if nothing was shown."""
+        whole = stretches(self._series, Range("all", self.asked.span._replace(end=self._now)))
+        return reduce(Stretch.joined, whole) if whole else None
 
     @property
     def shown(self) -> bool:
         """Whether anything was shown yet; what waits to be activated was not."""
-        return bool(self.total[ARMS:].any())
+        return self._total is not None
 
     @property
-    def rewards(self) -> float:
-        """The sum of all rewards."""
-        return float(self.total[R])
-
-    @property
-    def ctr(self) -> float | None:
-        """Rewards per impression."""
-        return _ratio(self.total)
-
-    @property
-    def ctr_margin(self) -> float:
-        """Half of the 95 % interval of the CTR, as of clicks; rewards between vary less."""
-        rate, count = self.ctr or 0.0, max(float(self.total[ARMS:].sum()), 1.0)
-        return 1.96 * math.sqrt(rate * (1.0 - rate) / count)
-
-    @cached_property
-    def busiest(self) -> list[BusyKey]:
-        """The keys with the most impressions, where the policy counts them."""
-        return busiest(self._of)
+    def ctr(self) -> Rate:
+        """Rewards per impression, over all time."""
+        if self._total is None:
+            return rate_of(0.0, 0.0)
+        total = self._total
+        return rate_of(float(total.sums[R]), total.trials / self.each, self._lowest)
 
     @property
     def uniform(self) -> UniformEstimate | None:
         """What uniform exploration would have earned per impression."""
-        return uniform_estimate(self.total)
+        return None if self._total is None else self._total.uniform
+
+    @cached_property
+    def lift(self) -> LiftReport | None:
+        """What learning earned; None where lists are shown."""
+        return lift_of(self._of, self._now, self.asked)
+
+    @cached_property
+    def busiest(self) -> list[BusyKey]:
+        """The keys with the most impressions, where the policy counts them."""
+        return rows_of(self._busiest, self._arms)
+
+    # Over time -------------------------------------------------------------------------------
+
+    @cached_property
+    def _stretches(self) -> list[Stretch]:
+        return stretches(self._series, self.asked)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was shown in the range."""
+        return bool(self._stretches)
+
+    @cached_property
+    def remarks(self) -> list[Remark]:
+        """What was changed, and which keys restarted, within the range; the latest."""
+        begin, end = self.asked.span
+        found = remarks(self._changes)
+        found += [
+            Remark(shift.time, f"key {shift.key} restarted, epoch {shift.epoch}")
+            for shift in self._series.shifts
+        ]
+        within = sorted(remark for remark in found if begin <= remark.time <= end)
+        return within[-MOST_REMARKS:]
+
+    @property
+    def told_remarks(self) -> list[tuple[str, str]]:
+        """When each was, and what."""
+        return [(clock_time(time), text) for time, text in self.remarks]
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Rewards per impression, and of uniform exploration where that is known."""
+        found = together(self._stretches)
+        learned = rate_points(found, self.each, self._lowest)
+        curves = [Curve(self.policy, "learned", learned)]
+        uniform = uniform_points(found) if self.randomized and self.each == 1 else []
+        if uniform:
+            curves.insert(0, Curve("uniform exploration", "uniform", uniform))
+        return curves
+
+    @property
+    def ctr_chart(self) -> Markup:
+        """Rewards per impression over time."""
+        uniform = "not known" if self.uniform is None else percent(self.uniform.value)
+        return line_chart(
+            self.curves,
+            self.asked.span,
+            f"{self.name}: rewards per {self.counted} over time",
+            f"Over all time {percent(self.ctr.value)}; uniform exploration: {uniform}.",
+            self.remarks,
+            self._now - self.config.rule.window,
+        )
+
+    # Arms ------------------------------------------------------------------------------------
+
+    @cached_property
+    def results(self) -> list[ArmResult]:
+        """What every arm had in the range, those most shown first."""
+        shown, earned, _ = arm_sums(self._series, self.asked)
+        total = max(float(shown.sum()), 1.0)
+        order = np.argsort(-shown[: len(self._arms)], kind="stable").tolist()
+        return [
+            ArmResult(
+                self._arms[i],
+                self._arms[i] in self.retired,
+                int(shown[i]),
+                float(shown[i]) / total,
+                rate_of(float(earned[i]), float(shown[i]), self._lowest),
+            )
+            for i in order
+        ]
+
+    @property
+    def scale(self) -> float:
+        """Where the bars of arms end: above every interval of an arm that was shown often."""
+        highs = [min(one.rate.high, 2 * one.rate.value + 0.01) for one in self.results if one.shown]
+        return min(max(highs, default=1.0), 1.0)
+
+    @property
+    def results_since(self) -> str | None:
+        """Since when rewards are counted by arm, where that is not from the beginning."""
+        since = self._series.results.time
+        return clock_time(since) if since and since > self.asked.span.begin else None
+
+    @cached_property
+    def shares(self) -> list[Share]:
+        """The arms with the most impressions in the range, and all others together."""
+        total = max(float(self._shown.sum()), 1.0)
+        return [
+            Share(name, style, float(self._shown[slots].sum()) / total)
+            for name, style, slots in self._stack
+        ]
+
+    @cached_property
+    def _shown(self) -> Floats:
+        """Impressions of each arm in the range."""
+        if not self._stretches:
+            return np.zeros(max(len(self._arms), 1))
+        shown: Floats = np.sum([one.shown for one in self._stretches], axis=0)
+        return shown
+
+    @cached_property
+    def _stack(self) -> list[tuple[str, str, list[int]]]:
+        """Name, style and slots of each curve of the chart of shares."""
+        most = np.argsort(-self._shown[: len(self._arms)], kind="stable")
+        # In slot order, so that an arm keeps its colour while the leaders change places.
+        shown = sorted(most[:MOST_ARMS].tolist())
+        rest = most[MOST_ARMS:].tolist()
+        stack = [(self._arms[s], f"arm-{i}", [s]) for i, s in enumerate(shown)]
+        if rest:
+            others = f"{len(rest)} other {self.what}{'s' if len(rest) > 1 else ''}"
+            stack.append((others, "arm-rest", rest))
+        return stack
+
+    @property
+    def share_chart(self) -> Markup:
+        """Each arm's share of the impressions over time."""
+        found = together(self._stretches, FEWEST_OF_ARMS)
+        curves = [
+            Curve(name, style, share_points(found, slots)) for name, style, slots in self._stack
+        ]
+        listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
+        return line_chart(
+            curves,
+            self.asked.span,
+            f"{self.name}: share of impressions of each {self.what} over time",
+            f"In {self.asked.told}: {listed}.",
+            self.remarks,
+        )
+
+    # Keys ------------------------------------------------------------------------------------
 
     @property
     def shifts(self) -> list[tuple[str, str, int, str]]:
@@ -124,79 +326,3 @@ class View:
         return ", ".join(
             f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False)
         )
-
-    @cached_property
-    def _points(self) -> tuple[list[str], Floats]:
-        ends, sums = self._series.points(MOST_POINTS)
-        if len(ends) > 1 and ends[-1] > self._now:
-            # The stretch that is still filling would look like a fall.
-            ends, sums = ends[:-1], sums[:-1]
-        # Stretches in which nobody came are left out, so that no line is torn by them.
-        filled = np.flatnonzero(sums[:, ARMS:].sum(axis=1))
-        return ages([self._now - ends[i] for i in filled]), sums[filled]
-
-    @property
-    def curves(self) -> list[Curve]:
-        """Rewards per impression, and of uniform exploration where that is known."""
-        _, sums = self._points
-        estimates = [uniform_estimate(row) for row in sums]
-        curves = [Curve(self.policy, "learned", [_ratio(row) for row in sums])]
-        if self.randomized:
-            values = [None if estimate is None else estimate.value for estimate in estimates]
-            curves.insert(0, Curve("uniform exploration", "uniform", values))
-        return curves
-
-    @property
-    def ctr_chart(self) -> Markup:
-        """Rewards per impression over time."""
-        title = f"{self.name}: clicks per impression over time"
-        uniform = "not known" if self.uniform is None else percent(self.uniform.value)
-        return line_chart(
-            self.curves,
-            self._points[0],
-            title,
-            f"Over all time {percent(self.ctr or 0.0)}; uniform exploration: {uniform}.",
-        )
-
-    @cached_property
-    def shares(self) -> list[Share]:
-        """The arms with the most impressions, and all others together."""
-        return [
-            Share(name, style, float(self.total[columns].sum() / max(self.total[ARMS:].sum(), 1)))
-            for name, style, columns in self._stack
-        ]
-
-    @cached_property
-    def _stack(self) -> list[tuple[str, str, list[int]]]:
-        """Name, style and columns of each layer of the chart of shares."""
-        by_impressions = np.argsort(-self.total[ARMS:], kind="stable")
-        # In slot order, so that an arm keeps its colour while the leaders change places.
-        shown = sorted(by_impressions[:MOST_ARMS].tolist())
-        rest = by_impressions[MOST_ARMS:].tolist()
-        stack = [(self._arms[s], f"arm-{i}", [ARMS + s]) for i, s in enumerate(shown)]
-        if rest:
-            name = f"{len(rest)} other {self.what}s"
-            stack.append((name, "arm-rest", [ARMS + s for s in rest]))
-        return stack
-
-    @property
-    def share_chart(self) -> Markup:
-        """Each arm's share of the impressions over time."""
-        times, sums = self._points
-        impressions = sums[:, ARMS:].sum(axis=1)
-        curves = [
-            Curve(name, style, (sums[:, columns].sum(axis=1) / impressions).tolist())
-            for name, style, columns in self._stack
-        ]
-        listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
-        return area_chart(
-            curves,
-            times,
-            f"{self.name}: share of impressions of each {self.what} over time",
-            f"Over all time: {listed}.",
-        )
-
-
-def _ratio(sums: Sequence[float] | Floats) -> float | None:
-    impressions = float(np.sum(sums[ARMS:]))
-    return float(sums[R]) / impressions if impressions else None

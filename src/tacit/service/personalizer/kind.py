@@ -12,7 +12,7 @@ from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import PERSONALIZER, Seconds
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import Kind
-from tacit.service.page.features import FeatureView
+from tacit.service.page.kinds.features import FeatureView
 from tacit.service.personalizer.placement import PersonalizerPlacement
 from tacit.service.placements.base import Placement
 
@@ -70,5 +70,8 @@ KIND = Kind(
     FeatureView, example,
     by_features=True,
     sharded=False,
+    controls=("uniform", "baseline"),
+    units=("decision",),
+    pinned=False,
     check=check,
 )  # fmt: skip

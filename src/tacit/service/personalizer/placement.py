@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tacit.core.arrays import Booleans, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner, snapshot_of
 from tacit.learning.snapshot import pieces
 from tacit.policies.base import NO_FEATURES
 from tacit.service.attribution.attribution import Rewards
+from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
 from tacit.service.log.impressions import Impression
 from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
@@ -113,8 +114,42 @@ class PersonalizerPlacement(FeaturePlacement):
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         return np.zeros(1, np.int64)
 
+    def _held_out(
+        self, asked: Block[Impression], ids: Sequence[str]
+    ) -> tuple[Sequence[Decision], Tossed | None]:
+        assert self.coin is not None
+        (told,) = asked
+        decision = self._choose(self.learner, told)
+        names = list(self._weighed)
+        first = names.index(told.given.baseline)
+        offer = np.array([first, *(i for i in range(len(names)) if i != first)])
+        tossed = self.coin.toss(ids, [None], [offer])
+        each = np.arange(len(names))[:, None]
+        alone, promises = np.array([self._weighed[name] for name in names]).T
+        control = self.coin.control.chances(each, [offer] * len(names))
+        mixed = self.coin.mixed(alone, control).tolist()
+        self._weighed = dict(zip(names, zip(mixed, promises.tolist(), strict=True), strict=True))
+        arm = names[tossed.imposed[0, 0]] if tossed.control[0] else decision.arm
+        return [decision._replace(shown=(arm,), propensity=self._weighed[arm][0])], tossed
+
+    def _control_chances(self, slots: Ints) -> Floats:
+        assert self.coin is not None
+        found = np.empty(len(slots))
+        for i, row in enumerate(self.windows.rows(slots)):
+            names = Shown.of(row).candidates
+            order = Asked.read(row.asked)
+            baseline = order.baseline or next(n for n, _ in order.actions if n in names)
+            offer = [baseline, *(name for name in names if name != baseline)]
+            place = np.array([[offer.index(str(row.arm))]])
+            (found[i],) = self.coin.control.chances(place, [np.arange(len(offer))])
+        return found
+
     def _all_shown(
-        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
     ) -> list[str | None]:
         return list(map(self._ranking, asked, decisions))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
 from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
@@ -94,6 +94,14 @@ class Personalizer:
 
     async def _rank_slots(self, call: Call) -> wire.MultiSlotRankResponse:
         request: wire.MultiSlotRankRequest = call.request
+        if call.placement.coin is not None:
+            # Its slots take actions from each other: no coin of their own tells what each earns.
+            raise InvalidValue(
+                "slots",
+                len(request.slots),
+                "the placement has a holdout, which compares events of one slot: ask rank, or "
+                "leave the holdout out",
+            )
         event = request.event_id or decision_id(self._engine.clock())
         told = impressions_of(request, call.placement.dim, event)
         rows = await self._engine.decide_many(call.placement.name, told)
@@ -137,8 +145,8 @@ class Personalizer:
         mode = MODES.get(str(told.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
         if mode != placement.mode and (mode, placement.mode) != (ONLINE, SHADOW):
-            await self._engine.switch(placement.name, mode)
-        await self._engine.note_settings(placement.name, settings.text)
+            await self._engine.switch(placement.name, mode, call.who)
+        await self._engine.note_settings(placement.name, settings.text, call.who)
         return await self._configuration(call)
 
     async def _policy(self, call: Call) -> wire.PolicyContract:

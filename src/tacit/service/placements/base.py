@@ -8,23 +8,27 @@ from tacit.errors import InvalidValue
 from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.lift.sums import NO_HOLDOUT
+from tacit.service.log.pins import pin_of, pin_text
+from tacit.service.log.regimes import Regime
 from tacit.service.log.rows import (
     ARMS,
     FROZEN,
     HOLDOUT,
     MERGE,
     MODE,
+    PIN,
+    POLICY,
     SHADOW,
     MarkRow,
 )
-from tacit.service.placements.deciding import Deciding
 from tacit.service.placements.learning import Learning
+from tacit.service.placements.living import encoded
 from tacit.service.placements.snapshots import Saving
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Snapshot, StoredPlacement
 
 
-class Placement(Deciding, Learning, Saving):
+class Placement(Learning, Saving):
     """The learner of a placement, and how its decisions stand in the log.
 
     This one decides for one of several arms. Other kinds are subclasses: they say what they take,
@@ -40,6 +44,10 @@ class Placement(Deciding, Learning, Saving):
         Where to begin; without one, at the beginning of the log.
     base : Snapshot, optional
         The beginning of the log, where what was before has been dropped.
+    regime : Regime, optional
+        The last one, where the policy is another one than in the beginning.
+    origin : Snapshot, optional
+        The state that it has gone back to.
 
     Raises
     ------
@@ -54,17 +62,19 @@ class Placement(Deciding, Learning, Saving):
         stored: StoredPlacement,
         snapshot: Snapshot | None = None,
         base: Snapshot | None = None,
+        regime: Regime | None = None,
+        origin: Snapshot | None = None,
     ) -> None:
-        super().__init__(name, config, stored)
+        super().__init__(name, config, stored, regime)
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
             snapshot = None
         if snapshot is None or not self._restored(snapshot):
-            self._rest_on(base)
+            self._rest_on(base, origin)
         # Nobody's request shall wait for the compiler.
         for learner in filter(None, (self.learner, self.shadow)):
             learner.compile()
-        if self.coin is not None:
-            _ = self.learner.batch.loops.impose
+            if self.coin is not None:
+                _ = learner._batch.loops.impose
 
     @property
     def key_count(self) -> int:
@@ -86,12 +96,21 @@ class Placement(Deciding, Learning, Saving):
         """
         if mode not in self.modes:
             raise InvalidValue("mode", mode, f"of this placement it is {', '.join(self.modes)}")
-        if mode == SHADOW and self.config.shadow is None:
+        if mode == SHADOW and not self.config.can_shadow:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
 
     def current_mark(self, kind: str) -> str | None:
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
-        return {MODE: self.mode, HOLDOUT: self.lift.terms, ARMS: self.arms_now}.get(kind)
+        return {
+            MODE: self.mode,
+            HOLDOUT: self.lift.terms,
+            ARMS: encoded(self.arms_now),
+            PIN: pin_text(self.pin),
+        }.get(kind)
+
+    def is_news(self, kind: str, value: str) -> bool:
+        """Whether a mark says what was not so before."""
+        return self.lacks_arms(value) if kind == ARMS else self.current_mark(kind) != value
 
     @property
     def lift_terms(self) -> str:
@@ -116,6 +135,12 @@ class Placement(Deciding, Learning, Saving):
         elif mark.kind == ARMS:
             self.since_snapshot += 1
             self._arms_changed(mark.value, mark.seq, mark.time)
+        elif mark.kind == PIN:
+            self.pin = pin_of(mark.value)
+        elif mark.kind == POLICY:
+            # A start should not fold it all again.
+            self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
+            self.lift.begin(None, mark.seq, mark.time, clustered=self.lift.clustered)
         elif mark.kind == MERGE:
             self.since_snapshot += 1
             if self.shared is not None and self.mode != FROZEN:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tacit.core import checks
+from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.learning.offer import Offer
-from tacit.service.config.holdout import SESSION, USER, OneArm
+from tacit.service.config.holdout import SESSION, USER
 from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
@@ -26,11 +27,11 @@ from tacit.service.log.rows import (
     SHADOW,
     DecisionRow,
 )
-from tacit.service.placements.living import Living
-from tacit.service.placements.opening import Opening
+from tacit.service.placements.opening import Opening, untouched
+from tacit.service.placements.pinned import Pinned
 
 
-class Deciding(Living, Opening):
+class Deciding(Pinned, Opening):
     """Decides for impressions."""
 
     def checked(self, request: DecisionRequest) -> Impression:
@@ -93,9 +94,9 @@ class Deciding(Living, Opening):
         holdout = self.config.holdout
         if holdout is None:
             return told
-        control = holdout.control
-        if isinstance(control, OneArm) and told.arms is not None and control.arm not in told.arms:
-            raise InvalidValue("arms", told.arms, f"offer {control.arm!r}, which the control shows")
+        arm = holdout.arm
+        if arm is not None and told.arms is not None and arm not in told.arms:
+            raise InvalidValue("arms", told.arms, f"offer {arm!r}, which the control shows")
         return told._replace(unit={SESSION: session, USER: user}.get(holdout.unit))
 
     def _impression(
@@ -125,7 +126,7 @@ class Deciding(Living, Opening):
         """
         asked: Block[Impression] = Block.of(Impression, impressions)
         if self.signals is not None:
-            offers = list(map(self._offered_slots, asked.column("arms")))
+            offers = list(map(self._slots_asked, asked.column("arms")))
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
         rows = Block.joined(DecisionRow, list(self._in_parts(asked, seq, time)))
@@ -133,17 +134,23 @@ class Deciding(Living, Opening):
             self.signals.decided(self.learner, rows)
         return rows
 
+    def _slots_asked(self, arms: Sequence[Arm] | None) -> Ints:
+        """Return the slots that are on offer to a request, as the log will say them."""
+        whole = arms is None and self._wholes
+        return self.offer.slots if whole else self._offered_slots(arms)
+
     def _in_parts(
         self, asked: Block[Impression], seq: int, time: int
     ) -> Iterator[Block[DecisionRow]]:
         ids = asked.column("id")
-        if ids.count(None) == len(ids) > 1 and self.mode == ONLINE:
+        at_once = self.mode == ONLINE and not self.two and self.pin_at(time) is None
+        if ids.count(None) == len(ids) > 1 and at_once:
             yield self._chosen_many(asked, seq, time)
             return
         start = 0
         for unnamed, run in groupby(ids, lambda id: id is None):
             stop = start + len(list(run))
-            if unnamed and self.mode == ONLINE and stop > start + 1:
+            if unnamed and at_once and stop > start + 1:
                 yield self._chosen_many(asked[start:stop], seq + start, time)
             else:
                 for i in range(start, stop):
@@ -173,32 +180,72 @@ class Deciding(Living, Opening):
     ) -> tuple[Sequence[Decision], Tossed | None]:
         """Return decisions, those of a control among them, and what its coin said."""
         if self.coin is None:
-            return self._choose_many(asked), None
+            return self._choose_many(self.learner, asked), None
         offers = list(map(self._offer_of, asked))
         tossed = self.coin.toss(ids, asked.column("unit"), offers)
-        made = self._choose_many(asked, tossed.imposed)
-        assert isinstance(made, Decisions)
-        mixed = self.coin.mixed(made.propensities, made.actions[:, 0], offers)
-        return replace(made, propensities=mixed), tossed
+        made = self._choose_many(self.learner, asked, tossed.imposed)
+        return self._mixed(made, offers), tossed
+
+    def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
+        """Return decisions with the propensities of policy and control together."""
+        assert self.coin is not None
+        chances = self.coin.control.chances(made.actions, offers)
+        return replace(made, propensities=self.coin.mixed(made.propensities, chances))
+
+    def _by_two(self, told: Impression, seq: int, id: str, time: int) -> Block[DecisionRow]:
+        """Decide where the control has a policy of its own: one of both does, and learns from it.
+
+        The other one is asked what it would have shown, and remembers nothing of it.
+        """
+        assert self.coin is not None
+        assert self.shadow is not None
+        asked: Block[Impression] = Block.of(Impression, [told])
+        tossed = self.coin.toss([id], [told.unit], [self._offer_of(told)])
+        policy, control = (self.learner, self._draws), (self.shadow, self._shadow_draws)
+        held = bool(tossed.control[0])
+        (one, draws), (other, others) = (control, policy) if held else (policy, control)
+        draws.begin(one.rng, id)
+        with self._standing(one, told.key):
+            made = self._choose_many(one, asked, np.full_like(tossed.imposed, -1))
+        others.begin(other.rng, id)
+        with untouched(other, told.key):
+            beside = self._choose_many(other, asked, made.actions)
+        other._batch.made -= 1
+        alone = [made.propensities, beside.propensities]
+        mixed = self.coin.mixed(*(reversed(alone) if held else alone))
+        own = float(np.nan_to_num(made.propensities[0]))
+        epoch = self.learner.epoch(told.key)
+        chosen = made[0]._replace(propensity=own or None)
+        logged = chosen._replace(propensity=none_for_nan(mixed)[0], epoch=epoch)
+        row = self._rows(asked, seq, [id], time, [logged], tossed)
+        row = row.with_column("would_propensity", [own])
+        read = (beside if held else made)[0].context
+        kept = chosen._replace(epoch=epoch, context=read)
+        self._decided(row, [kept], chosen if held else None)
+        return row
 
     def _chosen(self, told: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
+        always = self._pinned(told, time)
+        decides = always is None and self.mode != APPRENTICE
+        if self.two and decides:
+            return self._by_two(told, seq, id, time)
         one: Block[Impression] = Block.of(Impression, [told])
         tossed = None
-        if self.coin is not None and self.mode != APPRENTICE:
+        if self.coin is not None and decides:
             self._draws.begin(self.learner.rng, id)
             with self._standing(self.learner, told.key):
                 (decision,), tossed = self._held_out(one, [id])
         else:
             decision = self._drawn(self.learner, self._draws, told, id)
         shown, counterfactual = decision, None
-        if self.mode == APPRENTICE:
-            # A baseline that is always shown has the propensity 1.
-            baseline = self._baseline(told, decision)
-            slots = self._slots_shown(baseline, told.arms)
+        if not decides:
+            # What is always shown has the propensity 1.
+            fixed = always or self._baseline(told, decision)
+            slots = self._slots_shown(fixed, told.arms)
             sure = np.ones(len(decision.prefix_propensities))
             shown = decision._replace(
-                shown=baseline,
+                shown=fixed,
                 slots=slots,
                 propensity=1.0,
                 prefix_propensities=sure,
@@ -208,8 +255,10 @@ class Deciding(Living, Opening):
         elif self.mode == SHADOW and self.shadow is not None:
             counterfactual = self._drawn(self.shadow, self._shadow_draws, told, id)
         row = self._rows(one, seq, [id], time, [shown], tossed, counterfactual)
+        if always is not None:
+            row = row.with_column("mode", [self._mode_pinned])
         shadow = None
-        if self.mode == SHADOW and counterfactual is not None:
+        if decides and self.mode == SHADOW and counterfactual is not None:
             # The second policy learns from what was shown.
             shadow = shown._replace(epoch=counterfactual.epoch, context=counterfactual.context)
         self._decided(row, [shown], shadow)
@@ -234,6 +283,7 @@ class Deciding(Living, Opening):
             shown = [decision.arm for decision in decisions]
             epochs = [decision.epoch for decision in decisions]
             propensities = [decision.propensity for decision in decisions]
+        control = [None] * count if tossed is None else tossed.control
         columns = (
             list(range(seq, seq + count)),
             ids,
@@ -251,8 +301,8 @@ class Deciding(Living, Opening):
             [counterfactual and counterfactual.propensity] * count,
             list(map(int, deferred)),
             told,
-            self._all_shown(asked, decisions, ids),
-            [None] * count if tossed is None else tossed.control,
+            self._all_shown(asked, decisions, ids, control),
+            control,
             [None] * count if tossed is None else tossed.bucket,
         )
         return Block(DecisionRow, columns)

@@ -16,15 +16,20 @@ from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
 from tacit.interleaving.base import ranking
 from tacit.learning.decisions import Arm, Decision
-from tacit.service.attribution.attribution import TIED, Rewards
+from tacit.service.attribution.attribution import HELD_OUT, TIED, Rewards
 from tacit.service.attribution.clicks import ClickAttribution
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.lift.controls import Control, PairControl
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.impressions import Clicks, DecisionRequest, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
 from tacit.service.placements.base import Placement
+from tacit.service.placements.learning import Earned
 
 DIGEST_BYTES = 16
+ALONE = "Alone"
+"""The method of a control that shows one ranker's list."""
 
 
 class DuelOptions(msgspec.Struct, frozen=True):
@@ -55,13 +60,13 @@ class Tally:
         How many duels each pair had; symmetric.
     scores : array of float64, shape (rankers, rankers)
         The sum of the chances that the first won against the second.
-    ties, unclicked : int
-        How many were ties, and how many lists had no click.
+    duels, ties, unclicked : int
+        How many there were, how many were ties, and how many lists had no click.
     """
 
     def __init__(self, rankers: int) -> None:
         self.plays, self.scores = np.zeros((2, rankers, rankers))
-        self.ties = self.unclicked = 0
+        self.duels = self.ties = self.unclicked = 0
 
     def add(self, left: int, right: int, credit: Credit) -> None:
         """Count a duel; that of a ranker with itself tells nothing."""
@@ -72,6 +77,7 @@ class Tally:
         self.plays[right, left] += 1.0
         self.scores[left, right] += chance
         self.scores[right, left] += 1.0 - chance
+        self.duels += 1
         self.ties += credit.outcome == 0.5
         self.unclicked += credit.clicks == 0
 
@@ -82,11 +88,6 @@ class Tally:
             both = np.pad(np.stack([self.plays, self.scores]), ((0, 0), (0, more), (0, more)))
             self.plays, self.scores = both
 
-    @property
-    def duels(self) -> int:
-        """How many duels there were."""
-        return int(self.plays.sum()) // 2
-
     def saved(self) -> list[Any]:
         """Return everything as JSON data."""
         return [self.plays.tolist(), self.scores.tolist(), self.ties, self.unclicked]
@@ -96,6 +97,7 @@ class Tally:
         """Return what :meth:`saved` gave."""
         tally = cls(len(saved[0]))
         tally.plays[:], tally.scores[:], tally.ties, tally.unclicked = saved
+        tally.duels = int(tally.plays.sum()) // 2
         return tally
 
 
@@ -103,8 +105,20 @@ class DuelPlacement(Placement):
     """Decides which two rankers to interleave, and learns from the clicks which one is better.
 
     Parameters are those of :class:`Placement`; the arms are the rankers.
+
+    Attributes
+    ----------
+    tallies : dict of str to Tally
+        The duels of each key.
+    duels : int
+        Of all keys.
+    leading : str
+        The key with the most; of several with as many, one of them.
     """
 
+    duels: int
+    leading: str
+    _most: int
     modes = (ONLINE, FROZEN, SHADOW)
     attribution = ClickAttribution
     shows_one = False
@@ -115,7 +129,7 @@ class DuelPlacement(Placement):
         self._interleaving = Draws(self.seed, "interleaving")
         self._ties = Draws(self.seed, "ties")
         self._rng = np.random.Generator(np.random.PCG64(0))
-        self.tallies: dict[str, Tally] = {}
+        self._take_counts({})
 
     def _own_fold_spec(self) -> dict[str, Any]:
         return {"ties": self._duels.ties, "unclicked": self._duels.unclicked}
@@ -131,7 +145,11 @@ class DuelPlacement(Placement):
             If something does not fit.
         """
         rankings = request.rankings
+        self._session(request.session)
         if rankings is None:
+            if self.coin is not None:
+                remedy = "give each ranker's list: the holdout compares clicks in what is shown"
+                raise InvalidValue("rankings", None, remedy)
             return self._impression(request, None)
         for name in rankings:
             if name not in self._slots:
@@ -139,9 +157,13 @@ class DuelPlacement(Placement):
         for name in self._named if not self._wholes else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
+        arm = self.config.holdout and self.config.holdout.arm
+        if arm is not None and str(arm) not in rankings:
+            raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
         given = [name for name in self._named if name in rankings]
         lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in given}
-        return self._impression(request, None, digest(lists), lists)
+        told = self._impression(request, None, digest(lists), lists)
+        return self._of_unit(told, request.session, request.user)
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""
@@ -164,6 +186,14 @@ class DuelPlacement(Placement):
             ]
         return super().choose(impressions, seq, time)
 
+    def _can_show(self, told: Impression) -> Sequence[Arm]:
+        return self._listed(told)
+
+    def _pinned(self, told: Impression, time: int) -> tuple[Arm, ...] | None:
+        # Its list alone is what it makes with itself.
+        always = super()._pinned(told, time)
+        return None if always is None else (*always, *always)
+
     def _listed(self, told: Impression) -> list[Arm]:
         """Return the rankers on offer whose lists came."""
         given = told.given
@@ -177,17 +207,30 @@ class DuelPlacement(Placement):
     def _named(self) -> list[str]:
         return [str(arm) for arm in self.arms]
 
-    def _all_shown(
-        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
-    ) -> list[str | None]:
-        return list(map(self._shown_as, asked, decisions, ids))
+    def _control(self, holdout: HoldoutConfig) -> Control:
+        slot = None if holdout.arm is None else self._slots[holdout.arm]
+        return PairControl(holdout.named, slot)
 
-    def _shown_as(self, told: Impression, shown: Decision, id: str) -> str:
+    def _all_shown(
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> list[str | None]:
+        return list(map(self._shown_as, asked, decisions, ids, control))
+
+    def _shown_as(self, told: Impression, shown: Decision, id: str, control: int | None) -> str:
         content: dict[str, Any] = {"pair": shown.pair}
         if told.given is not None:
             rankings = [told.given[str(ranker)] for ranker in shown.pair]
-            self._interleaving.begin(self._rng, id)
-            interleaved = self._duels.method.interleave(rankings, self._rng)
+            if control:
+                # One ranker's list as it is: some methods would mix even that with itself.
+                items = tuple(rankings[0][: self._duels.method.length])
+                interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
+            else:
+                self._interleaving.begin(self._rng, id)
+                interleaved = self._duels.method.interleave(rankings, self._rng)
             content["interleaved"] = interleaved.as_dict()
         return msgspec.json.encode(content).decode()
 
@@ -205,7 +248,8 @@ class DuelPlacement(Placement):
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         slots = [self._slots[ranker] for row in rows for ranker in self.shown(row)]
         unknown = [None] * len(slots)
-        self.series.decided_many(rows[0].time, slots, unknown, [len(self._slots)] * len(slots))
+        offered = [len(self._slots)] * len(slots)
+        self.series.decided_many(rows[0].time, slots, unknown, offered, len(rows))
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -228,6 +272,8 @@ class DuelPlacement(Placement):
 
     def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
         """Return the duel's outcome for the policy; None where it shall not learn from it."""
+        if row.control:
+            return None
         credit = credit_of(row, came)
         if credit.clicks == 0 and self._duels.unclicked == "nothing":
             return None
@@ -235,15 +281,25 @@ class DuelPlacement(Placement):
         return credit.settled(self._rng, self._duels.ties)
 
     def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
-        for place, value in zip(rewards.places, self._policy_rewards(rewards), strict=True):
-            if value is None:
-                outcomes[place] = TIED
+        rows = self.windows.rows(rewards.slots)
+        for place, row, came in zip(rewards.places, rows, rewards.values, strict=True):
+            if self._policy_reward(row, came) is None:
+                outcomes[place] = HELD_OUT if row.control else TIED
 
     def _note(self, rewards: Rewards) -> None:
         for row, came in zip(self.windows.rows(rewards.slots), rewards.values, strict=True):
             self._note_duel(row, came)
 
+    def _earned(self, rewards: Rewards) -> list[Earned]:
+        rows = self.windows.rows(rewards.slots)
+        credits = map(credit_of, rows, rewards.values)
+        return [[(None, [1.0])] if credit.clicks else [] for credit in credits]
+
     def _note_duel(self, row: DecisionRow, came: Any) -> None:
+        if row.control:
+            if came:
+                self.series.rewarded(row.time, None, len(self._slots), 1.0)
+            return
         credit = credit_of(row, came)
         if credit.clicks:
             self.series.rewarded(row.time, None, len(self._slots), 1.0)
@@ -251,7 +307,11 @@ class DuelPlacement(Placement):
             return
         left, right = self.shown(row)
         tally = self._tally(row.key)
+        before = tally.duels
         tally.add(self._slots[left], self._slots[right], credit)
+        self.duels += tally.duels - before
+        if tally.duels > self._most:
+            self._most, self.leading = tally.duels, row.key
 
     def _tally(self, key: str) -> Tally:
         tally = self.tallies.setdefault(key, Tally(len(self.arms)))
@@ -266,7 +326,7 @@ class DuelPlacement(Placement):
         Parameters
         ----------
         key : str, optional
-            By default that with the most duels.
+            By default that with the most duels; of several with as many, one of them.
         confidence : float
             In (0, 1).
 
@@ -276,7 +336,7 @@ class DuelPlacement(Placement):
             If nothing was ever decided for the key, or the confidence does not fit.
         """
         if key is None:
-            key = max(self.tallies, key=lambda name: self.tallies[name].duels, default="")
+            key = self.leading
         elif key not in self.tallies and key not in self.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
         tally = self.tallies[key] if key in self.tallies else Tally(len(self.arms))
@@ -289,7 +349,11 @@ class DuelPlacement(Placement):
         return {key: tally.saved() for key, tally in self.tallies.items()}
 
     def _take_counts(self, counts: Any) -> None:
-        self.tallies = {key: Tally.restored(saved) for key, saved in counts.items()}
+        self.tallies: dict[str, Tally] = {key: Tally.restored(one) for key, one in counts.items()}
+        # Kept as duels come, so that nobody who looks walks over all keys.
+        self.duels = sum(tally.duels for tally in self.tallies.values())
+        self.leading = max(self.tallies, key=lambda key: self.tallies[key].duels, default="")
+        self._most = self.tallies[self.leading].duels if self.tallies else 0
 
 
 def shown_list(row: DecisionRow) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
@@ -37,6 +38,18 @@ class FeaturePlacement(Placement):
     def _layers(self) -> int:
         # Arms that come and go have no share of the impressions.
         return max(len(self._slots), 1)
+
+    @property
+    def first_belief(self) -> tuple[str, Any] | None:
+        """What is believed of the features for the first key; None where that is not known."""
+        keys = self.learner._batch.lanes.of
+        if not keys or not self.named_features:
+            return None
+        first = next(iter(keys))
+        # One that restarts another asks that one, which may have none.
+        with contextlib.suppress(UnknownName, AttributeError):
+            return first, self.learner.posterior(first)
+        return None
 
     # Decide ----------------------------------------------------------------------------------
 
@@ -83,13 +96,13 @@ class FeaturePlacement(Placement):
             told.key, context, told.arms, relevance=relevance, examination=examination
         )
 
-    def _given(self, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+    def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
             [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
         )
         contexts = None
-        if self.config.policy.context_dim:
+        if learner.policy.context_dim:
             contexts = [context or () for context in asked.column("context")]
         return contexts, asked.column("arms"), relevance, examination
 
@@ -97,6 +110,15 @@ class FeaturePlacement(Placement):
         if self._slots or told.arms is not None:
             return self._offered_slots(told.arms)
         return np.arange(max(len(rows) for rows in told.given if rows is not None))
+
+    def _named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
+        # What is on offer comes with each request, unless it has slots of its own.
+        return super()._named_pins(arms) if self._slots else list(arms)
+
+    def _can_show(self, told: Impression) -> Sequence[Arm]:
+        if told.arms is not None or self._slots:
+            return super()._can_show(told)
+        return range(max(len(rows) for rows in told.given if rows is not None))
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
         if told.arms is None and not self._slots:
@@ -135,6 +157,10 @@ class FeaturePlacement(Placement):
         slots = [self._slots.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self._offered, rows))
         self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
+
+    def _earning(self, slots: Ints) -> list[int | None]:
+        # Arms that come with a request have no slots that last.
+        return super()._earning(slots) if self._slots else [None] * len(slots)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

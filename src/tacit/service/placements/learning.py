@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.learner import Learner
 from tacit.service.attribution.attribution import FROZEN as NOT_LEARNING
 from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Ended, Rewards
+from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.lift.sums import Closed
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
     APPRENTICE,
+    FIXED,
     FROZEN,
     REWARD,
     DecisionRow,
     FeedbackRow,
 )
-from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.opening import Opening
+from tacit.service.placements.series import weighed
 from tacit.service.placements.state import parsed
 
 CLOSED = "window-closed"
+Earned = list[tuple[int | None, list[float]]]
+"""Slots of arms, and what their rewards add to the sums."""
 
 
 class Learning(Opening):
@@ -46,38 +50,102 @@ class Learning(Opening):
         if len(learned.values) < len(rewards.values):
             left = np.setdiff1d(rewards.slots, learned.slots)
             self.windows.not_learned(left)
+            self._note_unlearned(rewards, left.tolist())
         self._teach(learned)
 
     def _add_lift(self, ended: Ended) -> None:
         """Add decisions whose windows have closed to the sums behind the lift."""
-        if not self.shows_one or self.mode == APPRENTICE or not len(ended.slots):
+        if self.mode == APPRENTICE or not len(ended.slots) or not self._has_lift:
             return
         seqs = self.windows.seqs(ended.slots)
         metrics = self.lift.amounts_of(seqs)
         counts = np.array(seqs) >= self.lift.seq
+        # Nobody decided to show what was pinned.
+        counts &= [mode not in FIXED for mode in self.windows.values(ended.slots, "mode")]
+        self._count_shown(ended.slots[counts])
         counts &= ended.rewards == ended.rewards
         slots = ended.slots[counts]
         if not len(slots):
             return
-        shown, logged = self._open.actions(slots)[:, 0], self._open.propensities(slots)
-        policy, control, bucket = logged, None, None
-        if self.coin is not None:
-            control, bucket = (self.windows.values(slots, name) for name in ("control", "bucket"))
-            policy = self.coin.unmixed(logged, shown, self._open.offers(slots))
+        shown = self._open.actions(slots)[:, 0] if self._slots else np.zeros_like(slots)
+        control, bucket = (self.windows.values(slots, name) for name in ("control", "bucket"))
+        logged, policy = self._chances(slots, control)
         self.lift.add(
             Closed(
                 self.windows.values(slots, "time"),
-                np.array(self._scaled(ended.rewards[counts].tolist())),
+                np.array(self._lift_rewards(slots, ended.rewards[counts])),
                 ended.answered[counts],
                 control,
                 bucket,
-                shown if self._slots else np.zeros_like(shown),
+                shown,
                 np.array(self._sizes(slots)),
                 logged,
                 policy,
                 {name: amounts[counts] for name, amounts in metrics.items()},
             )
         )
+
+    def _count_shown(self, slots: Ints) -> None:
+        if len(slots) and self._slots and self.shows_one:
+            shown, offers = self._open.actions(slots)[:, 0], self._open.offers(slots)
+            control = self.windows.values(slots, "control")
+            self.lift.shown(shown, self._after_coin(slots, control), offers)
+
+    def _logged(self, slots: Ints) -> Floats:
+        """Return the propensities of decisions as the log has them; NaN where not known."""
+        if not self.two:
+            return self._open.propensities(slots)
+        # NumPy takes None for NaN.
+        return np.array(self.windows.values(slots, "propensity"), np.float64)
+
+    def _chances(self, slots: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
+        """Return with what probability decisions were shown, and would be by the policy alone.
+
+        Where units stay in their group, the first is that of their group: once a unit is known, its
+        coin is no chance any more.
+        """
+        logged = self._logged(slots)
+        if self.coin is None:
+            return logged, logged
+        if not self.shows_one:
+            # What another list would have earned, propensities of whole lists hardly tell.
+            return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
+        policy = self._policy_chances(slots, logged, control)
+        return self._after_coin(slots, control) if self.lift.clustered else logged, policy
+
+    def _policy_chances(self, slots: Ints, logged: Floats, control: list[int | None]) -> Floats:
+        """Return with what probability the policy alone would have shown what was."""
+        assert self.coin is not None
+        if not self.two:
+            return self.coin.unmixed(logged, self._control_chances(slots))
+        own, held = self._open.propensities(slots), np.array([one == 1 for one in control])
+        return np.where(held, self.coin.unmixed(logged, own), own)
+
+    def _after_coin(self, slots: Ints, control: list[int | None]) -> Floats:
+        """Return with what probability decisions were shown by the one that the coin told to."""
+        logged = self._logged(slots)
+        if self.coin is None:
+            return logged
+        if self.two:
+            return self._open.propensities(slots)
+        of_control = self._control_chances(slots)
+        held = np.array([one == 1 for one in control])
+        return np.where(held, of_control, self.coin.unmixed(logged, of_control))
+
+    def _control_chances(self, slots: Ints) -> Floats:
+        """Return with what probability the control would have shown what decisions did."""
+        assert self.coin is not None
+        return self.coin.control.chances(self._open.actions(slots), self._open.offers(slots))
+
+    @property
+    def _has_lift(self) -> bool:
+        return self.shows_one or self.coin is not None
+
+    def _lift_rewards(self, slots: Ints, earned: Floats) -> list[float]:
+        """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
+        if self.shows_one:
+            return self._scaled(earned.tolist())
+        return list(map(float, self.windows.clicked(slots)))
 
     def told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
@@ -131,6 +199,7 @@ class Learning(Opening):
         if len(learned.values) < len(rewards.values):
             for place in set(rewards.places).difference(learned.places):
                 outcomes[place] = NOT_LEARNING
+            self._note_unlearned(rewards, set(rewards.slots.tolist()) - set(learned.slots.tolist()))
         fresh = self._teach(learned)
         self._name(learned, outcomes)
         if self.restarts and rewards.before is None:
@@ -140,7 +209,7 @@ class Learning(Opening):
 
     def _learnable(self, rewards: Rewards) -> Rewards:
         """Return those rewards that are to be learned: nothing while frozen, or shown so."""
-        if self.mode == FROZEN:
+        if self.mode == FROZEN or self.sets_aside:
             return rewards.take([])
         if not self._unlearned:
             return rewards
@@ -158,13 +227,23 @@ class Learning(Opening):
         if len(told) < len(values):
             slots, values = slots[told], [values[i] for i in told]
         before = None if rewards.before is None else self._scaled([rewards.before] * len(values))
-        if told:
-            fresh[told] = self._taught(self.learner, self._open, slots, values, before)
-        shadowed = [i for i, slot in enumerate(slots.tolist()) if slot in self._shadowed]
-        if shadowed and self.shadow is not None and self._shadow_open is not None:
-            some = [values[i] for i in shadowed]
-            old = before and before[: len(some)]
-            self._taught(self.shadow, self._shadow_open, slots[shadowed], some, old)
+        of = slots.tolist()
+        own: Sequence[int] = range(len(of))
+        if self._not_own:
+            own = [i for i, slot in enumerate(of) if slot not in self._not_own]
+        shadowed = [i for i, slot in enumerate(of) if slot in self._shadowed]
+        for learner, kept, some in (
+            (self.shadow, self._shadow_open, shadowed),
+            (self.learner, self._open, own),
+        ):
+            if not some or learner is None or kept is None:
+                continue
+            if len(some) == len(of):
+                fresh[told] = self._taught(learner, kept, slots, values, before)
+            else:
+                of_some, old = [values[i] for i in some], before and before[: len(some)]
+                taught = self._taught(learner, kept, slots[some], of_some, old)
+                fresh[np.array(told)[some]] = taught
         self._note(rewards)
         return fresh
 
@@ -179,9 +258,9 @@ class Learning(Opening):
         """Teach a learner, or put rewards that came late in the place of the defaults."""
         decisions = kept.decisions(slots)
         if before is not None:
-            learner.batch.correct(decisions, before, values)
+            learner._batch.correct(decisions, before, values)
             return True
-        return learner.batch.learn(decisions, values)
+        return learner._batch.learn(decisions, values)
 
     def _note(self, rewards: Rewards) -> None:
         """Count what came back for decisions, in place of what was counted before."""
@@ -195,4 +274,27 @@ class Learning(Opening):
                 self._sizes(slots),
                 [rewards.values[i] for i in came],
                 [before] * len(came),
+                self._earning(slots),
             )
+
+    def _note_unlearned(self, rewards: Rewards, slots: Collection[int]) -> None:
+        """Count what came back for decisions that taught nothing, for those who look."""
+        left = rewards.take([i for i, slot in enumerate(rewards.slots.tolist()) if slot in slots])
+        times = self.windows.values(left.slots, "time")
+        for time, earned in zip(times, self._earned(left), strict=True):
+            for slot, amounts in earned:
+                self.series.results.rewarded(time, slot, amounts)
+
+    def _earned(self, rewards: Rewards) -> list[Earned]:
+        """Return for each decision which arms earned how much."""
+        columns = self._earning(rewards.slots), self._propensities(rewards.slots)
+        return [
+            [(slot, weighed(propensity, offered, value, rewards.before or 0.0))]
+            for slot, propensity, offered, value in zip(
+                *columns, self._sizes(rewards.slots), rewards.values, strict=True
+            )
+        ]
+
+    def _earning(self, slots: Ints) -> list[int | None]:
+        """Return the arms that earned the rewards of open decisions, by their slots."""
+        return self._open.actions(slots)[:, 0].tolist()  # type: ignore[no-any-return]

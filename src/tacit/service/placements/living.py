@@ -7,17 +7,18 @@ from typing import Any
 
 import msgspec
 
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import ConfigError, InvalidValue, TacitError
+from tacit.learning.decisions import Arm
 from tacit.learning.learner import Learner
 from tacit.learning.offer import Offer
-from tacit.service.config.holdout import OneArm
 from tacit.service.config.validation import checked_as
-from tacit.service.log.impressions import Impression, as_json
+from tacit.service.log.impressions import Impression, Made, as_json
 from tacit.service.log.requests import ChangeArms
+from tacit.service.log.rows import CONFIGURATION
 from tacit.service.placements.state import State
 
 
-class ArmsNow(msgspec.Struct, frozen=True):
+class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
     """All arms, as a mark of the log holds them.
 
     Attributes
@@ -25,10 +26,16 @@ class ArmsNow(msgspec.Struct, frozen=True):
     arms : int or list of str
         In the order of their slots.
     retired : list of arms
+    configured : int, list of str, or None
+        Those that the configuration named when it last changed any; None if it never did.
+    changes : int
+        How many changes there were by then, so that shards know what is news.
     """
 
     arms: int | list[str]
     retired: list[int | str]
+    configured: int | list[str] | None = None
+    changes: int = 0
 
 
 class Living(State):
@@ -36,19 +43,34 @@ class Living(State):
 
     The log says "all arms" of a decision only where these are the ones that the placement began
     with. Once they have changed, each decision says which arms were on offer.
+
+    Attributes
+    ----------
+    arms_now : ArmsNow
+        As the last change left them.
     """
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.arms_now = self._arms_known()
+
+    def _arms_known(self) -> ArmsNow:
+        """Return the arms of the learner."""
+        return ArmsNow(_listed(self.offer.all), self.offer.retired)
 
     @property
     def offer(self) -> Offer:
         """The arms, and which of them are on offer."""
-        return self.learner.batch.offer
+        return self.learner._batch.offer
 
     @property
-    def arms_now(self) -> str:
-        """All arms, as a mark of the log holds them."""
-        return _encoded(self.offer)
+    def first_arms(self) -> list[Arm]:
+        """The arms that it began with."""
+        return self.arms[: len(self._all)]
 
-    def arms_after(self, change: ChangeArms) -> str:
+    # Changes ---------------------------------------------------------------------------------
+
+    def arms_after(self, change: ChangeArms) -> ArmsNow:
         """Return what :attr:`arms_now` is after a change; nothing is changed yet.
 
         Raises
@@ -68,13 +90,58 @@ class Living(State):
         offer = checked_as("restore", offer.restored, change.restore)
         offer = checked_as("retire", offer.without, change.retire)
         holdout = self.config.holdout
-        if holdout is not None and isinstance(holdout.control, OneArm):
-            arm = holdout.control.arm
-            if arm in change.retire:
-                raise InvalidValue("retire", arm, "the control of the holdout shows it")
+        if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
+            raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
         for learner in self._learners:
             checked_as("add", learner.policy.with_arms, offer.all)
-        return _encoded(offer)
+        configured: Any = change.configured
+        if configured is None:
+            configured = self.arms_now.configured
+        now = self.arms_now
+        after = ArmsNow(_listed(offer.all), offer.retired, _listed(configured), now.changes)
+        # What changes nothing is no event.
+        return now if after == now else msgspec.structs.replace(after, changes=now.changes + 1)
+
+    @property
+    def configured_change(self) -> ChangeArms | None:
+        """What the configuration changes: it names other arms than it did before.
+
+        An arm that it names no longer is retired; one that it names anew comes, or comes back.
+        What others did to the arms that it has always named, or never, stays, unless no arm would
+        be on offer.
+        """
+        told, before = self.config.configured_arms, self.arms_now.configured
+        if before is None:
+            before = _listed(self.config.policy.arms)
+        named, known = set(_each(told)), set(_each(before))
+        if named == known:
+            return None
+        add: Any = [arm for arm in _each(told) if arm not in self._slots]
+        gone = [arm for arm in self.offer.arms if arm in known - named]
+        # Where nothing would be on offer, all that it names comes back.
+        empty = not add and len(gone) == len(self.offer.arms)
+        back = [arm for arm in self.offer.retired if arm in (named if empty else named - known)]
+        if isinstance(told, int):
+            add = len(add)
+        return ChangeArms(self.name, add, gone, back, CONFIGURATION, told)
+
+    def check_configured(self) -> None:
+        """Check that the arms can be those that are configured.
+
+        Raises
+        ------
+        ConfigError
+            If they cannot.
+        """
+        change = self.configured_change
+        try:
+            if change is not None:
+                self.arms_after(change)
+        except TacitError as error:
+            raise ConfigError(
+                f"placements.{self.name}: its arms cannot become those that are configured: "
+                f"{error}; set them back to what they were"
+            ) from error
 
     def check_living(self) -> None:
         """Check that arms of this placement can come and go.
@@ -87,12 +154,17 @@ class Living(State):
         why = None
         if not self.kind.living:
             why = f"arms of kind {self.kind.name!r} come with each request"
-        elif self.signals is not None:
-            why = "its signals count the arms that it began with"
-        elif self.config.spread:
-            why = "its keys are spread over shards"
         if why is not None:
             raise InvalidValue("placement", self.name, f"its arms cannot change: {why}")
+
+    def have_arms(self, now: str, time: int) -> None:
+        """Have the arms of a mark in another log, unless these are known."""
+        if self.lacks_arms(now):
+            self._arms_changed(now, 0, time)
+
+    def lacks_arms(self, now: str) -> bool:
+        """Whether a mark tells of a change that is not known here."""
+        return decoded(now).changes > self.arms_now.changes
 
     def _arms_changed(self, now: str, seq: int, time: int) -> None:
         """Go on with the arms of a mark."""
@@ -103,13 +175,23 @@ class Living(State):
                 f"placements.{self.name}: its arms have changed, but {error.allowed}; set its "
                 "configuration back"
             ) from error
-        arms = msgspec.json.decode(now, type=ArmsNow)
+        before, self.arms_now = self.arms_now, decoded(now)
+        if (before.arms, before.retired) == (self.arms_now.arms, self.arms_now.retired):
+            return
         for learner in self._learners:
-            fit(learner, arms)
+            fit(learner, self.arms_now)
         self._wholes.append(as_json(self.learner.arms) or "")
-        self._name_arms()
+        self._reach_arms()
         self.series.reach(self._layers)
         self.lift.begin_with(len(self._slots), len(self.learner.arms), seq, time)
+
+    def _reach_arms(self) -> None:
+        """Let all that is kept for each arm have the arms of the learner."""
+        self._name_arms()
+        if self.signals is not None:
+            self.signals.reach(len(self.arms))
+        if self.shared is not None:
+            self.shared.reach(self.learner.policy)
 
     @property
     def _learners(self) -> list[Learner]:
@@ -125,13 +207,23 @@ class Living(State):
         """
         if self._wholes:
             for told in impressions:
-                if told.arms is not None:
+                if told.arms is not None and not isinstance(told.given, Made):
                     self.offer.slots_of(told.arms)
+
+
+def encoded(now: ArmsNow) -> str:
+    """Return all arms as the value of a mark."""
+    return msgspec.json.encode(now).decode()
+
+
+def decoded(mark: str) -> ArmsNow:
+    """Return all arms from the value of a mark."""
+    return msgspec.json.decode(mark, type=ArmsNow)
 
 
 def fit(learner: Learner, now: ArmsNow) -> None:
     """Let a learner have these arms, which are its own and perhaps more."""
-    known = len(learner.batch.offer.names)
+    known = len(learner._batch.offer.names)
     new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
     if new:
         learner.add_arms(new)
@@ -140,6 +232,10 @@ def fit(learner: Learner, now: ArmsNow) -> None:
     learner.retire_arms([arm for arm in now.retired if arm not in before])
 
 
-def _encoded(offer: Offer) -> str:
-    arms: Any = offer.all if isinstance(offer.all, int) else list(offer.names)
-    return msgspec.json.encode(ArmsNow(arms, offer.retired)).decode()
+def _listed(arms: Any) -> Any:
+    """Return arms as a mark holds them: a number, a list, or None."""
+    return arms if arms is None or isinstance(arms, int) else list(arms)
+
+
+def _each(arms: Any) -> Sequence[Arm]:
+    return range(arms) if isinstance(arms, int) else arms or ()

@@ -11,9 +11,12 @@ from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import (
-    APPRENTICE,
+    FIXED,
     FROZEN,
+    UNLEARNED,
     DecisionRow,
+    by_two,
+    some_by_two,
 )
 from tacit.service.placements.state import State
 
@@ -50,11 +53,14 @@ class Opening(State):
         shadow: Decision | None,
     ) -> None:
         self._open.keep(slots, decisions, plain=self._offers_all(rows))
-        for some in filter(None, (self._shadowed, self._unlearned)):
+        for some in filter(None, (self._shadowed, self._unlearned, self._not_own)):
             some.difference_update(slots.tolist())
-        if FROZEN in (modes := rows.column("mode")):
+        if some_by_two(rows):
+            made = zip(slots.tolist(), rows, strict=True)
+            self._not_own.update(slot for slot, row in made if row.control and by_two(row))
+        if not set(modes := rows.column("mode")).isdisjoint(UNLEARNED):
             pairs = zip(slots.tolist(), modes, strict=True)
-            self._unlearned.update(slot for slot, mode in pairs if mode == FROZEN)
+            self._unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
         if shadow is not None:
             self._keep_shadow(slots, rows, shadow)
 
@@ -75,7 +81,9 @@ class Opening(State):
         # Most keys have never restarted.
         if self.series.epochs or any(rows.column("epoch")):
             for row in rows:
-                self.series.at_epoch(row.time, row.key, row.epoch, row.context)
+                # How often another policy had restarted says nothing about this one.
+                if row.policy == self.policy_id:
+                    self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count decisions made at the same time."""
@@ -89,8 +97,8 @@ class Opening(State):
     @staticmethod
     def _weighable(rows: Block[DecisionRow]) -> list[float | None]:
         """Return the propensities by which decisions of one mode may be weighed."""
-        # What a fixed baseline earned says nothing about uniform exploration.
-        if rows.column("mode")[0] == APPRENTICE:
+        # What is always shown says nothing about uniform exploration.
+        if rows.column("mode")[0] in FIXED:
             return [None] * len(rows)
         return rows.column("propensity")
 
@@ -104,10 +112,10 @@ class Opening(State):
         """Return the propensities by which open decisions may be weighed."""
         propensities = self.windows.values(slots, "propensity")
         modes = self.windows.values(slots, "mode")
-        if APPRENTICE not in modes:
+        if set(modes).isdisjoint(FIXED):
             return propensities
         pairs = zip(propensities, modes, strict=True)
-        return [None if mode == APPRENTICE else value for value, mode in pairs]
+        return [None if mode in FIXED else value for value, mode in pairs]
 
     def _sizes(self, slots: Ints) -> list[int]:
         """Return how many arms open decisions could choose among."""
@@ -117,13 +125,20 @@ class Opening(State):
 
     @contextmanager
     def _standing(self, learner: Learner, key: str) -> Iterator[None]:
-        """While frozen, leave the state as it was, even by what the policy observes."""
-        if self.mode != FROZEN:
+        """While nothing is learned, leave the state as it was, even by what the policy observes."""
+        if self.mode != FROZEN and not self.sets_aside:
             yield
             return
-        lanes = learner.batch.lanes
-        (lane,) = lanes.admit([key]).tolist()
-        kept = [array.copy() for _, array in leaves(lanes.view(lane))]
-        yield
-        for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
-            array[:] = values
+        with untouched(learner, key):
+            yield
+
+
+@contextmanager
+def untouched(learner: Learner, key: str) -> Iterator[None]:
+    """Leave what a learner knows of a key as it was."""
+    lanes = learner._batch.lanes
+    (lane,) = lanes.admit([key]).tolist()
+    kept = [array.copy() for _, array in leaves(lanes.view(lane))]
+    yield
+    for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
+        array[:] = values

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats
+from tacit.service.placements.results import REWARDED, WR, WW, WWR, WWRR, R, Results, W
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000
@@ -19,9 +20,8 @@ LEAST_EFFECTIVE = 30.0
 LEAST_CHANCE = 1e-9
 """A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless."""
 
-# Columns: sums of the reward r, the importance weight w and their products; then each arm's
-# impressions.
-R, W, WW, WR, WWR, WWRR, ARMS = range(7)
+ARMS = 6
+"""The column after those of :mod:`tacit.service.placements.results`: each arm's impressions."""
 
 
 class Shift(NamedTuple):
@@ -59,6 +59,11 @@ class Series:
     arms : int
         How many arms there are.
 
+    Attributes
+    ----------
+    results : Results
+        The same for each arm, and finer for what was lately; a snapshot keeps it beside.
+
     Examples
     --------
     >>> series = Series(arms=2)
@@ -75,12 +80,14 @@ class Series:
         self.table = np.zeros((BUCKETS, ARMS + arms))
         self.epochs: dict[str, int] = {}
         self.shifts: deque[Shift] = deque(maxlen=SHIFTS_KEPT)
+        self.results = Results(arms)
 
     def reach(self, arms: int) -> None:
         """Make room for more arms."""
         more = ARMS + arms - self.table.shape[1]
         if more > 0:
             self.table = np.pad(self.table, ((0, 0), (0, more)))
+        self.results.reach(arms)
 
     @property
     def impressions(self) -> int:
@@ -102,9 +109,10 @@ class Series:
         slots: Sequence[int],
         propensities: Sequence[float | None],
         offered: Sequence[int],
+        count: int | None = None,
     ) -> None:
-        """Count decisions that were made at the same time."""
-        row = self._row(time)
+        """Count what was shown at the same time: by so many decisions, or by one each."""
+        row, weights = self._row(time), np.empty(0)
         row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
         if propensities.count(None) < len(propensities):
             # NumPy takes None for NaN.
@@ -114,6 +122,8 @@ class Series:
             # One after the other, so that the sums are the same however decisions are grouped.
             for column, added in ((W, weights), (WW, weights * weights)):
                 row[column] = np.add.accumulate(np.append(row[column], added))[-1]
+        shown = len(slots) if count is None else count
+        self.results.decided(time, shown, np.asarray(slots, np.int64), weights)
 
     def rewarded(
         self,
@@ -121,10 +131,10 @@ class Series:
         propensity: float | None,
         offered: int,
         reward: float,
-        before: float = 0.0,
+        slot: int | None = None,
     ) -> None:
-        """Count the reward of a decision made at ``time``, in place of the one counted before."""
-        self.rewarded_many([time], [propensity], [offered], [reward], [before])
+        """Count the reward of a decision made at ``time``, and of the arm that earned it."""
+        self.rewarded_many([time], [propensity], [offered], [reward], [0.0], [slot])
 
     def rewarded_many(
         self,
@@ -133,22 +143,23 @@ class Series:
         offered: Sequence[int],
         rewards: Sequence[float],
         before: Sequence[float],
+        slots: Sequence[int | None],
     ) -> None:
-        """Count the rewards of decisions made at these times, in place of those counted before."""
+        """Count the rewards of decisions made at these times, in place of those counted before.
+
+        The slots are those of the arms that earned them; None where that is no single one.
+        """
         self._row(max(times))
         sums: dict[int, list[float]] = {}
-        for time, propensity, count, reward, default in zip(
-            times, propensities, offered, rewards, before, strict=True
+        for time, propensity, count, reward, default, slot in zip(
+            times, propensities, offered, rewards, before, slots, strict=True
         ):
             bucket = self._bucket(time)
             row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
-            gain = reward - default
-            row[R] += gain
-            if propensity is not None:
-                weight = _weight(propensity, count)
-                row[WR] += weight * gain
-                row[WWR] += weight * weight * gain
-                row[WWRR] += (weight * reward) ** 2 - (weight * default) ** 2
+            amounts = weighed(propensity, count, reward, default)
+            for column, amount in zip(REWARDED, amounts, strict=False):
+                row[column] += amount
+            self.results.rewarded(time, slot, amounts)
         for bucket, row in sums.items():
             self.table[bucket, :ARMS] = row
 
@@ -178,9 +189,9 @@ class Series:
         return sum(self.epochs.values())
 
     def add(self, table: Floats, start: int, width: int) -> None:
-        """Count what another series of the same arms did, which began no earlier."""
+        """Count what another series of these arms, or some of them, did; it began no earlier."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
-            self._row(start + bucket * width)[:] += table[bucket]
+            self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
 
     def points(self, most: int) -> tuple[list[int], Floats]:
         """Return at most ``most`` stretches of equal width up to the last one with an impression.
@@ -212,6 +223,18 @@ class Series:
         series.table[:] = saved.rows
         series.shifts.extend(saved.shifts)
         return series
+
+
+def weighed(
+    propensity: float | None, offered: int, reward: float, before: float = 0.0
+) -> list[float]:
+    """Return what a reward adds to the sums, in place of the one before, as far as it is known."""
+    gain = reward - before
+    if propensity is None:
+        return [gain]
+    weight = _weight(propensity, offered)
+    more = (weight * reward) ** 2 - (weight * before) ** 2
+    return [gain, weight * gain, weight * weight * gain, more]
 
 
 def _weight(propensity: float, offered: int) -> float:

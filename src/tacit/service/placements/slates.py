@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
-from tacit.learning.decisions import Arm, Decision
+from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.attribution.attribution import Rewards
 from tacit.service.attribution.clicks import ClickAttribution
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.lift.controls import Control, ListControl
 from tacit.service.log.blocks import Block
 from tacit.service.log.impressions import Clicks, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow
 from tacit.service.log.slates import slate_of, slate_text
 from tacit.service.placements.base import Placement
+from tacit.service.placements.learning import Earned
 
 # Rows of a tally over the positions: lists with something there, with a click there, with their
 # first click there.
@@ -41,8 +45,24 @@ class SlatePlacement(Placement):
     def _positions(self) -> int:
         return self.config.policy.action_width
 
+    def _control(self, holdout: HoldoutConfig) -> Control:
+        return ListControl(holdout.named, self._positions)
+
+    def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
+        mixed = super()._mixed(made, offers)
+        if self.coin is None or not len(made.prefixes):
+            return mixed
+        control: Any = self.coin.control
+        prefixes = self.coin.mixed(made.prefixes, control.prefixes(made.actions, offers))
+        places = self.coin.mixed(made.places, control.places(made.actions, offers))
+        return replace(mixed, prefixes=prefixes, places=places)
+
     def _all_shown(
-        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
     ) -> list[str | None]:
         return [
             slate_text(
@@ -59,6 +79,10 @@ class SlatePlacement(Placement):
         while slots and slots[-1] < 0:
             slots.pop()
         return [None if slot < 0 else self.arms[slot] for slot in slots]
+
+    @property
+    def _most_pinned(self) -> int:
+        return self._positions
 
     def _counterfactual(self, decision: Decision) -> Arm:
         return json.dumps(self._listed(decision))
@@ -82,7 +106,7 @@ class SlatePlacement(Placement):
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         slots = [self._slots[arm] for row in rows for arm in self.shown(row) if arm in self._slots]
         unknown = [None] * len(slots)
-        self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots))
+        self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
     def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
@@ -111,10 +135,18 @@ class SlatePlacement(Placement):
         times = self.windows.values(rewards.slots, "time")
         actions = self._open.actions(rewards.slots)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
-            self.series.rewarded(time, None, 1, float(len(clicks)))
+            for position in clicks:
+                self.series.rewarded(time, None, 1, 1.0, int(slots[position]))
             self.tally[SHOWN] += slots >= 0
             self.tally[CLICKED, clicks] += 1
             self.tally[FIRST, clicks[:1]] += 1
+
+    def _earned(self, rewards: Rewards) -> list[Earned]:
+        listed = self._open.actions(rewards.slots).tolist()
+        return [
+            [(slots[position], [1.0]) for position in clicks]
+            for slots, clicks in zip(listed, rewards.values, strict=True)
+        ]
 
     def counts(self) -> Any:
         """Return the tally of all positions, as JSON data."""

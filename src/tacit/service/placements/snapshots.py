@@ -12,19 +12,22 @@ from typing import Any
 import msgspec
 
 from tacit.core.arrays import Ints
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
+from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
+from tacit.service.log.clock import as_text
+from tacit.service.log.pins import Pin
 from tacit.service.log.rows import (
     DecisionRow,
 )
-from tacit.service.placements.living import ArmsNow, Living, fit
-from tacit.service.placements.open_decisions import OpenDecisions
-from tacit.service.placements.recalling import Recalling, read_by
+from tacit.service.placements.elsewhere import Elsewhere
+from tacit.service.placements.living import ArmsNow, fit
 from tacit.service.placements.series import Series
+from tacit.service.placements.state import read_by
 from tacit.service.stores.base import Draft, Snapshot
 
 OPEN_AT_ONCE = 500
@@ -43,14 +46,18 @@ class _Saved(msgspec.Struct):
     signals: bytes | None = None
     shared: Any = None
     lift: dict[str, Any] | None = None
+    results: dict[str, Any] | None = None
+    pin: Pin | None = None
     # Since the arms changed first, the offers of all that there were.
     offers: list[str] = []
+    # Since they changed.
+    arms: ArmsNow | None = None
     # The last ones, so that they can be written bit by bit.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []
 
 
-class Saving(Living, Recalling):
+class Saving(Elsewhere):
     """Writes snapshots, and begins at one."""
 
     @property
@@ -66,6 +73,8 @@ class Saving(Living, Recalling):
             **({"spread": True} if self.config.spread else {}),
             **self._own_fold_spec(),
         }
+        if self.regime is not None:
+            spec["regime"] = self.regime.seq
         if self.config.signals is not None:
             spec["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(spec, sort_keys=True)
@@ -95,7 +104,10 @@ class Saving(Living, Recalling):
             None if self.signals is None else self.signals.saved(self.learner),
             self.shared and self.shared.saved(),
             self.lift.saved(),
+            self.series.results.saved(),
+            self.pin,
             list(self._wholes),
+            self.arms_now if self.arms_now.changes else None,
         )
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
         learners = {"learner": self._frozen(self.learner)}
@@ -116,21 +128,70 @@ class Saving(Living, Recalling):
                 (shadows[i],) = self._shadow_open.epochs(slots[i : i + 1])
         return self._open.epochs(slots), shadows
 
+    def lent(self, time: int) -> LearnerSnapshot:
+        """Return what was learned, for those who decide elsewhere from a time on.
+
+        Raises
+        ------
+        InvalidValue
+            If decisions can be made nowhere else.
+        """
+        self.check_lends(time)
+        return self._frozen(self.learner)
+
     def _frozen(self, learner: Learner) -> LearnerSnapshot:
         # Where the generator stands is no part of what was learned.
         self._draws.begin(learner.rng, "")
         return snapshot_of(learner).copied()
 
-    def _rest_on(self, base: Snapshot | None) -> None:
-        """Begin where the log begins."""
+    def _rest_on(self, base: Snapshot | None, origin: Snapshot | None) -> None:
+        """Begin where the log begins, or where the state stood that was gone back to."""
+        learner = None
+        if base is None or (origin is not None and base.seq <= origin.seq):
+            base = origin
+        elif self._regime_of(base) != self._regime:
+            # What was dropped taught the policy of then, and no other one knows of it.
+            learner = self._without_base(base, origin)
         if base is None:
             return
         try:
-            self._take(base)
+            self._take(base, learner)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             raise damaged_base(self.name, error) from error
         if json.loads(base.plan)["shadow"] != json.loads(self.fold_spec)["shadow"]:
             self._shadow_anew()
+
+    @property
+    def _regime(self) -> int | None:
+        return None if self.regime is None else self.regime.seq
+
+    @staticmethod
+    def _regime_of(snapshot: Snapshot) -> int | None:
+        regime: int | None = json.loads(snapshot.plan).get("regime")
+        return regime
+
+    def _without_base(self, base: Snapshot, origin: Snapshot | None) -> Learner:
+        """Return what the policy knows where the log begins with what another one has learned."""
+        if self.signals is not None:
+            raise InvalidValue(
+                "placement", self.name, "its signals rest on rows that were dropped, and cannot be "
+                "told for another policy; begin a placement of another name",
+            )  # fmt: skip
+        if origin is not None:
+            return from_bytes(origin.learner, f"state of placement {self.name}", restored)
+        if self.regime is not None and self.regime.origin is not None:
+            raise StoreError(
+                f"store: placement {self.name}: the state that it has gone back to is missing; "
+                "restore a backup"
+            )
+        saved = msgspec.json.decode(base.windows, type=_Saved)
+        count = saved.decisions - len(saved.open)
+        self.approximate.append(
+            f"what {count} decisions up to {as_text(base.time)} taught was folded away by "
+            "retention: the new policy begins after them"
+        )
+        config = self.config
+        return Learner(config.policy, self.seed, propensities=config.propensities)
 
     def _shadow_anew(self) -> None:
         """Begin anew with a second policy that was not there before."""
@@ -138,7 +199,7 @@ class Saving(Living, Recalling):
         self.shadow = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-            fit(self.shadow, msgspec.json.decode(self.arms_now, type=ArmsNow))
+            fit(self.shadow, self.arms_now)
         self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow, self._all)
         self._shadowed.clear()
 
@@ -146,8 +207,8 @@ class Saving(Living, Recalling):
         """Begin at a snapshot; say whether it could be used."""
         if snapshot.plan != self.fold_spec:
             logger.warning(
-                "placement %s: the attribution rule, the shadow policy or the propensities were "
-                "changed; folding anew what the log holds",
+                "placement %s: the attribution rule, a policy or the propensities were changed; "
+                " folding anew what the log holds",
                 self.name,
             )
             return False
@@ -161,19 +222,25 @@ class Saving(Living, Recalling):
             return False
         return True
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _take(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
+        """Take over what a snapshot has; but for what was learned, if another learner is given."""
         saved = msgspec.json.decode(snapshot.windows, type=_Saved)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
         if snapshot.shadow is not None:
             self.shadow = from_bytes(
                 snapshot.shadow, f"snapshot of the shadow of {self.name}", restored
             )
-        self._name_arms()
+        self.arms_now = saved.arms or self._arms_known()
+        if learner is not None:
+            fit(learner, self.arms_now)
+            self.learner = learner
+        self._reach_arms()
         self._wholes = saved.offers
         self._open_none()
         self.series = Series.from_bytes(snapshot.series)
         self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
+        self.pin = saved.pin
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
         self.lift.reach(len(self._slots), len(self.learner.arms))
@@ -182,24 +249,34 @@ class Saving(Living, Recalling):
             self.lift.begin(None, snapshot.seq + 1, snapshot.time)
         else:
             self.lift.restore(saved.lift)
+        if saved.results is None:
+            self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
+        else:
+            self.series.results.restore(saved.results)
         if self.shared is not None:
             self.shared.restore(saved.shared)
         same = json.loads(snapshot.plan).get("signals") == json.loads(self.fold_spec).get("signals")
         if self.signals is not None and saved.signals is not None and same:
             # Of other signals, the base of a log says nothing: they begin there.
             self.signals.stream.restore(saved.signals)
-        self._reopen(saved.open, defaulted=False)
-        self._reopen(saved.defaults, defaulted=True)
+        if learner is not None:
+            self.series.epochs = {}
+        anew = learner is not None
+        self._reopen(saved.open, defaulted=False, anew=anew)
+        self._reopen(saved.defaults, defaulted=True, anew=anew)
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time
         self._held = len(self.learner) + len(saved.open)
 
-    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool) -> None:
-        """Take over open decisions as a snapshot has them."""
+    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
+        """Take over open decisions as a snapshot has them; of a new learner, in its epochs."""
         if not saved:
             return
         slots = self.windows.restore(saved, defaulted=defaulted)
         rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(slots))
         *_, epochs, shadow_epochs = zip(*saved, strict=True)
+        if anew:
+            known, epoch = self.learner.__contains__, self.learner.epoch
+            epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
         self._keep(slots, rows, self._recalled_many(rows, epochs), None)
         for i, epoch in enumerate(shadow_epochs):
             if epoch is not None and self.shadow is not None:

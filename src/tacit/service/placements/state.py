@@ -11,28 +11,33 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
-from tacit.learning.decisions import NOTHING, Arm, Decision
+from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
 from tacit.service.attribution.attribution import Attribution, Rewards
-from tacit.service.config.holdout import OneArm
+from tacit.service.attribution.open_decisions import OpenDecisions
+from tacit.service.attribution.signals import PlacementSignals
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.kind import kind_of
 from tacit.service.lift.coin import Coin
+from tacit.service.lift.controls import Control
 from tacit.service.lift.sums import LiftSums
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.ids import decision_ids
 from tacit.service.log.impressions import Clicks, Impression
+from tacit.service.log.pins import Pin
+from tacit.service.log.regimes import Regime
 from tacit.service.log.rows import (
     CLICKS,
     MODES,
     ONLINE,
     DecisionRow,
+    by_two,
+    some_by_two,
 )
-from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import Series
-from tacit.service.placements.signals import PlacementSignals
 from tacit.service.sharing.shared import shared_of
 from tacit.service.stores.base import StoredPlacement
 
@@ -58,15 +63,28 @@ class State:
     shows_one: ClassVar[bool] = True
     """Whether a decision shows one arm, so that a reward fits it."""
 
-    def __init__(self, name: str, config: PlacementConfig, stored: StoredPlacement) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: PlacementConfig,
+        stored: StoredPlacement,
+        regime: Regime | None = None,
+    ) -> None:
         self.name = name
         self.config = config
         self.kind = kind_of(config.kind)
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
+        self.regime = regime
+        self.approximate: list[str] = []
+        # Whether what is taken in teaches the policy nothing.
+        self.sets_aside = False
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
-        self.restarts = type(config.policy).epoch is not Policy.epoch
+        # Each policy learns from decisions of its own.
+        self.two = config.holdout is not None and config.holdout.policy is not None
+        policies = [config.policy, config.shadow if self.two else None]
+        self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
         self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
@@ -81,25 +99,23 @@ class State:
         self._name_arms()
         # The arms that the placement began with; and, since these changed, all that were on offer
         # at a time.
-        self._all = self.learner.batch.offer.slots
+        self._all = self.learner._batch.offer.slots
         self._wholes: list[str] = []
         self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
         self.windows = self.attribution(config.rule)
         self._open_none()
-        # Slots of decisions that the second policy knows, and of those made while frozen.
+        # Slots of decisions that the second policy knows, of those made while frozen, and of those
+        # that a control's own policy made.
         self._shadowed: set[int] = set()
         self._unlearned: set[int] = set()
+        self._not_own: set[int] = set()
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
-        self.coin: Coin | None = None
-        if config.holdout is not None:
-            control = config.holdout.control
-            slot = self._slots[control.arm] if isinstance(control, OneArm) else None
-            self.coin = Coin(config.holdout, self.seed, slot)
         self.lift = LiftSums(max(len(self._slots), 1), config.metrics)
         self.mode = ONLINE
+        self.pin: Pin | None = None
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
         self.covered = self._held = 0
@@ -110,9 +126,20 @@ class State:
 
     def _name_arms(self) -> None:
         """Name the arm of each slot, be it on offer or retired."""
-        self.arms: list[Arm] = list(self.learner.batch.offer.names)
+        self.arms: list[Arm] = list(self.learner._batch.offer.names)
         self._slots = {arm: slot for slot, arm in enumerate(self.arms)}
         self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
+        self.coin = self._made_coin()
+
+    def _made_coin(self) -> Coin | None:
+        """Return the coin of the holdout, which knows the slot of its control's arm."""
+        holdout = self.config.holdout
+        return None if holdout is None else Coin(holdout, self.seed, self._control(holdout))
+
+    @property
+    def randomized(self) -> bool:
+        """Whether decisions carry the policy's propensities."""
+        return self.learner._batch.reports_propensities
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -124,26 +151,32 @@ class State:
     def _own_fold_spec(self) -> dict[str, Any]:
         return {}
 
+    def _control(self, holdout: HoldoutConfig) -> Control:
+        """Return what the control of a holdout shows."""
+        # One that is to come is shown by nobody yet.
+        slot = None if holdout.arm is None else self._slots.get(holdout.arm, -1)
+        return Control(holdout.named, slot)
+
     def _choose(self, learner: Learner, told: Impression) -> Decision:
         context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
     def _choose_many(
-        self, asked: Block[Impression], imposed: Ints | None = None
-    ) -> Sequence[Decision]:
-        """Decide for many; show the arms of the slots that are imposed, where they are not −1."""
-        return self.learner.batch.choose(asked.column("key"), self._given(asked), imposed)
+        self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
+    ) -> Decisions:
+        """Decide for many; show what is imposed, where it does not begin with −1."""
+        return learner._batch.choose(asked.column("key"), self._given(learner, asked), imposed)
 
-    def _given(self, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+    def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         """Return contexts, arms, relevance and examination, as a learner takes them."""
         arms = asked.column("arms")
-        contexts = asked.column("context") if self.config.policy.context_dim else None
+        contexts = asked.column("context") if learner.policy.context_dim else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
     def _offer_of(self, told: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
         if told.arms is None:
-            return self.learner.batch.offer.slots
+            return self.learner._batch.offer.slots
         return self._offered_slots(told.arms)
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
@@ -159,9 +192,16 @@ class State:
         return (row.arm,)
 
     def _all_shown(
-        self, asked: Block[Impression], decisions: Sequence[Decision], ids: Sequence[str]
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
     ) -> list[str | None]:
-        """Return what was shown, as the log keeps it where one arm does not say it."""
+        """Return what was shown, as the log keeps it where one arm does not say it.
+
+        ``control`` says which decisions are a holdout's, as the log does.
+        """
         return [None] * len(ids)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
@@ -219,12 +259,27 @@ class State:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
         offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
-        return Decision(row.seq, row.key, shown, row.propensity, epoch, offered, slots, context)
+        (propensity,) = learned_propensities(Block.of(DecisionRow, [row]))
+        return Decision(row.seq, row.key, shown, propensity, epoch, offered, slots, context)
 
 
 def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
     return decision_ids(time, len(keys))
 
 
+def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+    """Return the propensities of decisions to those who learn from them."""
+    logged: list[float | None] = rows.column("propensity")
+    if not some_by_two(rows):
+        return logged
+    # One that rounding made 0 is not known.
+    return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
+
+
 def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
+
+
+def read_by(learner: Learner, decision: Decision) -> Decision:
+    """Return a decision without its context where that is not read."""
+    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)

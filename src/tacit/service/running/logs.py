@@ -9,6 +9,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
+from tacit.core.compilation import notice
 from tacit.service.http.headers import request_id
 
 TEXT = "%(levelname)s %(name)s: %(message)s"
@@ -48,6 +49,19 @@ class JsonLines(logging.Formatter):
         return json.dumps(line).replace("\x7f", "\\u007f")
 
 
+class Pieces:
+    """Logs what is said in pieces, a line at a time."""
+
+    def __init__(self) -> None:
+        self._line = ""
+
+    def __call__(self, text: str) -> None:
+        self._line += text
+        if self._line.endswith("\n"):
+            logger.info("%s", self._line.strip().removeprefix("tacit: "))
+            self._line = ""
+
+
 def set_up(form: str) -> None:
     """Send what is logged to the standard error stream, as ``text`` or ``json``.
 
@@ -65,6 +79,7 @@ def set_up(form: str) -> None:
             other.propagate = True
     logging.getLogger("tacit").setLevel(logging.INFO)
     logging.captureWarnings(True)
+    notice.say = Pieces()
 
 
 def log_the_uncaught() -> None:

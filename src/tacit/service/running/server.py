@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import ConfigError, MissingExtra, TacitError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tacit.service.app.guard import Guard
     from tacit.service.config.schema import Config
     from tacit.service.engine.service import Service
-    from tacit.service.http.protocol import Connections
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
@@ -42,6 +41,7 @@ def serve(
     ready: Ready | None = None,
     reread: Callable[[], Config] | None = None,
     engine: Opening | None = None,
+    shared: bool = False,
 ) -> None:
     """Run the service until it is told to stop (SIGTERM or SIGINT).
 
@@ -59,6 +59,8 @@ def serve(
         What cannot change while running (address, store) stays as it is.
     engine : function, optional
         Opens what decides, in place of an engine in this process.
+    shared : bool, default False
+        Whether other processes of this user may answer at the address, too.
 
     Raises
     ------
@@ -70,7 +72,16 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    server, listener = _bound(config, host, port, ready or _announce, reread, engine)
+    missed: list[int] = []
+    if reread is not None and hasattr(signal, "SIGHUP"):
+        # It would end the process that is not ready for it yet.
+        signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
+    if shared:
+        # Nobody who is no part of this may be there by accident.
+        _listener(host or config.server.host, config.server.port if port is None else port).close()
+    server, listener = bound(
+        config, host, port, ready or print_address, reread, engine, missed, joins=shared
+    )
     from tacit.service.running.logs import set_up
 
     set_up(config.server.log)
@@ -122,7 +133,7 @@ def running(config: Config) -> Iterator[str]:
         finally:
             answering.set()
 
-    server, listener = _bound(config, None, None, ready, None)
+    server, listener = bound(config, None, None, ready)
     thread = threading.Thread(target=run, name="tacit-service")
     with listener:
         thread.start()
@@ -136,22 +147,38 @@ def running(config: Config) -> Iterator[str]:
             thread.join()
 
 
-def _bound(
+def bound(
     config: Config,
     host: str | None,
     port: int | None,
     ready: Ready,
-    reread: Callable[[], Config] | None,
+    reread: Callable[[], Config] | None = None,
     opening: Opening | None = None,
-) -> tuple[uvicorn.Server, socket.socket]:
-    """Open everything that can fail before the first request."""
+    missed: Sequence[int] = (),
+    *,
+    joins: bool = False,
+) -> tuple[Any, socket.socket]:
+    """Open everything that can fail before the first request.
+
+    Parameters
+    ----------
+    config : Config
+    host, port, ready, reread
+        As for :func:`serve`.
+    opening : function, optional
+        Opens what decides.
+    missed : sequence of int
+        Signals to read the configuration anew that came before it could be.
+    joins : bool
+        Whether others may listen at the address, too.
+    """
     try:
         import httptools  # noqa: F401 (uvicorn would look for it only later)
         import uvicorn
         import uvloop  # noqa: F401
 
         from tacit.service.app.app import application
-        from tacit.service.config.keys import is_loopback
+        from tacit.service.config.keys import Keys, is_loopback
         from tacit.service.http.protocol import Connections, Protocol, raise_descriptors
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "a package", "service") from error
@@ -176,6 +203,8 @@ def _bound(
                 if reread is not None and hasattr(signal, "SIGHUP"):
                     loop = asyncio.get_running_loop()
                     loop.add_signal_handler(signal.SIGHUP, self.renew)
+                    if missed:
+                        self.renew()
                 ready(address)
                 systemd.notify(systemd.READY)
 
@@ -187,7 +216,22 @@ def _bound(
                 task.cancel()
 
         def renew(self) -> None:
-            self.renewing = asyncio.ensure_future(_renewed(engine, app, connections, reread))
+            self.renewing = asyncio.ensure_future(self.reread())
+
+        async def reread(self) -> None:
+            """Read the configuration anew; one that is wrong changes nothing."""
+            assert reread is not None
+            try:
+                await self.take_over(await asyncio.to_thread(reread))
+            except TacitError as error:
+                logger.error("the configuration stays as it was: %s", error)
+
+        async def take_over(self, config: Config) -> None:
+            """Go on with another configuration."""
+            await engine.reload(config)
+            app.configure(config.server, Keys(config.keys))
+            connections.configure(config.server)
+            logger.info("the configuration was read anew: %d placements", len(config.placements))
 
     traces = _traces(config)
     host = config.server.host if host is None else host
@@ -196,7 +240,7 @@ def _bound(
             f"server.host: {host} answers to other machines, which needs keys; make one with: "
             "tacit key NAME"
         )
-    listener = _listener(host, config.server.port if port is None else port)
+    listener = _listener(host, config.server.port if port is None else port, joins=joins)
     address = _address(listener)
     try:
         engine = (opening or _opened)(config)
@@ -204,6 +248,9 @@ def _bound(
         listener.close()
         raise
     app = application(engine, connections)
+    if traces is not None:
+        # A span is for what passes through the application.
+        connections.usual = None
     settings = uvicorn.Config(
         app if traces is None else traces(app, engine),
         loop="uvloop",
@@ -246,28 +293,10 @@ def _opened(config: Config) -> Service:
         raise
 
 
-async def _renewed(
-    engine: Service, app: Guard, connections: Connections, reread: Callable[[], Config] | None
-) -> None:
-    """Read the configuration anew; one that is wrong changes nothing."""
-    from tacit.service.config.keys import Keys
-
-    assert reread is not None
-    try:
-        config = await asyncio.to_thread(reread)
-        await engine.reload(config)
-    except TacitError as error:
-        logger.error("the configuration stays as it was: %s", error)
-        return
-    app.configure(config.server, Keys(config.keys))
-    connections.configure(config.server)
-    logger.info("the configuration was read anew: %d placements", len(config.placements))
-
-
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
     except OSError as error:
         forbidden = isinstance(error, PermissionError)
         raise (ConfigError if forbidden else AddressUnavailable)(
@@ -281,7 +310,7 @@ def _address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _announce(address: str) -> None:
+def print_address(address: str) -> None:
     print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
 
 

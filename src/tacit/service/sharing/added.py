@@ -11,7 +11,7 @@ from tacit.core.arrays import Floats
 from tacit.learning.learner import Learner
 from tacit.learning.merging import add_shared, shared_sums
 from tacit.policies import Policy
-from tacit.service.sharing.base import NOISE, SUMS, Learned, Value, array_of, text_of
+from tacit.service.sharing.base import NOISE, SUMS, Learned, Value, array_of, padded, text_of
 
 GROWTH = 0.02
 """By which share of what a shard has told its sums change before it tells them again."""
@@ -31,10 +31,22 @@ class Added:
     """
 
     def __init__(self, policy: Policy) -> None:
+        self._known: dict[int, Sums] = {}
+        self._told: Sums = {}
+        self.reach(policy)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
         self._begun = shared_sums(policy, policy.init(0))
         self._nothing = {name: np.zeros_like(array) for name, array in self._begun.items()}
-        self._known: dict[int, Sums] = {}
-        self._told = self._nothing
+        self._told = self._reached(self._told)
+        self._known = {shard: self._reached(sums) for shard, sums in self._known.items()}
+
+    def _reached(self, sums: Sums) -> Sums:
+        return {
+            name: padded(sums[name], like.copy()) if name in sums else like
+            for name, like in self._nothing.items()
+        }
 
     def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of this shard if they have changed enough, or altogether."""

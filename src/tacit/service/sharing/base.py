@@ -10,6 +10,8 @@ import numpy as np
 
 from tacit.core.state import leaves, rebuilt
 from tacit.learning.learner import Learner
+from tacit.policies import Policy
+from tacit.service.errors import Unavailable
 
 NOISE = 1e-9
 """Sums smaller than this share of the whole are what rounding leaves, and nothing learned."""
@@ -19,6 +21,10 @@ SCRATCH = "scratch."
 
 Value = dict[str, str]
 """Arrays by their names, as base64 of their bytes."""
+
+
+class NotYet(Unavailable):
+    """What is told is of arms that are not known here yet."""
 
 
 class Learned(msgspec.Struct):
@@ -50,6 +56,9 @@ class Shared(Protocol):
     def take(self, learner: Learner, told: Learned) -> None:
         """Take in what another shard has told."""
 
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+
     def saved(self) -> Any:
         """Return what was taken in, as JSON data."""
 
@@ -61,13 +70,41 @@ class Shared(Protocol):
 
 
 def text_of(array: Any) -> str:
-    """Return the bytes of an array as text."""
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    """Return the shape and the bytes of an array as text."""
+    shape = "x".join(map(str, array.shape))
+    return f"{shape}:{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"
 
 
 def array_of(text: str, like: Any) -> Any:
-    """Return the array of such a text, which is to be of the form of another one."""
-    return np.frombuffer(base64.b64decode(text), like.dtype).reshape(like.shape)
+    """Return the array of such a text, which is to be of the form of another one.
+
+    One from before some arms came has nothing for these.
+
+    Raises
+    ------
+    NotYet
+        If it knows of arms which the other one does not.
+
+    Examples
+    --------
+    >>> array_of(text_of(np.array([[1.0, 2.0]])), like=np.zeros((1, 3))).tolist()
+    [[1.0, 2.0, 0.0]]
+    """
+    shape, _, content = text.rpartition(":")
+    # Without its shape, it is from a version before arms could come.
+    sizes = tuple(map(int, shape.split("x"))) if shape else like.shape
+    array = np.frombuffer(base64.b64decode(content), like.dtype).reshape(sizes)
+    if sizes == like.shape:
+        return array
+    if len(sizes) != like.ndim or any(n > m for n, m in zip(sizes, like.shape, strict=True)):
+        raise NotYet("shard: it has not the arms yet of which another one tells; tell it later")
+    return padded(array, np.zeros_like(like))
+
+
+def padded(small: Any, large: Any) -> Any:
+    """Return ``large`` with ``small`` in its leading corner."""
+    large[tuple(map(slice, small.shape))] = small
+    return large
 
 
 def value_of(arrays: Any) -> Value:

@@ -55,6 +55,9 @@ class Joined:
         other = arrays_of(told.parts[CLASSIFIER], self._classifier.init(1))
         return self._classifier.merged(own, other)
 
+    def reach(self, policy: Policy) -> None:
+        """Go on as before: it knows no arms."""
+
     def saved(self) -> Any:
         """Return nothing: what was joined is in the state."""
         return None

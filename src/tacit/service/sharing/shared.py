@@ -61,6 +61,11 @@ class Several:
         for part in self.parts:
             part.take(learner, told)
 
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+        for part in self.parts:
+            part.reach(policy)
+
     def saved(self) -> Any:
         """Return what was taken in by each."""
         return [part.saved() for part in self.parts]

@@ -27,13 +27,24 @@ class Summed:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._prior = policy.init(1)
-        self._nothing = delta(self._prior, self._prior)
         self._known: dict[int, dict[str, Any]] = {}
         # Of the lanes as they were when something was told or taken.
         self._before: dict[str, bytes] = {}
         self._learned: set[str] = set()
         self._told: dict[str, Value] = {}
+        self.reach(policy)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+        self._prior = policy.init(1)
+        self._nothing = delta(self._prior, self._prior)
+        for known in self._known.values():
+            known |= {key: self._reached(value_of(sums)) for key, sums in known.items()}
+        self._told |= {key: value_of(self._reached(value)) for key, value in self._told.items()}
+
+    def _reached(self, value: Value) -> Any:
+        """Return the sums that are told, of all arms."""
+        return arrays_of(value, self._nothing)
 
     def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of the keys that were learned here since the last time."""
@@ -68,14 +79,14 @@ class Summed:
         fresh = {
             key: value
             for key, value in told.parts.items()
-            if key not in known or value_of(known[key]) != value
+            if key not in known or _content(arrays_of(value, self._nothing)) != _content(known[key])
         }
         return Learned(told.shard, told.time, fresh)
 
     def take(self, learner: Learner, told: Learned) -> None:
         """Put what a shard tells in the place of what it told before."""
         known = self._known.setdefault(told.shard, {})
-        learner.batch.lanes.admit(list(told.parts))
+        learner._batch.lanes.admit(list(told.parts))
         self._look(learner, told.parts)
         for key, value in told.parts.items():
             sums = arrays_of(value, self._nothing)
@@ -106,7 +117,7 @@ class Summed:
 
 def _lane(learner: Learner, key: str) -> Any:
     """Return the view of one key's lane, with a lane axis of 1."""
-    return learner.batch.lanes.view(learner.lane(key))
+    return learner._batch.lanes.view(learner.lane(key))
 
 
 def _content(arrays: Any) -> bytes:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from tacit.service.errors import Damaged
-from tacit.service.log.rows import Event, Found, RecordRow, Rows
+from tacit.service.log.rows import Event, Found, MarkRow, RecordRow, Rows
 
 BATCH = 2**17
 """Bytes of a snapshot that are written at once, so that no commit waits long."""
 SWEPT = 4
 """Pieces of a snapshot that are removed at once, for the same reason."""
-SNAPSHOTS, BASES = "snapshots", "bases"
+SNAPSHOTS, BASES, STATES = "snapshots", "bases", "states"
 
 
 class StoredPlacement(NamedTuple):
@@ -170,16 +170,41 @@ class Old(NamedTuple):
 class Store(Protocol):
     """A log that survives.
 
-    Writing methods run one at a time, in one thread; the others may run beside them, also one
+    Writing methods run one at a time, in whatever thread; the others may run beside them, also one
     at a time. Each raises StoreError if the store fails, and Fenced if it has another owner by now.
     No sequence number is taken twice, in whatever table.
+
+    Attributes
+    ----------
+    local : bool
+        Whether it never waits for another machine.
     """
+
+    local: bool
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
+
+    def configure(self, placement: int, configuration: str) -> None:
+        """Keep how a placement is configured."""
+
+    def configuration(self, placement: int) -> str | None:
+        """Return how a placement was configured when this was kept last."""
+
+    def changes(self, placement: int) -> list[MarkRow]:
+        """Return the marks that say who changed what of a placement, in order."""
+
+    def policy(self, spec: str) -> int:
+        """Return the number of a policy, which is kept if it is new."""
+
+    def states(self, placement: int) -> list[End]:
+        """Return the rows and the times of the states of a placement that are kept, in order."""
+
+    def state(self, placement: int, seq: int) -> Snapshot | None:
+        """Return a state that is kept; raises Damaged if it is not what was written."""
 
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
@@ -204,6 +229,8 @@ class Store(Protocol):
 
     def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
         """Write a snapshot, or a base, step by step; then it is in place of the one before.
+
+        A state stands beside those before.
 
         Each step is a transaction of its own, so that others may be committed in between. If the
         steps come to no end, the one before stands.

@@ -170,6 +170,20 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN control smallint, ADD COLUMN bucket smallint;
     ALTER TABLE feedback ADD COLUMN metrics text;
     """,
+    """
+    ALTER TABLE marks ADD COLUMN who text;
+    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
+    ALTER TABLE placements ADD COLUMN configuration text;
+    CREATE TABLE states (
+        placement integer NOT NULL REFERENCES placements,
+        seq bigint NOT NULL,
+        time bigint NOT NULL,
+        plan text NOT NULL,
+        checksum bytea,
+        pieces bigint NOT NULL,
+        PRIMARY KEY (placement, seq)
+    );
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 

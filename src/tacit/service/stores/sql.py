@@ -15,6 +15,7 @@ from typing import Any
 from tacit import __version__
 from tacit.service.errors import Fenced, StoreError
 from tacit.service.log.rows import (
+    HISTORY,
     DecisionRow,
     Event,
     FeedbackRow,
@@ -27,6 +28,7 @@ from tacit.service.log.rows import (
 from tacit.service.stores.base import (
     BASES,
     SNAPSHOTS,
+    STATES,
     SWEPT,
     Checksum,
     Draft,
@@ -75,14 +77,17 @@ OLD_DECISIONS = (
 )
 OLD_MARKS = (
     f"SELECT {columns(MarkRow)} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
-    "AND seq < ? AND time < ? ORDER BY seq LIMIT ?"
+    f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
+)
+CHANGES = (
+    f"SELECT {columns(MarkRow)} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
 )
 OLD_RECORDS = (
     f"SELECT {columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
     "ORDER BY number LIMIT ?"
 )
 HEAD = "placement, seq, time, plan, checksum, pieces"
-STANDING = "SELECT pieces FROM snapshots UNION ALL SELECT pieces FROM bases"
+STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
     "SELECT coalesce(max(n), 0) + 1 FROM "
     f"(SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
@@ -106,6 +111,11 @@ PLACEMENT = (
     "SELECT p.name, p.id, p.policy, spec, seed "
     "FROM placements p JOIN policies ON policies.id = p.policy"
 )
+ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
+STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
+CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
+CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
 MOVE_PIECES = """
     INSERT INTO pieces (snapshot, field, content)
         SELECT placement, 'learner', learner FROM bases UNION ALL
@@ -123,9 +133,12 @@ class SqlStore(ABC):
     ----------
     epoch : int
         How often it was opened. Whoever opened it last can write; nobody else.
+    local : bool
+        Whether it is a file of this machine, and never waits for another one.
     """
 
     epoch = 0
+    local = False
     _where: str
     """The field of the configuration and what it names, to begin a message with."""
     _cleanup: contextlib.ExitStack
@@ -218,9 +231,10 @@ class SqlStore(ABC):
             with self._transaction() as writer:
                 self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
             yield
+        key = "placement, seq" if what == STATES else "placement"
         stands = (
             f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (placement) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
+            f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
             "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
         )
         with self._transaction() as writer:
@@ -252,7 +266,31 @@ class SqlStore(ABC):
         with self._transaction() as writer:
             self._run(writer, "UPDATE store SET probed = ?", (time,))
 
+    def policy(self, spec: str) -> int:
+        """Return the number of a policy, which is kept if it is new."""
+        digest = hashlib.sha256(spec.encode()).hexdigest()
+        with self._transaction() as writer:
+            self._run(writer, ADD_POLICY, (digest, spec, __version__))
+            number: int = self._one(writer, POLICY_OF, digest)
+        return number
+
+    def configure(self, placement: int, configuration: str) -> None:
+        """Keep how a placement is configured."""
+        with self._transaction() as writer:
+            self._run(writer, CONFIGURE, (configuration, placement))
+
     # Read ------------------------------------------------------------------------------------
+
+    def configuration(self, placement: int) -> str | None:
+        """Return how a placement was configured when this was kept last."""
+        with self._reading() as reader:
+            found: str | None = self._one(reader, CONFIGURED, placement)
+            return found
+
+    def changes(self, placement: int) -> list[MarkRow]:
+        """Return the marks that say who changed what of a placement, in order."""
+        with self._reading() as reader:
+            return list(map(MarkRow._make, self._run(reader, CHANGES, (placement,))))
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
@@ -295,12 +333,21 @@ class SqlStore(ABC):
         """Return where a placement's log begins, if what was before has been dropped."""
         return self._assembled(BASES, placement)
 
-    def _assembled(self, what: str, placement: int) -> Snapshot | None:
+    def _assembled(self, what: str, placement: int, *seq: int) -> Snapshot | None:
         with self._streaming() as read:
-            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?"
-            for *head, checksum, number in read(query, (placement,)):
+            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
+            for *head, checksum, number in read(query, (placement, *seq)):
                 return assembled(head, checksum, read(PIECES, (number,), at_once=1))
         return None
+
+    def states(self, placement: int) -> list[End]:
+        """Return the rows and the times of the states of a placement that are kept, in order."""
+        with self._reading() as reader:
+            return [End(*row) for row in self._run(reader, STATES_OF, (placement,))]
+
+    def state(self, placement: int, seq: int) -> Snapshot | None:
+        """Return a state that is kept."""
+        return self._assembled(STATES, placement, seq)
 
     def begins(self, placement: int) -> End | None:
         """Return the row and the time of a placement's base."""

@@ -217,6 +217,20 @@ MIGRATIONS = (
     ALTER TABLE decisions ADD COLUMN bucket INTEGER;
     ALTER TABLE feedback ADD COLUMN metrics TEXT;
     """,
+    """
+    ALTER TABLE marks ADD COLUMN who TEXT;
+    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
+    ALTER TABLE placements ADD COLUMN configuration TEXT;
+    CREATE TABLE states (
+        placement INTEGER NOT NULL REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        checksum BLOB,
+        pieces INTEGER NOT NULL,
+        PRIMARY KEY (placement, seq)
+    ) STRICT;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -240,6 +254,8 @@ class SqliteStore(SqlStore):
         If the file is in use, foreign, damaged, or of a newer version, or cannot be written; or if
         there was a store that is missing.
     """
+
+    local = True
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -333,7 +349,8 @@ class SqliteStore(SqlStore):
         """Make a group durable: all of it, or nothing."""
         with self._transaction() as writer:
             for insert, part in zip(INSERTS, rows, strict=True):
-                self._run_many(writer, insert, tuples(part))
+                if part:
+                    self._run_many(writer, insert, tuples(part))
 
     def check(self) -> None:
         """Raise StoreError if what is committed from now on would be lost, or is another's."""

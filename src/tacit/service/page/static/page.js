@@ -1,7 +1,6 @@
 "use strict";
 
 const AGAIN = 2000;
-const placements = document.getElementById("placements");
 const live = document.getElementById("live");
 
 function say(text, lost) {
@@ -10,34 +9,41 @@ function say(text, lost) {
 }
 
 function nameOrigin() {
-  for (const place of placements.querySelectorAll("[data-origin]")) {
+  for (const place of document.querySelectorAll("[data-origin]")) {
     place.textContent = location.origin;
   }
 }
 
+// What follows the traffic -----------------------------------------------------------------
+
+const now = () => document.getElementById("now");
+
 // What somebody points at, has selected or has the focus in stays until they are done with it.
 function inUse() {
   const selection = getSelection();
-  return placements.querySelector(".chart:hover") !== null
-    || placements.contains(document.activeElement)
-    || (!selection.isCollapsed && placements.contains(selection.anchorNode));
+  return now().querySelector(".chart:hover") !== null
+    || now().contains(document.activeElement)
+    || (!selection.isCollapsed && now().contains(selection.anchorNode));
 }
 
+let refreshed = 0;
+
 async function refresh() {
-  if (document.hidden) return;
+  if (document.hidden || Date.now() - refreshed < 1000 * (now().dataset.every ?? 0)) return;
   if (inUse()) {
     say("paused while you look", false);
     return;
   }
   try {
-    const answer = await fetch("/fragment/placements", { cache: "no-store" });
+    const answer = await fetch(location.href, { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.statusText);
-    const fragment = await answer.text();
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (inUse()) return;
-    const open = [...placements.querySelectorAll("details[open]")].map((each) => each.id);
-    placements.innerHTML = fragment;
+    const open = [...now().querySelectorAll("details[open]")].map((each) => each.id);
+    now().replaceWith(page.getElementById("now"));
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     nameOrigin();
+    refreshed = Date.now();
     say("live", false);
   } catch {
     say("connection lost, trying again", true);
@@ -53,12 +59,25 @@ function follow() {
   });
 }
 
+// A form asks for another page: the policy of this one lets no form be sent.
+function asks(id) {
+  const form = document.getElementById(id);
+  form?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const address = new URL(location.href);
+    for (const [name, value] of new FormData(form)) {
+      if (value) address.searchParams.set(name, value);
+      else address.searchParams.delete(name);
+    }
+    if (id === "span") address.searchParams.delete("range");
+    location.assign(address);
+  });
+}
+
 // Try it -----------------------------------------------------------------------------------
 
 const form = document.querySelector("#trial form");
 const answered = document.getElementById("answer");
-
-const chosen = () => form.elements.placement.selectedOptions[0];
 
 function compact(value) {
   // One line for each field; lists stay on one line.
@@ -67,8 +86,7 @@ function compact(value) {
 }
 
 function fill() {
-  if (!chosen()) return;
-  const text = compact(JSON.parse(chosen().dataset.example));
+  const text = compact(JSON.parse(form.dataset.example));
   form.elements.request.value = text;
   // One more for the bar that scrolls sideways.
   form.elements.request.rows = text.split("\n").length + 1;
@@ -89,11 +107,14 @@ function button(text, action) {
   return made;
 }
 
-async function post(placement, path, body) {
+async function post(placement, path, body, key = "", method = "POST") {
+  const headers = { "content-type": "application/json" };
+  if (key) headers.authorization = `Bearer ${key}`;
   const answer = await fetch(`/v1/placements/${encodeURIComponent(placement)}/${path}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: typeof body === "string" ? body : JSON.stringify(body),
+    method,
+    headers,
+    body: method === "DELETE" ? undefined
+      : typeof body === "string" ? body : JSON.stringify(body),
   });
   const told = await answer.json();
   if (!answer.ok) throw new Error(told.detail ?? told.title ?? answer.statusText);
@@ -154,19 +175,116 @@ function show(placement, told) {
   }
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  answered.replaceChildren();
-  const { value, dataset } = chosen();
-  try {
-    show(value, await post(value, dataset.path, form.elements.request.value));
-  } catch (error) {
-    refuse(error);
-  }
-});
-form.elements.placement.addEventListener("change", fill);
+function tries() {
+  const { placement, path } = form.dataset;
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    answered.replaceChildren();
+    try {
+      show(placement, await post(placement, path, form.elements.request.value));
+    } catch (error) {
+      refuse(error);
+    }
+  });
+  fill();
+}
 
-fill();
+// Controls ---------------------------------------------------------------------------------
+
+const settings = () => document.getElementById("settings");
+
+// What each field holds: as JSON, and in words for the question.
+const READ = {
+  text: (field) => [field.value, field.selectedOptions?.[0].textContent ?? field.value],
+  number: (field) => [Number(field.value), field.value],
+  one: (field) => [[JSON.parse(field.value)], field.selectedOptions[0].textContent],
+  list: (field) => {
+    const names = field.value.split(",").map((name) => name.trim()).filter(Boolean);
+    return [names, names.join(", ")];
+  },
+  // So many minutes from now.
+  until: (field) => [
+    new Date(Date.now() + 60_000 * Number(field.value)).toISOString(),
+    field.selectedOptions[0].textContent,
+  ],
+};
+
+// Resolves to whether it shall be done.
+function asked(title, says) {
+  const dialog = document.getElementById("confirm");
+  document.getElementById("confirm-title").textContent = title;
+  document.getElementById("confirm-says").textContent = says;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
+function finished(text, bad) {
+  const done = document.getElementById("done");
+  done.textContent = text;
+  done.classList.toggle("bad", bad);
+}
+
+// What can be chosen has changed.
+async function renew() {
+  const answer = await fetch(location.href, { cache: "no-store" });
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  settings().replaceWith(page.getElementById("settings"));
+  now().replaceWith(page.getElementById("now"));
+  nameOrigin();
+  controls();
+}
+
+async function turn(control) {
+  const body = {};
+  let says = control.dataset.says ?? "";
+  for (const field of control.elements) {
+    if (!field.name) continue;
+    const [value, words] = READ[field.dataset.as](field);
+    body[field.name] = value;
+    says = field.selectedOptions?.[0].dataset.says ?? says;
+    says = says.replace(`{${field.name}}`, () => words);
+  }
+  const { act, path, method } = control.dataset;
+  if (!await asked(`${act} at ${settings().dataset.placement}?`, says)) {
+    finished("Nothing was changed.", false);
+    return;
+  }
+  let told;
+  finished("Under way …", false);
+  try {
+    const key = document.getElementById("admin")?.value ?? "";
+    told = await post(settings().dataset.placement, path, body, key, method);
+  } catch (error) {
+    finished(error.message, true);
+    return;
+  }
+  const roughly = told.approximate?.length ? ` Only roughly: ${told.approximate.join("; ")}.` : "";
+  finished(`Done: ${act.toLowerCase()}.${roughly}`, false);
+  await renew();
+}
+
+function controls() {
+  for (const control of settings().querySelectorAll("form")) {
+    control.addEventListener("submit", (event) => {
+      event.preventDefault();
+      turn(control);
+    });
+  }
+}
+
+for (const choice of document.querySelectorAll("#confirm button")) {
+  choice.addEventListener("click", () => choice.closest("dialog").close(choice.value));
+}
+// The form is there for the field; it is never sent.
+document.getElementById("key")?.addEventListener("submit", (event) => event.preventDefault());
+if (settings()) controls();
+if (form) tries();
+asks("span");
+asks("find");
 nameOrigin();
 document.addEventListener("visibilitychange", refresh);
 follow();

@@ -1,0 +1,376 @@
+"""What a policy's kernels promise: slots on offer, lanes apart, propensities, chance."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Iterator
+from math import inf, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.checking.trial import Failed, LeftOut, Trial, drawing, plain_generator, same_states
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
+from tacit.core.state import lane_rows, leaves, rebuilt
+from tacit.errors import InvalidValue
+from tacit.learning.batch import Batch, impression_of
+from tacit.learning.learner import Learner
+from tacit.policies.base import Impression, Policy, outcome_of
+
+PLAIN_ROUNDS = 60
+SAME = {"rtol": 1e-6, "atol": 1e-8}
+
+
+# In plain Python ------------------------------------------------------------------------------
+
+
+def runs_in_python(trial: Trial) -> str:
+    """Play some rounds uncompiled, where an index that is out of bounds is noticed."""
+    _plain(trial)
+    return f"{PLAIN_ROUNDS} rounds in plain Python: every slot was on offer, no index out of bounds"
+
+
+def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
+    """Return what was shown and the state after some rounds in plain Python."""
+    policy, params = trial.policy, trial.policy.params
+    lane_rows(policy.init)
+    state, rng, shown = policy.init(1), plain_generator(trial.seed), []
+    action = np.zeros(policy.action_width, np.int64)
+    for round in range(PLAIN_ROUNDS):
+        impression = trial.impression(round)
+        with np.errstate(all="ignore"):
+            try:
+                observe(params, state, 0, impression)
+                slots = _decided(trial, state, impression, rng, action)
+                chance = learned_propensity(params, state, 0, impression, shown_in(params, action))
+                feedback = np.atleast_1d(np.asarray(trial.rewards(round, slots), float))
+                outcome = outcome_of(params, impression, slots, feedback, chance)
+                policy.learn(params, state, 0, outcome)
+            except (IndexError, TypeError, AttributeError, NameError, ValueError) as error:
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                raise Failed(f"{last.filename}:{last.lineno}: {last.name}: {error}") from error
+            except ZeroDivisionError as error:
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                raise LeftOut(
+                    f"{last.filename}:{last.lineno} divides by zero, which gives inf when compiled"
+                ) from error
+        shown.append(slots.tolist())
+    return shown, state
+
+
+def _decided(
+    trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints
+) -> Ints:
+    """Return what is shown; fail if it is not on offer."""
+    policy, params = trial.policy, trial.policy.params
+    if policy.shows == "arm" and type(policy).decide is Policy.decide:
+        slot = policy.choose(params, state, 0, impression, rng)
+        if isinstance(slot, bool) or not isinstance(slot, int | np.integer):
+            raise Failed(f"choose returns {slot!r}; return the slot of an arm, an int")
+        action[0] = slot
+    else:
+        decide(params, state, 0, impression, rng, action)
+    known = set(impression.arms.tolist()) | ({-1} if policy.shows == "slate" else set())
+    strange = [slot for slot in action.tolist() if slot not in known]
+    if strange:
+        raise Failed(f"it shows the slot {strange[0]}; on offer are {impression.arms.tolist()}")
+    shown = [slot for slot in action.tolist() if slot >= 0]
+    if policy.shows == "slate" and len(set(shown)) < len(shown):
+        raise Failed(f"it shows an arm twice in a list: {shown}")
+    return action.copy()
+
+
+def compiles(trial: Trial) -> str:
+    """Compile what choosing and learning run."""
+    trial.learner().compile()
+    return "choose and learn"
+
+
+def compiled_as_in_python(trial: Trial) -> str:
+    """Compare compiled kernels with the same in plain Python: same draws, choices and state."""
+    shown, state = _plain(trial)
+    learner = trial.learner()
+    for round, expected in enumerate(shown):
+        decision = trial.choose(learner, "a", round)
+        if decision.slots.tolist() != expected:
+            raise Failed(
+                f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}"
+            )
+        learner.learn(decision, trial.rewards(round, decision.slots))
+    for (name, one), (_, other) in zip(
+        leaves(state), leaves(learner._batch.lanes.used()), strict=True
+    ):
+        if not np.allclose(one, other, equal_nan=True, **SAME):
+            raise Failed(f"{name}: after {PLAIN_ROUNDS} rounds it differs from plain Python's")
+    return f"{PLAIN_ROUNDS} rounds: the same choices, the same state to rounding"
+
+
+def takes_subsets(trial: Trial) -> str:
+    """Offer some of the arms only."""
+    policy = trial.policy
+    if policy.feature_dims != (0, 0) or trial.arms < 3:
+        raise LeftOut("arms are known by features" if not trial.slotted else "too few arms")
+    learner = trial.learner()
+    names = learner.arms
+    rng = np.random.default_rng(trial.seed)
+    for round in range(trial.rounds):
+        offer = [names[slot] for slot in rng.permutation(trial.arms)[: 2 + round % 2]]
+        decision = learner.choose("a", arms=offer, **trial.given(round).arguments)
+        if not set(decision.shown) <= set(offer):
+            raise Failed(f"it shows {list(decision.shown)}, of which not all are in {offer}")
+        learner.learn(decision, trial.rewards(round, decision.slots))
+    return "some of the arms on offer: nothing else is shown"
+
+
+def arms_may_come(trial: Trial) -> str:
+    """Add an arm while it learns."""
+    if trial.policy.feature_dims != (0, 0):
+        raise LeftOut("arms are known by features")
+    learner = trial.learner()
+    trial.play(learner, "a", range(10))
+    kept = [array.copy() for _, array in leaves(learner._batch.lanes.used())]
+    try:
+        learner.add_arms(1 if isinstance(trial.policy.arms, int) else ["one more"])
+    except InvalidValue as why:
+        raise LeftOut(f"it takes no other number of arms: {why}") from None
+    for (name, grown), before in zip(leaves(learner._batch.lanes.used()), kept, strict=True):
+        if grown.ndim != before.ndim or any(
+            new < old for new, old in zip(grown.shape, before.shape, strict=True)
+        ):
+            raise Failed(f"{name}: {before.shape} becomes {grown.shape} with one more arm")
+    learner.choose("a", **trial.given(10).arguments)
+    return "an arm comes while it learns"
+
+
+# Chance ---------------------------------------------------------------------------------------
+
+
+def draws_from_its_generator(trial: Trial) -> str:
+    """Play twice with one seed."""
+    one, other = trial.learner(), trial.learner()
+    first = trial.play(one, "a", range(trial.rounds))
+    second = trial.play(other, "a", range(trial.rounds))
+    for round, (mine, its) in enumerate(zip(first, second, strict=True)):
+        if mine.slots.tolist() != its.slots.tolist():
+            raise Failed(
+                f"round {round}: the same seed shows {list(mine.shown)} and {list(its.shown)}; "
+                "take all chance from rng"
+            )
+    same_states(one._batch.lanes.used(), other._batch.lanes.used(), "differs with the same seed")
+    return "the same seed, the same decisions and states"
+
+
+def draw(
+    params: Any,
+    state: Any,
+    batch: Batch,
+    rng: Generator,
+    actions: Ints,
+    asked: Ints,
+    chances: Floats,
+) -> None:
+    """Decide many times for one impression, and ask with what probability things are shown."""
+    lane, impression = batch.lanes[0], impression_of(batch, 0)
+    for i in range(len(actions)):
+        decide(params, state, lane, impression, rng, actions[i])
+    for i in range(len(asked)):
+        shown = shown_in(params, asked[i])
+        chances[i] = propensity(params, state, lane, impression, shown)
+
+
+def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
+    """Yield learners that have learned nothing, little and much, each with an impression."""
+    learner, played = trial.learner(), 0
+    for rounds in (0, 10, trial.rounds):
+        trial.play(learner, "a", range(played, rounds))
+        played = rounds
+        arguments = trial.given(10_000 + rounds).arguments
+        given = {_many(name): [array] for name, array in arguments.items()}
+        batch = learner.choose_many(["a"], **given).batch
+        yield learner, batch, f"after {rounds} rounds"
+
+
+def _drawn(trial: Trial, learner: Learner, batch: Batch) -> tuple[Ints, Ints, Floats]:
+    """Return what is shown, how often, and with what propensity."""
+    from tacit.core.compiled import compiled
+
+    params, state = trial.policy.params, learner.state
+    loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, 1])
+    width = trial.policy.action_width
+    actions = np.zeros((trial.draws, width), np.int64)
+    before = [array.copy() for _, array in leaves(state)]
+    loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
+    same_states(state, rebuilt(state, iter(before)), "choose writes it; only learn and observe may")
+    shown, counts = np.unique(actions, axis=0, return_counts=True)
+    if trial.policy.shows == "arm":
+        shown = np.arange(trial.arms)[:, None]
+        counts = np.bincount(actions[:, 0], minlength=trial.arms)
+    chances = np.empty(len(shown))
+    loop(params, state, batch, rng, actions[:0], shown, chances)
+    return shown, counts, chances
+
+
+def propensities_are_frequencies(trial: Trial) -> str:
+    """Compare propensities with how often things are shown, while nothing is learned."""
+    compared = worst = 0.0
+    for learner, batch, when in _moments(trial):
+        shown, counts, chances = _drawn(trial, learner, batch)
+        if np.isnan(chances).any():
+            raise LeftOut("propensities are not known: decisions carry none")
+        if ((chances < 0) | (chances > 1 + 1e-9)).any():
+            raise Failed(f"{when}: {float(chances.max()):g} is no probability")
+        if trial.tells_all and abs(chances.sum() - 1) > 1e-6:
+            raise Failed(f"{when}: the propensities of all arms add up to {chances.sum():.6g}")
+        limit = log(2 * 3 * len(shown) / trial.error)
+        for what, count, chance in zip(shown.tolist(), counts.tolist(), chances, strict=True):
+            share = count / trial.draws
+            if trial.draws * _divergence(share, min(1.0, float(chance))) > limit:
+                what = what[0] if len(what) == 1 else what
+                raise Failed(
+                    f"{when}: {what} was shown in {share:.4f} of {trial.draws:,} draws; its "
+                    f"propensity says {chance:.4f}"
+                )
+            worst = max(worst, abs(share - float(chance)))
+        compared += len(shown)
+    return (
+        f"{compared:.0f} compared over {trial.draws:,} draws, at most {worst:.4f} apart; "
+        f"errs with probability {trial.error:g} at most"
+    )
+
+
+def _divergence(share: float, chance: float) -> float:
+    """Return the Kullback–Leibler divergence of two coins; by Chernoff, N times it is rarely large.
+
+    P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
+    """
+    parts = ((share, chance), (1 - share, 1 - chance))
+    if any(p > 0 and q <= 0 for p, q in parts):
+        return inf
+    return sum(p * log(p / q) for p, q in parts if p > 0)
+
+
+def ties_are_broken_at_random(trial: Trial) -> str:
+    """Look at what keys that know nothing are shown."""
+    if trial.policy.feature_dims != (0, 0) or trial.policy.shows == "slate":
+        raise LeftOut("only where a policy shows arms that have slots, not in lists")
+    if trial.policy.begins_in_turn:
+        raise LeftOut("it shows arms in their order at first, as it says")
+    learner, batch, _ = next(_moments(trial))
+    from tacit.core.compiled import compiled
+
+    params, actions = trial.policy.params, np.zeros((trial.draws, trial.policy.action_width), int)
+    rng = np.random.default_rng([trial.seed, 2])
+    loop = compiled(draw, params)
+    loop(params, learner.state, batch, rng, actions, actions[:0], np.empty(0))
+    counts = np.bincount(actions[:, 0], minlength=trial.arms)
+    limit = log(2 * trial.arms / trial.error)
+    for slot, count in enumerate(counts.tolist()):
+        if trial.draws * _divergence(count / trial.draws, 1 / trial.arms) > limit:
+            raise Failed(
+                f"a key that knows nothing is shown arm {slot} first in {count / trial.draws:.4f} "
+                f"of {trial.draws:,} draws, not in {1 / trial.arms:.4f}; break ties at random, as "
+                "tacit.IndexPolicy does"
+            )
+    return (
+        f"keys that know nothing begin with each arm alike; errs with probability {trial.error:g}"
+    )
+
+
+# Lanes ----------------------------------------------------------------------------------------
+
+
+def lanes_learn_apart(trial: Trial) -> str:
+    """Play a key alone and among others; what it decides and learns must be the same."""
+    alone, among = trial.learner(), trial.learner()
+    rows = lane_rows(trial.policy.init)
+    for learner in (alone, among):
+        learner.choose_many(["b", "a", "c"], **_thrice(trial))
+    for round in range(trial.rounds):
+        for number, key in enumerate("bc"):
+            drawing(among, trial.seed, round, number)
+            decision = trial.choose(among, key, round + 1)
+            _learn_alone(trial, among, decision, key, round + 1, rows)
+        decisions = []
+        for learner in (alone, among):
+            drawing(learner, trial.seed, round, 9)
+            decision = trial.choose(learner, "a", round)
+            _learn_alone(trial, learner, decision, "a", round, rows)
+            decisions.append(decision)
+        if 0 not in rows and decisions[0].slots.tolist() != decisions[1].slots.tolist():
+            raise Failed(f"round {round}: what a key is shown depends on what others learned")
+    if 0 in rows:
+        return "a lane's rows are its own; some arrays all keys share, as their axis of 1 says"
+    mine = alone._batch.lanes.view(alone.lane("a"))
+    same_states(mine, among._batch.lanes.view(among.lane("a")), "depends on other keys")
+    return "a key among others decides and learns as alone"
+
+
+def _thrice(trial: Trial) -> dict[str, Any]:
+    given = trial.given(0).arguments
+    return {_many(name): np.array([array] * 3) for name, array in given.items()}
+
+
+def _many(name: str) -> str:
+    """Return what ``choose_many`` calls an argument of ``choose``."""
+    return "contexts" if name == "context" else name
+
+
+def _learn_alone(
+    trial: Trial, learner: Learner, decision: Any, key: str, round: int, rows: list[int]
+) -> None:
+    """Learn, and fail if rows of another lane change."""
+    lane = learner.lane(key)
+    before = [array.copy() for _, array in leaves(learner.state)]
+    learner.learn(decision, trial.rewards(round, decision.slots))
+    for (name, now), was, each in zip(leaves(learner.state), before, rows, strict=True):
+        if not each:
+            continue
+        now, was = now.copy(), was
+        now[lane * each : (lane + 1) * each] = was[lane * each : (lane + 1) * each]
+        if now.tobytes() != was.tobytes():
+            raise Failed(f"{name}: learning for one key changes the row of another")
+
+
+# Taking back, keeping -------------------------------------------------------------------------
+
+
+def takes_back(trial: Trial) -> str:
+    """Take an outcome out again."""
+    if not trial.policy.correctable:
+        raise LeftOut("it has no unlearn")
+    learner = trial.learner()
+    made = trial.play(learner, "a", range(trial.rounds))
+    wrong, right = trial.learner(), trial.learner()
+    told = [float(trial.rewards(round, d.slots)) for round, d in enumerate(made)]
+    for each in (wrong, right):
+        each._batch.recall(made)
+    wrong.learn_many(made, [1 - reward for reward in told])
+    wrong.correct_many(made, [1 - reward for reward in told], told)
+    right.learn_many(made, told)
+    for (name, one), (_, other) in zip(
+        leaves(wrong._batch.lanes.used()), leaves(right._batch.lanes.used()), strict=True
+    ):
+        if not np.allclose(one, other, equal_nan=True, **SAME):
+            raise Failed(f"{name}: unlearn does not take out what learn has put in")
+    return "unlearn takes out what learn has put in"
+
+
+def goes_on_from_a_snapshot(trial: Trial) -> str:
+    """Save, load, and go on beside the one that was saved."""
+    learner = trial.learner()
+    trial.play(learner, "a", range(trial.rounds))
+    trial.play(learner, "b", range(5))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "learner.tacit"
+        learner.save(path)
+        loaded = Learner.load(path)
+    same_states(learner._batch.lanes.used(), loaded._batch.lanes.used(), "is not what was saved")
+    following = range(trial.rounds, 2 * trial.rounds)
+    first, second = (trial.play(each, "a", following) for each in (learner, loaded))
+    if [d.shown for d in first] != [d.shown for d in second]:
+        raise Failed("from the snapshot it decides otherwise than without a stop")
+    same_states(learner._batch.lanes.used(), loaded._batch.lanes.used(), "goes another way")
+    return f"saved, loaded, {trial.rounds} rounds on: bit for bit as without a stop"

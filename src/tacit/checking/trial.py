@@ -1,0 +1,143 @@
+"""Impressions and feedback for a policy under test, the same in every round of every test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.state import leaves
+from tacit.learning.decisions import Decision
+from tacit.learning.learner import Learner
+from tacit.policies.base import NO_FEATURES, Impression, Policy
+
+OFFERED = 4
+"""Arms on offer to a policy that knows arms by their features."""
+
+
+class Failed(Exception):
+    """A test failed; the text says why."""
+
+
+class LeftOut(Exception):
+    """There is nothing to test; the text says why."""
+
+
+class Given(NamedTuple):
+    """One impression, and what each arm would get for it."""
+
+    context: Floats
+    relevance: Floats
+    examination: Floats
+    chances: Floats
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What a learner is given."""
+        named = {
+            "context": self.context,
+            "relevance": self.relevance,
+            "examination": self.examination,
+        }
+        return {name: array for name, array in named.items() if array.size}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A policy under test.
+
+    Attributes
+    ----------
+    policy : Policy
+    seed : int
+    rounds : int
+        How many are played before something is looked at.
+    draws : int
+        How many choices are compared with their propensity.
+    error : float
+        With what probability a policy fails a test of frequencies though it is right.
+    """
+
+    policy: Policy
+    seed: int
+    rounds: int
+    draws: int
+    error: float
+
+    @property
+    def arms(self) -> int:
+        """How many arms are on offer."""
+        return self.policy.arm_count if self.slotted else OFFERED
+
+    @property
+    def slotted(self) -> bool:
+        """Whether arms have slots of their own."""
+        return self.policy.arms is not None
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether arms have slots, and the policy shows one."""
+        return self.policy.shows == "arm" and self.policy.feature_dims == (0, 0)
+
+    def given(self, round: int) -> Given:
+        """Return the impression of a round."""
+        rng = np.random.default_rng([self.seed, round])
+        context = rng.random(self.policy.context_dim)
+        relevance, examination = (
+            rng.standard_normal((self.arms, dim)) if dim else NO_FEATURES
+            for dim in self.policy.feature_dims
+        )
+        return Given(context, relevance, examination, rng.random(self.arms))
+
+    def impression(self, round: int) -> Impression:
+        """Return the impression of a round, as kernels see it."""
+        given = self.given(round)
+        return Impression(np.arange(self.arms), *given[:3])
+
+    def rewards(self, round: int, slots: Ints) -> Any:
+        """Return what comes back for what was shown in a round."""
+        means = np.linspace(0.2, 0.8, self.arms)
+        hits = (self.given(round).chances < means).astype(float)
+        if self.policy.shows == "duel":
+            left, right = slots.tolist()
+            return 0.5 if hits[left] == hits[right] else float(hits[left])
+        if self.policy.shows == "slate":
+            return [float(hits[slot]) if slot >= 0 else 0.0 for slot in slots.tolist()]
+        return float(hits[int(slots[0])])
+
+    def learner(self, seed: int = 0) -> Learner:
+        """Return a learner that has seen nothing."""
+        return Learner(self.policy, np.random.SeedSequence([self.seed, seed]))
+
+    def choose(self, learner: Learner, key: str, round: int) -> Decision:
+        """Let a learner choose for the impression of a round."""
+        return learner.choose(key, **self.given(round).arguments)
+
+    def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
+        """Let a learner play rounds of a key; return its decisions."""
+        made = []
+        for round in rounds:
+            decision = self.choose(learner, key, round)
+            learner.learn(decision, self.rewards(round, decision.slots))
+            made.append(decision)
+        return made
+
+
+def drawing(learner: Learner, *numbers: int) -> None:
+    """Let the next draws of a learner follow from numbers alone."""
+    bits = np.random.PCG64(np.random.SeedSequence(numbers))
+    learner.rng.bit_generator.state = bits.state
+
+
+def plain_generator(seed: int) -> Generator:
+    """Return the generator that :meth:`Trial.learner` draws from."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
+
+
+def same_states(one: Any, other: Any, said: str) -> None:
+    """Fail if two states are not the same, bit for bit."""
+    for (name, mine), (_, its) in zip(leaves(one), leaves(other), strict=True):
+        if mine.tobytes() != its.tobytes():
+            raise Failed(f"{name}: {said}")

@@ -1,0 +1,201 @@
+"""``tacit placement``: turn a placement of a running service, and see who turned it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tacit.cli.options import json_option, show
+from tacit.errors import MissingExtra
+
+LONGEST = 86_400.0
+"""Seconds that a rebuild may take."""
+
+
+def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where the service answers, and with which key."""
+    key = click.option(
+        "--key", envvar="TACIT_PLACEMENT_KEY", help="API key; better in TACIT_PLACEMENT_KEY."
+    )
+    url = click.option(
+        "--url",
+        default="http://127.0.0.1:8787",
+        show_default=True,
+        envvar="TACIT_PLACEMENT_URL",
+        help="Where the service answers.",
+    )
+    return url(key(json_option(command)))
+
+
+def connected(url: str, key: str | None, **options: Any) -> Any:
+    """Return a client of the service."""
+    try:
+        from tacit.client import Client
+    except ImportError as error:
+        raise MissingExtra(error.name or "the client", "client") from error
+    return Client(url, key, **options)
+
+
+@click.group()
+def placement() -> None:
+    """Turn a placement of a running service, and see who turned it."""
+
+
+@placement.command()
+@click.argument("name")
+@click.argument("arms", nargs=-1, required=True)
+@click.option("--until", required=True, help="When it ends, such as 2026-05-03T18:00 (UTC).")
+@service_options
+def pin(
+    name: str, arms: tuple[str, ...], until: str, url: str, key: str | None, as_json: bool
+) -> None:
+    """Let every decision of the placement NAME show ARMS: one, or a list from the top."""
+    with connected(url, key) as client:
+        _show_pin(client.pin(name, list(arms), until), as_json)
+
+
+@placement.command()
+@click.argument("name")
+@service_options
+def unpin(name: str, url: str, key: str | None, as_json: bool) -> None:
+    """Let the policy of the placement NAME decide again."""
+    with connected(url, key) as client:
+        _show_pin(client.unpin(name), as_json)
+
+
+def _show_pin(pinned: Any, as_json: bool) -> None:
+    if pinned is None:
+        show({"pinned": None}, "the policy decides", as_json)
+        return
+    text = f"{', '.join(map(str, pinned.arms))} until {pinned.until}"
+    show({"pinned": {"arms": pinned.arms, "until": pinned.until}}, text, as_json)
+
+
+@placement.command()
+@click.argument("name")
+@click.option("--policy", required=True, help="As the configuration says it, such as ucb1.")
+@service_options
+def rebuild(name: str, policy: str, url: str, key: str | None, as_json: bool) -> None:
+    """Fold the log of the placement NAME into another policy, and let that decide.
+
+    The one before decides meanwhile; what it has learned is kept for rollback.
+    """
+    with connected(url, key, timeout=LONGEST, retries=0) as client:
+        _show_rebuilt(client.rebuild(name, policy), as_json)
+
+
+@placement.command()
+@click.argument("name")
+@click.option("--to", help="Name of a state, as states lists it.  [default: the one left last]")
+@service_options
+def rollback(name: str, to: str | None, url: str, key: str | None, as_json: bool) -> None:
+    """Let the placement NAME go back to what it had learned before."""
+    with connected(url, key, timeout=LONGEST, retries=0) as client:
+        _show_rebuilt(client.rollback(name, to), as_json)
+
+
+def _show_rebuilt(made: Any, as_json: bool) -> None:
+    import msgspec
+
+    text = (
+        f"{made.policy['name']} decides now: {made.rows:,} rows of the log taken in, "
+        f"{made.seconds:.1f} s\nto go back: --to {made.left}"
+    )
+    text += "".join(f"\napproximate: {one}" for one in made.approximate)
+    show(msgspec.to_builtins(made), text, as_json)
+
+
+@placement.command()
+@click.argument("name")
+@service_options
+def states(name: str, url: str, key: str | None, as_json: bool) -> None:
+    """List what the placement NAME can go back to, the latest first."""
+    import msgspec
+
+    with connected(url, key) as client:
+        kept = client.states(name)
+    text = "\n".join(one.name for one in kept) or "nothing was left yet"
+    show(msgspec.to_builtins(kept), text, as_json)
+
+
+@placement.command()
+@click.argument("name")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
+@service_options
+def history(name: str, limit: int, url: str, key: str | None, as_json: bool) -> None:
+    """Say who changed what of the placement NAME, and when; the last change first."""
+    import msgspec
+
+    with connected(url, key) as client:
+        changes = client.history(name, limit)
+    rows = [
+        (one.at[:19].replace("T", " "), one.by or "-", one.what, _said(one.detail))
+        for one in changes
+    ]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    lines = [
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    ]
+    show(msgspec.to_builtins(changes), "\n".join(lines) or "nothing was changed yet", as_json)
+
+
+def _said(detail: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {_value(value)}" for name, value in detail.items() if value != [])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"before", "after"}:
+        return f"{value['before']} → {value['after']}"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@placement.command()
+@click.argument("name")
+@click.option("--add", multiple=True, help="A new arm; where arms are numbered, how many come.")
+@click.option("--retire", multiple=True, help="An arm that is shown no more.")
+@click.option("--restore", multiple=True, help="A retired arm that comes back.")
+@service_options
+def arms(
+    name: str,
+    add: tuple[str, ...],
+    retire: tuple[str, ...],
+    restore: tuple[str, ...],
+    url: str,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Let arms of the placement NAME come, go and come back; all of it, or nothing.
+
+    Each option can be given more than once. Says which arms there are then; without an option
+    nothing changes.
+    """
+    import msgspec
+
+    with connected(url, key) as client:
+        # To change nothing says which arms there are.
+        now = client.change_arms(name)
+        numbered = all(isinstance(arm, int) for arm in now.arms)
+        if numbered and len(add) > 1:
+            raise click.UsageError("--add: arms are numbered here; say how many come, once")
+        coming: Any = _number("--add", add[0]) if numbered and add else list(add)
+        gone, back = (
+            [_number(option, arm) for arm in given] if numbered else list(given)
+            for option, given in (("--retire", retire), ("--restore", restore))
+        )
+        if add or retire or restore:
+            now = client.change_arms(name, add=coming, retire=gone, restore=back)
+    lines = [f"on offer: {_listed(now.arms)}", f"retired: {_listed(now.retired)}"]
+    show(msgspec.to_builtins(now), "\n".join(lines), as_json)
+
+
+def _number(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise click.UsageError(f"{option}: {text!r}: arms are numbered here; give a number")
+    return int(text)
+
+
+def _listed(arms: list[Any]) -> str:
+    return ", ".join(map(str, arms)) or "none"

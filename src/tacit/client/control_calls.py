@@ -1,0 +1,184 @@
+"""The calls by which a placement is turned, and by which is seen who turned it, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tacit.client.bodies import body
+from tacit.client.call import Call, call_to, decode
+from tacit.client.messages import (
+    Arm,
+    Change,
+    HistoryOf,
+    Pinned,
+    PinOf,
+    RebuildOf,
+    Rebuilt,
+    RollbackOf,
+    StateKept,
+)
+from tacit.client.method import call
+
+
+class _History(msgspec.Struct):
+    history: list[Change]
+
+
+class _States(msgspec.Struct):
+    states: list[StateKept]
+
+
+class _Pin(msgspec.Struct):
+    pinned: Pinned | None
+
+
+def _read_pin(reply: bytes) -> Pinned | None:
+    return decode(reply, type=_Pin).pinned
+
+
+class ControlCalls:
+    """What both clients ask of a placement itself: the public methods here are calls."""
+
+    @call
+    def pin(
+        self, placement: str, arms: Sequence[Arm], until: str | datetime
+    ) -> Call[Pinned | None]:
+        """Let every decision of a placement show some arms until a time.
+
+        What does not offer them is decided by the policy. Feedback is learned as ever.
+
+        Parameters
+        ----------
+        placement : str
+        arms : sequence of arms
+            One arm or ranker; of a placement that shows lists, the arms from the top.
+        until : str or datetime
+            In ISO 8601; without a zone it is a time in UTC.
+
+        Returns
+        -------
+        Pinned
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        told = until.isoformat() if isinstance(until, datetime) else until
+        return call_to(placement, "pin", body(PinOf(arms, told)), _read_pin)
+
+    @call
+    def unpin(self, placement: str) -> Call[Pinned | None]:
+        """Let the policy of a placement decide again; nothing happens where nothing is pinned.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        None
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return call_to(placement, "pin", None, _read_pin, "DELETE")
+
+    @call
+    def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[Rebuilt]:
+        """Fold the log of a placement into another policy, and let that decide from then on.
+
+        Requests go on meanwhile. It takes as long as a start without a snapshot: give the client
+        such a ``timeout``, and no retries; it goes on whether anybody waits for it or not.
+
+        Parameters
+        ----------
+        placement : str
+        policy : str or dict
+            As the configuration says it: ``"ucb1"``, or a dict with the key ``name``.
+
+        Returns
+        -------
+        Rebuilt
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`; :class:`Conflict` while another one is under way.
+        """
+        read = msgspec.json.Decoder(Rebuilt).decode
+        return call_to(placement, "rebuild", body(RebuildOf(policy)), read)
+
+    @call
+    def rollback(self, placement: str, to: str | None = None) -> Call[Rebuilt]:
+        """Go back to what a placement had learned before.
+
+        Parameters
+        ----------
+        placement : str
+        to : str, optional
+            The name of a state, as :meth:`states` tells it; by default the one left last.
+
+        Returns
+        -------
+        Rebuilt
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`rebuild`.
+        """
+        read = msgspec.json.Decoder(Rebuilt).decode
+        return call_to(placement, "rollback", body(RollbackOf(to)), read)
+
+    @call
+    def states(self, placement: str) -> Call[list[StateKept]]:
+        """Return what a placement can go back to, the latest first.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        list of StateKept
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return call_to(placement, "states", None, lambda reply: decode(reply, type=_States).states)
+
+    @call
+    def history(self, placement: str, limit: int = 100) -> Call[list[Change]]:
+        """Return who changed what of a placement, the last change first.
+
+        Parameters
+        ----------
+        placement : str
+        limit : int, default 100
+            How many changes, at most 1000.
+
+        Returns
+        -------
+        list of Change
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        (asked,) = body(HistoryOf(limit)).values()
+        return call_to(
+            placement,
+            f"history?limit={asked}",
+            None,
+            lambda reply: decode(reply, type=_History).history,
+        )

@@ -1,0 +1,1 @@
+"""Compilation: how kernels are compiled, what is said meanwhile, and why it failed."""

@@ -1,0 +1,96 @@
+"""Say on standard error that something is being compiled, and how long it took.
+
+Only what takes longer than a second is told of, by one line for each loop, which begins while it is
+compiled and ends with the seconds. ``TACIT_QUIET=1`` in the environment silences it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+PATIENCE = 1.0
+"""Seconds for which nothing is said."""
+
+Say = Callable[[str], None]
+
+_compiling: ContextVar[Notice | None] = ContextVar("compiling", default=None)
+_line = threading.Lock()
+"""Held by whoever has begun a line."""
+
+
+def on_stderr(text: str) -> None:
+    """Write a piece of a line; where nobody can read it, say nothing."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        pass
+
+
+say: Say = on_stderr
+"""What is told what there is to say; a service logs its own lines."""
+
+
+class Notice:
+    """What is told of one compilation: ``tacit: compiling WHAT … 3.2 s``."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.began, self._has_line = what, 0.0, False
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Tell of it from a second on."""
+        if self._timer is None:
+            self.began = time.monotonic()
+            self._timer = threading.Timer(PATIENCE, self._begin_line)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _begin_line(self) -> None:
+        if not silenced() and _line.acquire(blocking=False):
+            self._has_line = True
+            say(f"tacit: compiling {self.what}, once; it is kept …")
+
+    def end(self) -> None:
+        """Tell how long it took."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer.join()
+        seconds = time.monotonic() - self.began
+        if self._has_line:
+            say(f" {seconds:.1f} s\n")
+            _line.release()
+        elif seconds > PATIENCE and not silenced():
+            # Another thread's line was open all the time.
+            say(f"tacit: compiled {self.what} in {seconds:.1f} s\n")
+
+
+def silenced() -> bool:
+    """Whether nothing shall be said."""
+    return os.environ.get("TACIT_QUIET", "") not in ("", "0")
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Tell of what is compiled within, if anything is."""
+    notice = Notice(what)
+    token = _compiling.set(notice)
+    try:
+        yield
+    finally:
+        _compiling.reset(token)
+        notice.end()
+
+
+def compiling() -> None:
+    """Note that what is asked for was not found in the cache, and is compiled now."""
+    notice = _compiling.get()
+    if notice is not None:
+        notice.begin()

@@ -1,0 +1,353 @@
+"""What interleaved searches say of rankers: preferences, segments, warnings, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.evaluate.interleaved.folding import Folded, Pair, Tally
+from tacit.evaluate.interleaved.scale import Scaled
+from tacit.evaluate.interleaved.searches import REASONS
+from tacit.proof import Interval, Lift, PairSums, chance_of_score, discoveries, preference
+from tacit.proof.boundary import ANY_TIME
+from tacit.proof.planner import searches_needed
+from tacit.proof.sentences import ANY_TIME as WHENEVER
+
+UNEVEN = 0.01
+"""How uneven the draft may be, in places per search, before it is said."""
+
+COLUMNS = "searches", "won", "lost", "credit per search", "between", "p"
+
+
+class Comparison(NamedTuple):
+    """What searches say of two rankers.
+
+    Attributes
+    ----------
+    first, second : str
+    searches : int
+    won, lost : int
+        Searches on which the first one earned more, and less.
+    lift : Lift
+        The first one's credit per search minus the second's, to be looked at at any time.
+    chance : float
+        The p-value that holds at any time.
+    dispersion : float
+        How much more the mean scatters than if all searches were independent.
+    needed : int or None
+        How many more searches would show it, 4 times in 5, at the present estimate; 0 if it is
+        shown, None if nothing is known.
+    """
+
+    first: str
+    second: str
+    searches: int
+    won: int
+    lost: int
+    lift: Lift
+    chance: float
+    dispersion: float
+    needed: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {**self._asdict(), "lift": self.lift.as_dict()}
+
+
+class Segment(NamedTuple):
+    """What the searches of a segment say of two rankers; ``found`` if they surely differ there."""
+
+    name: str
+    value: str
+    comparison: Comparison
+    found: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {**self._asdict(), "comparison": self.comparison.as_dict()}
+
+
+@dataclass(frozen=True)
+class InterleavedReport:
+    """Preferences between rankers, from searches that showed interleaved lists.
+
+    Look at it whenever you like and stop when it says so: with the probability ``confidence``
+    nothing that its verdict ever says is wrong, also where searches of a user are alike. It is
+    right in the limit of many users; there is no verdict before there are some.
+
+    Parameters
+    ----------
+    folded : Folded
+    confidence : float, default 0.95
+        0.9, 0.95 or 0.99.
+    false_share : float, default 0.05
+        Of the segments that it finds, so much is wrong at most, on average.
+    ab : Scaled, optional
+        What an A/B test would find.
+
+    Raises
+    ------
+    InvalidValue
+        If a value is out of its range, or there are fewer than two rankers.
+    """
+
+    folded: Folded
+    confidence: float = 0.95
+    false_share: float = 0.05
+    ab: Scaled | None = None
+
+    def __post_init__(self) -> None:
+        if self.confidence not in ANY_TIME:
+            raise InvalidValue("confidence", self.confidence, f"give one of {list(ANY_TIME)}")
+        checks.number("false_share", self.false_share, 0.0, 1.0, open_low=True)
+        if len(self.rankers) < 2 or not self.folded.tally.sums:
+            raise InvalidValue("rankers", self.rankers, "give searches of two or more")
+
+    @property
+    def rankers(self) -> tuple[str, ...]:
+        """The rankers' names."""
+        return self.folded.rankers
+
+    def between(self, first: str, second: str, tally: Tally | None = None) -> Comparison:
+        """Return what is known of two rankers."""
+        given = self.folded.tally if tally is None else tally
+        turned = (first, second) not in given.sums
+        pair: Pair = (second, first) if turned else (first, second)
+        sums = given.sums.get(pair, PairSums.empty())
+        won, lost, _ = given.wins.get(pair, [0, 0, 0])
+        if turned:
+            sums, won, lost = sums.turned(), lost, won
+        # A ranker that is no best one must not seem so against any of the others.
+        comparisons = 1 if tally is not None else len(self.rankers) - 1
+        lift = preference(sums, self.confidence, comparisons)
+        return Comparison(
+            first,
+            second,
+            int(sums.searches),
+            int(won),
+            int(lost),
+            lift,
+            chance_of_score(float(sums.score)),
+            float(sums.dispersion),
+            _needed(sums, lift, comparisons),
+        )
+
+    @cached_property
+    def leader(self) -> str:
+        """The ranker that looks best now."""
+        return max(self.rankers, key=lambda name: self._standing(name))
+
+    def _standing(self, name: str) -> tuple[float, float]:
+        estimates = [self._estimate(name, other) for other in self.rankers if other != name]
+        return sum(estimate > 0 for estimate in estimates), sum(estimates)
+
+    def _estimate(self, first: str, second: str) -> float:
+        sums = self.folded.tally.sums
+        if (first, second) in sums:
+            return float(sums[first, second].mean)
+        return -float(sums[second, first].mean) if (second, first) in sums else 0.0
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The leader against every other ranker, the closest one first."""
+        others = [name for name in self.rankers if name != self.leader]
+        return [
+            self.between(self.leader, other)
+            for other in sorted(others, key=lambda name: self._estimate(self.leader, name))
+        ]
+
+    @property
+    def winner(self) -> str | None:
+        """The ranker that is better than every other one, without doubt; or None."""
+        sure = all(each.lift.claim == "better" for each in self.comparisons)
+        return self.leader if sure else None
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """What segments say of the leader and its closest rival."""
+        rival = self.comparisons[0].second
+        found = []
+        for name, values in self.folded.segments.items():
+            each = [
+                (value, self.between(self.leader, rival, tally))
+                for value, tally in sorted(values.items())
+            ]
+            sure = discoveries([one.chance for _, one in each], self.false_share)
+            found += [
+                Segment(name, value, one, yes) for (value, one), yes in zip(each, sure, strict=True)
+            ]
+        return found
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What keeps the verdict from being trusted."""
+        said = []
+        for what, tally in (("places", self.folded.places), ("first places", self.folded.leads)):
+            for pair, sums in tally.sums.items():
+                lift = preference(sums, 0.99, 2 * len(tally.sums))
+                if lift.difference is None or lift.claim == "undecided":
+                    continue
+                if abs(lift.difference.estimate) < UNEVEN:
+                    continue
+                more, less = pair if lift.claim == "better" else pair[::-1]
+                said.append(
+                    f"Do not trust this: {more} has {abs(lift.difference.estimate):.2g} {what} a "
+                    f"search more than {less}. A fair draft gives both the same; where one list "
+                    "is shorter, give a depth that both reach."
+                )
+        if self.folded.methods.keys() & {"Balanced"}:
+            said.append(
+                "Balanced interleaving can favour a ranker under random clicks; "
+                "see DebiasedBalanced."
+            )
+        return said
+
+    @property
+    def verdict(self) -> str:
+        """Who wins, or what is missing, as a sentence."""
+        if self.winner is not None:
+            closest = self.comparisons[0]
+            assert closest.lift.difference is not None
+            return (
+                f"{self.winner} is preferred to {_names(self.comparisons)}: "
+                f"{_amount(closest.lift.difference)} more credit per search"
+                f"{'' if len(self.rankers) == 2 else f' than {closest.second}, its closest rival'}."
+                f" {WHENEVER}"
+            )
+        if any(each.lift.claim == "worse" for each in self.comparisons):
+            return "No ranker is better than all others: they beat one another in a circle."
+        open_ones = [each for each in self.comparisons if each.lift.claim != "better"]
+        if all(each.lift.claim == "early" for each in open_ones):
+            return "Too early: too few clicks, or too few users, tell the rankers apart."
+        hardest = max((each.needed or math.inf for each in open_ones), default=math.inf)
+        go_on = f"No difference shown yet between {self.leader} and {_names(open_ones)}."
+        if math.isinf(hardest):
+            return go_on
+        return (
+            f"{go_on} Some {_rounded(int(hardest))} more searches would show it (4 times in 5), if "
+            "the estimate is right."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON data."""
+        all_ = self.folded
+        return {
+            "rankers": list(self.rankers),
+            "confidence": self.confidence,
+            "searches": all_.searches,
+            "units": all_.units,
+            "clicked": all_.clicked,
+            "alike": all_.alike,
+            "credited": dict(all_.credited),
+            "uncredited": dict(all_.uncredited),
+            "others": dict(all_.others),
+            "leader": self.leader,
+            "winner": self.winner,
+            "comparisons": [each.as_dict() for each in self.comparisons],
+            "segments": [each.as_dict() for each in self.segments],
+            "ab": None if self.ab is None else self.ab.as_dict(),
+            "warnings": list(self.warnings),
+            "verdict": self.verdict,
+        }
+
+    def summary(self) -> str:
+        """Return counts, comparisons, segments and the verdict as text."""
+        from tacit.core.text import aligned
+
+        parts = [self._counts(), aligned(self._table())]
+        if self.segments:
+            parts.append(aligned(self._by_segment()))
+            parts.append(
+                f"Segments marked differ surely; at most {self.false_share:.0%} of such marks are "
+                "wrong, on average."
+            )
+        said = [self.verdict] if self.ab is None else [self.verdict, self.ab.sentence]
+        return "\n\n".join([*parts, *self.warnings, *said])
+
+    def _counts(self) -> str:
+        all_ = self.folded
+        lines = [
+            f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
+            f"that counts, {all_.alike:,} on which the lists are known to be equal"
+        ]
+        if all_.credited:
+            lines.append("credited: " + _listed(all_.credited))
+        if all_.others:
+            lines.append("worth nothing: " + _listed(all_.others))
+        for reason, count in sorted(all_.uncredited.items()):
+            lines.append(f"cannot be credited: {count:,} {REASONS[reason]}")
+        return "\n".join(lines)
+
+    def _table(self) -> list[tuple[str, ...]]:
+        head = f"{self.leader} against", *COLUMNS, "missing"
+        rows = ((each.second, *_cells(each), _missing(each)) for each in self.comparisons)
+        return [head, *rows]
+
+    def _by_segment(self) -> list[tuple[str, ...]]:
+        head = f"{self.leader} against {self.comparisons[0].second}", *COLUMNS, "differs"
+        rows = (
+            (f"{each.name} {each.value}", *_cells(each.comparison), "yes" if each.found else "")
+            for each in self.segments
+        )
+        return [head, *rows]
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the comparisons, and the segments below them; the suffix gives the format.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from tacit.evaluate.interleaved.drawing import drawn
+
+        return drawn(self, Path(path))
+
+
+def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
+    if lift.claim in ("better", "worse"):
+        return 0
+    mean, n = float(sums.mean), float(sums.searches)
+    if lift.difference is None or mean == 0:
+        return None
+    deviation = float(sums.error) * math.sqrt(n)
+    return max(1, math.ceil(searches_needed(mean, deviation, comparisons=comparisons) - n))
+
+
+def _cells(each: Comparison) -> tuple[str, ...]:
+    counts = f"{each.searches:,}", f"{each.won:,}", f"{each.lost:,}"
+    if each.lift.difference is None:
+        said = "too early" if each.won + each.lost else "none so far"
+        return (*counts, said, "", "")
+    estimate, low, high = each.lift.difference
+    p = "<0.0001" if each.chance < 1e-4 else f"{each.chance:.4f}"
+    return (*counts, f"{estimate:+.4f}", f"{low:+.4f} and {high:+.4f}", p)
+
+
+def _missing(each: Comparison) -> str:
+    return "?" if each.needed is None else f"{each.needed:,}"
+
+
+def _amount(interval: Interval) -> str:
+    estimate, low, high = interval
+    return f"{estimate:.3g} (between {low:.3g} and {high:.3g})"
+
+
+def _names(comparisons: Sequence[Comparison]) -> str:
+    names = [each.second for each in comparisons]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _rounded(count: int) -> str:
+    digits = max(0, len(str(count)) - 2)
+    return f"{round(count, -digits):,}"
+
+
+def _listed(counts: Any) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))

@@ -1,0 +1,156 @@
+"""Tables in memory, whoever made them: the one door through which they come in.
+
+A table speaks Arrow's PyCapsule interface (pandas, polars, DuckDB relations, pyarrow and more), or
+is a dict from names to arrays, or a data set of Hugging Face. None of these is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.errors import InvalidValue
+
+BATCH_ROWS = 65_536
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value is a table in memory.
+
+    Examples
+    --------
+    >>> is_frame({"arm": ["film"]}), is_frame([1, 2]), is_frame("clicks.csv")
+    (True, False, False)
+    """
+    speaks = ("__arrow_c_stream__", "__arrow_c_array__")
+    return (
+        isinstance(value, Mapping) or _is_dataset(value) or any(hasattr(value, n) for n in speaks)
+    )
+
+
+def _is_dataset(value: Any) -> bool:
+    """Whether it is a data set of Hugging Face, which gives Arrow tables in a way of its own."""
+    return hasattr(value, "with_format") and hasattr(value, "column_names")
+
+
+def frame_names(frame: Any) -> list[str]:
+    """Return the names of a table's columns.
+
+    Examples
+    --------
+    >>> frame_names({"arm": ["film"], "reward": [1.0]})
+    ['arm', 'reward']
+    """
+    if isinstance(frame, Mapping):
+        return list(map(str, frame))
+    if _is_dataset(frame):
+        return list(frame.column_names or [])
+    if _is_pandas(frame):
+        return list(map(str, frame.columns))
+    schema = getattr(frame, "schema", None)
+    names = getattr(schema, "names", None)
+    if isinstance(names, list):  # pyarrow knows them without reading anything
+        return names
+    return list(_stream(frame).schema.names)
+
+
+def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """Yield a table's columns of these names as record batches of at most so many rows.
+
+    Raises
+    ------
+    pyarrow.ArrowException, ValueError
+        If the columns are of different lengths, or values of a column have no common type.
+
+    Examples
+    --------
+    >>> [batch.num_rows for batch in frame_batches({"reward": [1.0, 0.0, 1.0]}, ["reward"], 2)]
+    [2, 1]
+    """
+    if _is_dataset(frame):
+        tables = frame.with_format("arrow").iter(batch_size=rows)
+        batches = (batch for table in tables for batch in table.select(list(names)).to_batches())
+    else:
+        batches = iter(_stream(frame, names))
+    for batch in batches:
+        for start in range(0, len(batch), rows):
+            yield batch.slice(start, rows).select(list(names))
+
+
+def _stream(frame: Any, names: Sequence[str] | None = None) -> Any:
+    import pyarrow as pa
+
+    if isinstance(frame, Mapping):
+        wanted = map(str, frame) if names is None else names
+        told = {str(name): values for name, values in frame.items()}
+        return pa.table({name: _array(name, told[name]) for name in wanted}).to_reader()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame]).to_reader()
+    if _is_pandas(frame) and names is not None:
+        # What is not wanted may hold what Arrow cannot.
+        chosen = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
+        return pa.RecordBatchReader.from_stream(chosen)
+    if not hasattr(frame, "__arrow_c_stream__"):
+        return pa.Table.from_batches([pa.record_batch(frame)]).to_reader()
+    return pa.RecordBatchReader.from_stream(frame)
+
+
+def _is_pandas(frame: Any) -> bool:
+    return hasattr(frame, "loc") and hasattr(frame, "columns")
+
+
+def _array(name: str, values: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if hasattr(values, "__array__"):
+        values = np.asarray(values)
+        values = list(values) if values.ndim > 1 else values
+    if np.ndim(values) == 0 and not isinstance(values, Sequence):
+        raise ValueError(f"{name}: {values!r} is no column; give an array")
+    return pa.array(values, from_pandas=True)
+
+
+def matrix(field: str, value: Any) -> Any:
+    """Return a table of numbers as an array (rows, columns); anything else as it is.
+
+    Parameters
+    ----------
+    field : str
+        What errors call it.
+    value : table, or anything
+        Its columns become those of the array, in their order.
+
+    Raises
+    ------
+    InvalidValue
+        If a column is not one of numbers.
+
+    Examples
+    --------
+    >>> matrix("contexts", {"price": [1, 2], "age": [0.5, 0.25]}).tolist()
+    [[1.0, 0.5], [2.0, 0.25]]
+    >>> matrix("contexts", [[1.0]])
+    [[1.0]]
+    """
+    if isinstance(value, np.ndarray | list | tuple) or not is_frame(value):
+        return value
+    names = frame_names(value)
+    parts = [_numbers(field, batch, names) for batch in frame_batches(value, names)]
+    return np.concatenate(parts) if parts else np.zeros((0, len(names)))
+
+
+def _numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
+    found = np.zeros((len(batch), len(names)))
+    for column, name in enumerate(names):
+        values = batch.column(column)
+        try:
+            found[:, column] = values.to_numpy(zero_copy_only=False)
+        except (TypeError, ValueError):
+            remedy = "make numbers of it, such as by a transformer of scikit-learn"
+            raise InvalidValue(f"{field}[{name!r}]", values.type, remedy) from None
+    return found

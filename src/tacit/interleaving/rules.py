@@ -1,0 +1,215 @@
+"""What actions are worth: by kind of action, by position, and by how far the rankers disagree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.interleaving.base import Interleaved
+
+CLICK = "click"
+"""The action that counts if nothing else is said."""
+
+POSITIONS: dict[str, Callable[[int], float]] = {
+    "equal": lambda place: 1.0,
+    "inverse": lambda place: 1.0 / (place + 1),
+    "dcg": lambda place: 1.0 / math.log2(place + 2),
+    "effort": lambda place: math.log2(place + 2),
+}
+"""Worth of an action by its place on the list, from 0; ``effort``: whoever clicks far below has
+read much."""
+
+
+class Action(NamedTuple):
+    """Something that a user did to an item of a list.
+
+    Attributes
+    ----------
+    position : int
+        Of the item on the list, from 0.
+    kind : str, default "click"
+        Such as ``click``, ``add_to_cart``, ``purchase`` or ``dwell``.
+    amount : float, default 1
+        How much of it: seconds of dwelling, money; at least 0.
+    """
+
+    position: int
+    kind: str = CLICK
+    amount: float = 1.0
+
+
+Own = Callable[[Interleaved, Sequence[Action]], Sequence[float]]
+"""A credit function of one's own: from a list and what was done to it to a credit per ranker."""
+
+
+@dataclass(frozen=True)
+class CreditRule:
+    """How what was done to a list becomes credit for the rankers.
+
+    The credit of a ranker is the sum, over the actions on the list, of the action's worth, its
+    amount, the worth of its position, and the ranker's part in the item: its team's item, or the
+    part that the method remembers.
+
+    Parameters
+    ----------
+    worth : dict, default {"click": 1}
+        Per kind of action what it is worth, at least 0; others are worth nothing.
+    position : str or sequence of float, default "equal"
+        What a place is worth: ``equal``, ``inverse`` (1/place), ``dcg``, ``effort`` (the lower
+        the more), or a number for each place from the top; none below.
+    distinct : bool, default False
+        Whether items count only so far as the rankers disagree on them: by the difference of the
+        ranks' inverses, where ``rankings`` are told.
+    once : bool, default True
+        Whether a kind of action counts once per position, the largest amount; else each counts.
+    most : float, default infinity
+        The most that an action's amount counts, such as 60 for seconds of dwelling.
+    own : function, optional
+        A credit function of one's own, in place of all this: takes the list and its actions, and
+        returns a credit per ranker.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Weights by position and kind: Chapelle, Joachims, Radlinski, Yue (2012), "Large-scale
+    validation and analysis of interleaved search evaluation", section 6.
+
+    Examples
+    --------
+    >>> shown = Interleaved(("a", "b"), 2, "TeamDraft", {"teams": [0, 1]})
+    >>> rule = CreditRule({"click": 1, "purchase": 10})
+    >>> rule.credits(shown, [Action(0), Action(1), Action(1, "purchase")])
+    (1.0, 11.0)
+    """
+
+    worth: Mapping[str, float] = field(default_factory=lambda: {CLICK: 1.0})
+    position: str | Sequence[float] = "equal"
+    distinct: bool = False
+    once: bool = True
+    most: float = math.inf
+    own: Own | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.worth, Mapping) or not self.worth:
+            raise InvalidValue("worth", self.worth, "give an amount for each kind of action")
+        for kind, amount in self.worth.items():
+            checks.number(f"worth.{checks.name('worth', kind)}", amount, 0.0, 1e300)
+        if isinstance(self.position, str):
+            if self.position not in POSITIONS:
+                remedy = f"give one of {', '.join(POSITIONS)}, or a number for each place"
+                raise InvalidValue("position", self.position, remedy)
+        else:
+            for amount in self.position:
+                checks.number("position", amount, 0.0, 1e300)
+        if not self.most > 0:
+            raise InvalidValue("most", self.most, "give a number above 0")
+
+    def credits(
+        self,
+        shown: Interleaved,
+        actions: Iterable[Action],
+        rankings: Sequence[Sequence[Any]] | None = None,
+    ) -> tuple[float, ...]:
+        """Return the credit of each ranker.
+
+        Parameters
+        ----------
+        shown : Interleaved
+        actions : iterable of Action
+        rankings : sequence of sequences, optional
+            What the rankers had given, as for ``interleave``; for ``distinct``.
+
+        Raises
+        ------
+        InvalidValue
+            If a position is not in the list, or ``distinct`` has no rankings to go by.
+        """
+        done = self._counted(shown, actions)
+        if self.own is not None:
+            found = tuple(map(float, self.own(shown, done)))
+            if len(found) != shown.rankers or not all(map(math.isfinite, found)):
+                remedy = f"return {shown.rankers} finite numbers"
+                raise InvalidValue("own", found, remedy)
+            return found
+        apart = self._apart(shown, rankings)
+        shares = parts(shown, [action.position for action in done])
+        amounts = [
+            self.worth[action.kind]
+            * min(action.amount, self.most)
+            * self.place_worth(action.position)
+            * apart[action.position]
+            for action in done
+        ]
+        return tuple(
+            math.fsum(
+                amount * row[action.position] for action, amount in zip(done, amounts, strict=True)
+            )
+            for row in shares
+        )
+
+    def place_worth(self, place: int) -> float:
+        """Return what a place is worth, from 0."""
+        if isinstance(self.position, str):
+            return POSITIONS[self.position](place)
+        return float(self.position[place]) if place < len(self.position) else 0.0
+
+    def _counted(self, shown: Interleaved, actions: Iterable[Action]) -> list[Action]:
+        """Return the actions that count, from the top."""
+        done: dict[tuple[int, str, int], Action] = {}
+        last = len(shown.items) - 1
+        for number, action in enumerate(actions):
+            checks.integer("position", action.position, 0, last)
+            if self.own is None and not self.worth.get(action.kind, 0.0):
+                continue
+            amount = checks.number("amount", action.amount, 0.0, 1e300)
+            at = action.position, action.kind, 0 if self.once else number
+            if at not in done or amount > done[at].amount:
+                done[at] = action
+        return [done[at] for at in sorted(done)]
+
+    def _apart(self, shown: Interleaved, rankings: Any) -> list[float]:
+        """Return how far the rankers disagree on each item, 1 where that does not matter."""
+        if not self.distinct:
+            return [1.0] * len(shown.items)
+        if rankings is None:
+            raise InvalidValue("rankings", None, "give what the rankers gave, for distinct credit")
+        inverse = [{item: 1.0 / (rank + 1) for rank, item in enumerate(row)} for row in rankings]
+        return [
+            max(row.get(item, 0.0) for row in inverse) - min(row.get(item, 0.0) for row in inverse)
+            for item in shown.items
+        ]
+
+
+def parts(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
+    """Return each ranker's part in each item, as the method remembers it.
+
+    Parameters
+    ----------
+    shown : Interleaved
+    clicks : sequence of int
+        The positions with actions: balanced interleaving looks as deep as the lowest of them.
+
+    Examples
+    --------
+    >>> parts(Interleaved(("a", "b"), 2, "TeamDraft", {"teams": [0, None]}), [])
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
+    memory = shown.memory
+    if "teams" in memory:
+        return [[float(team == r) for team in memory["teams"]] for r in range(shown.rankers)]
+    if "ranks" in memory:
+        lowest = [row[max(clicks)] for row in memory["ranks"]] if clicks else []
+        depth = min((rank for rank in lowest if rank is not None), default=0)
+        return [
+            [float(rank is not None and rank <= depth) for rank in row] for row in memory["ranks"]
+        ]
+    (rows,) = memory.values()
+    return [[cell or 0.0 for cell in row] for row in rows]

@@ -1,0 +1,194 @@
+"""What a click log teaches: its rows are learned as if they had been decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.learning.batch import Batch
+from tacit.learning.batch_learner import BatchLearner
+from tacit.logs.lists import beginnings, whole_lists
+from tacit.logs.rows import Chunk, lengths
+from tacit.logs.selection import list_codes, selected
+from tacit.policies.base import NO_FEATURES
+
+
+class Lesson(NamedTuple):
+    """Some rows of a log as impressions, what was shown for them, and what came back.
+
+    Attributes
+    ----------
+    batch : Batch
+    actions : array of int64, shape (impressions, action_width)
+    feedback : array of float64, shape (impressions, feedback_width)
+    propensities : array of float64, shape (impressions,)
+    """
+
+    batch: Batch
+    actions: Ints
+    feedback: Floats
+    propensities: Floats
+
+
+def learn_log(
+    learner: BatchLearner, log: Any, placement: str | None, missing_reward: float | None
+) -> int:
+    """Learn a log from its beginning to its end; return how many decisions it taught.
+
+    Parameters
+    ----------
+    learner : BatchLearner
+    log : LogReader
+    placement, missing_reward
+        As for :meth:`tacit.Learner.fit_log`.
+
+    Raises
+    ------
+    InvalidValue, UnknownName, LogError
+        As there; then nothing was learned.
+    """
+    if learner.policy.shows == "duel" or learner.policy.feature_dims != (0, 0):
+        remedy = "it shows duels, or reads features of arms, of which a click log holds none"
+        raise InvalidValue("policy", learner.policy, f"{remedy}; teach it by learn_many")
+    if missing_reward is not None:
+        checks.number("missing_reward", missing_reward, 0.0, 1.0)
+    reader = _LogLessons(learner, placement, missing_reward)
+    before, made = learner.lanes.kept(), learner.made
+    try:
+        for lesson in reader.read(log):
+            learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
+    except BaseException:
+        learner.lanes.take_back(before)
+        learner.made = made
+        raise
+    return learner.made - made
+
+
+class _LogLessons:
+    def __init__(
+        self, learner: BatchLearner, placement: str | None, missing_reward: float | None
+    ) -> None:
+        self._learner, self._placement, self._missing = learner, placement, missing_reward
+        self._lists = learner.policy.shows == "slate"
+        self._only = placement is None
+        self._names = pa.array(list(map(str, learner.offer.names)))
+
+    def read(self, log: Any) -> Iterator[Lesson]:
+        columns = ["placement", "key", "propensity", "reward"]
+        columns += ["context"] if self._learner.policy.context_dim else []
+        columns += ["decision_id", "position"] if self._lists else []
+        chunks = selected(log, columns)
+        for chunk in whole_lists(chunks) if self._lists else chunks:
+            mine = self._placed(chunk)
+            if not self._lists and self._missing is None:
+                mine = _where(mine, mine.batch["reward"].is_valid())
+            if len(mine.rows):
+                yield self._of_lists(mine) if self._lists else self._of_arms(mine)
+
+    def _placed(self, chunk: Chunk) -> Chunk:
+        """Return the rows of the placement that is learned; the only one, if none is named."""
+        names = chunk.batch["placement"]
+        if self._placement is None and len(names):
+            self._placement = names[0].as_py()
+        others = pc.not_equal(names.cast(pa.string()), self._placement)
+        if self._only and pc.any(others).as_py():
+            row = int(np.argmax(others.to_numpy(zero_copy_only=False)))
+            raise UnfitLog(
+                f"{chunk.where(row)}: placement: it is {names[row].as_py()!r}, rows before are of "
+                f"{self._placement!r}; say which one to learn with placement=..."
+            )
+        return _where(chunk, pc.invert(others))
+
+    def _of_arms(self, chunk: Chunk) -> Lesson:
+        first = np.arange(len(chunk.rows))
+        shown = self._slots(chunk, chunk.batch["arm"])
+        rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        known = _numbers(chunk.batch, "propensity")
+        return Lesson(self._batch(chunk, first), shown[:, None], rewards[:, None].copy(), known)
+
+    def _of_lists(self, chunk: Chunk) -> Lesson:
+        starts = beginnings(chunk.batch["decision_id"])
+        first, of = np.flatnonzero(starts), np.cumsum(starts) - 1
+        place = _numbers(chunk.batch, "position", np.nan)
+        width = self._learner.policy.action_width
+        wrong = ~((place >= 0) & (place < width))
+        cells = of * width + np.where(wrong, 0, place).astype(np.int64)
+        twice = np.ones(len(cells), np.bool_)
+        twice[np.unique(cells, return_index=True)[1]] = False
+        if (wrong | twice).any():
+            row = int(np.argmax(wrong | twice))
+            raise UnfitLog(
+                f"{chunk.where(row)}: position: {place[row]:g} is not allowed; give each row of a "
+                f"list a position of its own, from 0 to {width - 1} for this policy"
+            )
+        at = of, place.astype(np.int64)
+        shape = len(first), width
+        actions, feedback, known = np.full(shape, -1), np.zeros(shape), np.ones(shape)
+        actions[at] = self._slots(chunk, chunk.batch["arm"])
+        feedback[at] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        known[at] = _numbers(chunk.batch, "propensity")
+        return Lesson(self._batch(chunk, first), actions, feedback, known.prod(axis=1))
+
+    def _batch(self, chunk: Chunk, first: Ints) -> Batch:
+        """Return the impressions of which these are the first rows."""
+        batch = chunk.batch.take(pa.array(first))
+        keys = batch["key"].cast(pa.string()).to_pylist()
+        return Batch(
+            self._learner.lanes.admit(keys),
+            *self._offers(chunk, batch["arms"]),
+            self._contexts(
+                chunk, first, batch["context"] if "context" in batch.schema.names else None
+            ),
+            NO_FEATURES,
+            NO_FEATURES,
+        )
+
+    def _offers(self, chunk: Chunk, arms: Any) -> tuple[Ints, Ints, Ints]:
+        """Return the slots on offer, and where those of each row start and stop."""
+        if list_codes(arms) is not None:
+            offer = self._slots(chunk, pa.array(arms[0].as_py(), pa.string()))
+            return offer, np.zeros(len(arms), np.int64), np.full(len(arms), len(offer))
+        stops = np.cumsum(lengths(arms))
+        return self._slots(chunk, arms.flatten()), stops - lengths(arms), stops
+
+    def _slots(self, chunk: Chunk, names: Any) -> Ints:
+        found = pc.index_in(names.cast(pa.string()), value_set=self._names)
+        if found.null_count:
+            unknown = names.filter(found.is_null())[0].as_py()
+            raise UnknownName(
+                f"{chunk.source}: arms: the policy has no arm {unknown!r}; make it with "
+                "arms=tacit.evaluate.arms_of(log)"
+            )
+        return np.asarray(found.to_numpy(), np.int64)
+
+    def _contexts(self, chunk: Chunk, first: Ints, contexts: Any) -> Floats:
+        dim = self._learner.policy.context_dim
+        if not dim:
+            return np.zeros((len(first), 0))
+        given = lengths(contexts) if contexts is not None else np.zeros(len(first), np.int64)
+        if (given != dim).any():
+            at = int(np.argmax(given != dim))
+            raise UnfitLog(
+                f"{chunk.where(int(first[at]))}: context: it has {given[at]} numbers; the policy "
+                f"needs {dim} in each row"
+            )
+        return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
+
+
+def _where(chunk: Chunk, mask: Any) -> Chunk:
+    rows = chunk.rows[mask.to_numpy(zero_copy_only=False)]
+    return Chunk(chunk.batch.filter(mask), chunk.source, rows)
+
+
+def _numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
+    if name not in batch.schema.names:
+        return np.full(len(batch), otherwise)
+    values = batch[name].cast(pa.float64()).fill_null(otherwise)
+    return np.array(values.to_numpy(), np.float64)

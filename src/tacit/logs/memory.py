@@ -1,0 +1,107 @@
+"""A log in memory: a table or record batches, read as a file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.errors import InvalidValue, LogError
+from tacit.frames import frame_batches, frame_names, is_frame
+from tacit.logs.rows import Raw
+
+
+class Frame:
+    """A log in memory.
+
+    Parameters
+    ----------
+    data : table, or iterable of pyarrow.RecordBatch
+        A table is what :mod:`tacit.frames` takes.
+
+    Attributes
+    ----------
+    once : bool
+        Whether it can be read only once, as a stream can.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+
+    Examples
+    --------
+    >>> Frame({"arm": ["film"], "reward": [1.0]}).names
+    ['arm', 'reward']
+    """
+
+    name = "log"
+    suffix = ""
+
+    def __init__(self, data: Any) -> None:
+        if not is_frame(data) and not isinstance(data, Iterable):
+            raise InvalidValue("log", data, "give a path, a LogReader, or a table in memory")
+        self.once = isinstance(data, pa.RecordBatchReader) or (
+            not is_frame(data) and iter(data) is data
+        )
+        self._data = data
+        self._read = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        if is_frame(self._data):
+            return frame_names(self._data)
+        rest = iter(self._data)
+        first = next(rest, None)
+        if self.once:
+            self._data = chain(() if first is None else (first,), rest)
+        return [] if first is None else list(_checked(first).schema.names)
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield the columns of these names, in batches of at most so many rows.
+
+        Raises
+        ------
+        LogError
+            If it is a stream that has been read, or Arrow knows no type for a column.
+        """
+        if self.once and self._read:
+            raise LogError(
+                "log: it is a stream, and was read to its end; make a table of it, such as "
+                "pyarrow.Table.from_batches(batches)"
+            )
+        self._read = True
+        try:
+            if is_frame(self._data):
+                yield from frame_batches(self._data, names, rows)
+                return
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+            raise LogError(
+                f"log: its columns cannot be read: {'; '.join(map(str, error.args))}; give all "
+                "columns as many values, and those of a column one type, such as by astype(str)"
+            ) from error
+        for batch in self._data:
+            for start in range(0, len(_checked(batch)), rows):
+                yield batch.slice(start, rows).select(list(names))
+
+
+def _checked(batch: Any) -> Any:
+    if not isinstance(batch, pa.RecordBatch):
+        raise InvalidValue("log", batch, "give record batches")
+    return batch
+
+
+def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+    """Yield the rows of a log in memory, as the formats of files do."""
+    first = 1
+    for batch in frame.batches(names, batch_rows):
+        rows = np.arange(first, first + len(batch))
+        yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        first += len(batch)

@@ -1,0 +1,1 @@
+"""Logs of Vowpal Wabbit, read as click logs."""

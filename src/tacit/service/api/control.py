@@ -1,0 +1,86 @@
+"""The routes by which a placement is turned, and by which is seen who turned it."""
+
+from __future__ import annotations
+
+from starlette.datastructures import QueryParams
+
+from tacit.core import checks
+from tacit.service.api import wire_control as wire
+from tacit.service.api.decisions import post
+from tacit.service.config.keys import ADMIN
+from tacit.service.engine.rebuilding import Rebuilt
+from tacit.service.engine.service import Service
+from tacit.service.http.route import GUARDED, Call, Route
+from tacit.service.log.clock import as_text, as_time
+from tacit.service.log.pins import Pin
+from tacit.service.log.requests import PinArms
+
+MOST_CHANGES = 1000
+
+
+async def _history(engine: Service, call: Call) -> wire.History:
+    asked = QueryParams(call.query).get("limit", "100")
+    limit = checks.integer("limit", int(asked) if asked.isdecimal() else asked, 1, MOST_CHANGES)
+    changes = await engine.history(call.placement)
+    return wire.History(
+        [
+            wire.Change(as_text(change.time), change.who, change.what, change.detail)
+            for change in changes[: -limit - 1 : -1]
+        ]
+    )
+
+
+async def _pin(engine: Service, call: Call) -> wire.PinAnswer:
+    asked: wire.PinRequest = call.request
+    until = as_time("until", asked.until)
+    return _pinned(await engine.pin(PinArms(call.placement, asked.arms, until, call.who)))
+
+
+async def _unpin(engine: Service, call: Call) -> wire.PinAnswer:
+    return _pinned(await engine.pin(PinArms(call.placement, who=call.who)))
+
+
+def _pinned(pin: Pin | None) -> wire.PinAnswer:
+    return wire.PinAnswer(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
+
+
+async def _states(engine: Service, call: Call) -> wire.States:
+    states = await engine.states(call.placement)
+    kept = [wire.StateKept(one.name, as_text(one.time), one.policy) for one in states]
+    return wire.States(kept[::-1])
+
+
+async def _rebuild(engine: Service, call: Call) -> wire.Rebuilt:
+    return _rebuilt(await engine.rebuild(call.placement, call.request.policy, call.who))
+
+
+async def _rollback(engine: Service, call: Call) -> wire.Rebuilt:
+    return _rebuilt(await engine.rollback(call.placement, call.request.to, call.who))
+
+
+def _rebuilt(made: Rebuilt) -> wire.Rebuilt:
+    regime = made.regime
+    return wire.Rebuilt(
+        regime.policy, regime.left, made.rows, made.decisions, made.seconds, regime.approximate
+    )
+
+
+ROUTES = (
+    post("rebuild", "rebuild", "Fold the log into another policy, and go on with that", _rebuild,
+         (wire.RebuildRequest, wire.Rebuilt), ADMIN, 409),
+    post("rollback", "rollback", "Go back to what was learned before", _rollback,
+         (wire.RollbackRequest, wire.Rebuilt), ADMIN, 409),
+    Route("GET", "states", "states", "List what a placement can go back to", _states,
+          answer=wire.States, problems=(*GUARDED, 404)),
+    post("pin", "pin", "Let every decision show an arm or a list until a time", _pin,
+         (wire.PinRequest, wire.PinAnswer), ADMIN),
+    Route("DELETE", "pin", "unpin", "Let the policy decide again", _unpin,
+          answer=wire.PinAnswer, scope=ADMIN, problems=(*GUARDED, 404)),
+    Route("GET", "history", "history", "Say who changed what of a placement, and when", _history,
+          answer=wire.History, problems=(*GUARDED, 404, 422),
+          query=(
+              {"name": "limit", "in": "query",
+               "schema": {"type": "integer", "minimum": 1, "maximum": MOST_CHANGES,
+                          "default": 100}},
+          )),
+)  # fmt: skip

@@ -1,0 +1,134 @@
+"""Signals of a placement: contexts that it computes itself, from its own part of the log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tacit.core.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.learning.learner import Learner
+from tacit.learning.signals import Signals
+from tacit.service.config.signals import SignalConfig
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import DecisionRow
+
+if TYPE_CHECKING:
+    from tacit.service.log.impressions import Impression
+
+SESSION_BYTES = 8
+
+
+class PlacementSignals:
+    """The signals of a placement, a fold over its part of the log.
+
+    Times are those of the log, the lanes are those of the placement's learner.
+
+    Parameters
+    ----------
+    config : SignalConfig
+    arms : int
+        How many arms there are.
+    """
+
+    def __init__(self, config: SignalConfig, arms: int) -> None:
+        self.names = config.names
+        self.stream = Signals(config.names, arms, config.fast, config.slow)
+
+    def reach(self, arms: int) -> None:
+        """Make room for more arms."""
+        self.stream.reach(arms)
+
+    def session(self, id: str | None) -> str | None:
+        """Return a session as the log keeps it, by its hash.
+
+        Raises
+        ------
+        InvalidValue
+            If no signal looks at sessions.
+        """
+        if id is None:
+            return None
+        if not self.stream.follows_sessions:
+            raise InvalidValue("session", id, "leave it out: no signal here is 'reformulation'")
+        digest = hashlib.blake2b(id.encode(), digest_size=SESSION_BYTES)
+        return json.dumps({"session": digest.hexdigest()})
+
+    def read(
+        self,
+        learner: Learner,
+        impressions: Block[Impression],
+        offers: Sequence[Ints],
+        time: int,
+    ) -> list[Impression]:
+        """Return impressions with their whole contexts, and count them."""
+        values = self.stream.arrive(
+            learner._batch.lanes.admit(impressions.column("key")),
+            time,
+            offers,
+            list(map(_number, impressions.column("asked"))),
+            [not deferred for deferred in impressions.column("deferred")],
+        )
+        return [
+            told._replace(context=[*signals, *(told.context or ())])
+            for told, signals in zip(impressions, values.tolist(), strict=True)
+        ]
+
+    def recall(
+        self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]
+    ) -> list[list[float]]:
+        """Count decisions of the log; return the signals that they were made by."""
+        values = self.stream.arrive(
+            learner._batch.lanes.admit(rows.column("key")),
+            rows.column("time"),
+            offers,
+            list(map(_number, rows.column("asked"))),
+            [not deferred for deferred in rows.column("deferred")],
+        )
+        self.decided(learner, rows)
+        signals: list[list[float]] = values.tolist()
+        return signals
+
+    def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
+        """Take in the epochs of decisions."""
+        lanes = learner._batch.lanes.admit(rows.column("key"))
+        self.stream.at_epochs(lanes, rows.column("time"), rows.column("epoch"))
+
+    def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
+        """Count a deferred decision from now on."""
+        self.stream.arrive(
+            learner._batch.lanes.admit([row.key]), time, [offer], [_number(row.asked)]
+        )
+
+    def answered(
+        self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
+    ) -> None:
+        """Count the answers to decisions, each when it came or when its window closed."""
+        self.stream.answered(learner._batch.lanes.admit(keys), times, clicked)
+
+    def saved(self, learner: Learner) -> bytes:
+        """Return everything that is known."""
+        return self.stream.to_bytes(len(learner))
+
+    def of(self, row: DecisionRow) -> dict[str, float]:
+        """Return the signals of a decision by their names."""
+        # A context of another configuration may be shorter.
+        return dict(zip(self.names, json.loads(row.context or "[]"), strict=False))
+
+    def given(self, row: DecisionRow) -> str | None:
+        """Return the client's part of a decision's context, as the log keeps numbers."""
+        rest: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
+        return msgspec.json.encode(rest).decode() if rest else None
+
+
+def _number(asked: str | None) -> int:
+    """Return the session of a decision as a number; 0 for none."""
+    if asked is None:
+        return 0
+    digest = bytes.fromhex(json.loads(asked)["session"])
+    # 0 stands for no session.
+    return int.from_bytes(digest, "little", signed=True) or 1

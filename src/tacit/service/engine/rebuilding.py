@@ -1,0 +1,349 @@
+"""Another policy for what was logged: the log is folded beside the running one, then they change.
+
+What takes the place of a placement is made as a start would make it, from the log, while requests
+go on. Between two groups it catches up, a mark of the log says from when on it holds, and that is
+all: a start that finds the mark folds the log in the same way, one that does not find it has never
+heard of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time as clocks
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+
+from tacit.core.state import leaves
+from tacit.errors import InvalidValue, TacitError
+from tacit.learning.learner import Learner
+from tacit.policies import Policy, policy_from_spec, policy_to_spec
+from tacit.policies.spec import is_auto, policy_from_stored
+from tacit.service.config.schema import Config
+from tacit.service.config.validation import checked_as
+from tacit.service.engine.fold import opened, take_in
+from tacit.service.errors import Conflict, Unavailable
+from tacit.service.log.regimes import REBUILD, ROLLBACK, Regime, regimes_of, state_name
+from tacit.service.log.rows import Event
+from tacit.service.placements.base import Placement
+from tacit.service.stores.base import STATES, Draft, Store
+
+Result = TypeVar("Result")
+
+SAME = "arms", "feature_dims", "action_width"
+"""What a policy must have in common with the one before."""
+ROWS = 2000
+"""Rows that are read at once, so that no commit waits long."""
+
+
+class State(NamedTuple):
+    """What a policy had learned at a time.
+
+    Attributes
+    ----------
+    name : str
+    time : int
+        Microseconds since 1970.
+    seq : int
+        The last row that it had taken in.
+    policy : dict
+        As :func:`tacit.policies.policy_to_spec` gives it.
+    number : int
+        The store's for it.
+    aside : list of (int, int)
+        Rows between each two taught it nothing.
+    """
+
+    name: str
+    time: int
+    seq: int
+    policy: dict[str, Any]
+    number: int
+    aside: list[tuple[int, int]]
+
+
+class Rebuilt(NamedTuple):
+    """What became of a rebuild, or of a rollback.
+
+    Attributes
+    ----------
+    regime : Regime
+    rows : int
+        Rows of the log that were read.
+    decisions : int
+        Decisions that the placement knows.
+    seconds : float
+    """
+
+    regime: Regime
+    rows: int
+    decisions: int
+    seconds: float
+
+
+class Serving(Protocol):
+    """What a rebuild needs of an engine.
+
+    Attributes
+    ----------
+    config : Config
+    store : Store
+    """
+
+    config: Config
+    store: Store
+
+    def placement(self, name: str) -> Placement:
+        """Return a placement."""
+
+    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call the store outside of any group."""
+
+    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step when all rows are in the log."""
+
+    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
+        """Call what takes the end of the log and its time, while nothing changes."""
+
+    def put(self, made: Placement, regime: Regime, who: str | None) -> None:
+        """Put a placement that has taken in the whole log in the place of what there was."""
+
+
+class Rebuilder:
+    """Puts another policy, or what was learned before, in the place of what a placement has.
+
+    Parameters
+    ----------
+    engine : Engine
+    """
+
+    def __init__(self, engine: Serving) -> None:
+        self._engine = engine
+        self._under_way: set[str] = set()
+
+    async def states(self, name: str) -> list[State]:
+        """Return what can be gone back to, in order."""
+        placement = self._engine.placement(name)
+        store = self._engine.store
+        kept = await self._engine.of_store(store.states, placement.id)
+        marks = await self._engine.of_store(store.changes, placement.id)
+        stored = (await self._engine.of_store(store.placements))[name]
+        regimes = regimes_of(marks)
+        found = []
+        for seq, time in kept:
+            before = [regime for regime in regimes if regime.seq <= seq]
+            policy, number, aside = json.loads(stored.spec), stored.policy, []
+            if before:
+                policy, number, aside = before[-1].policy, before[-1].number, before[-1].aside
+            label = state_name(time, policy["name"])
+            found.append(State(label, time, seq, policy, number, aside))
+        return found
+
+    async def rebuild(self, name: str, policy: Policy, who: str | None) -> Rebuilt:
+        """Fold the log of a placement into another policy, and go on with that.
+
+        Raises
+        ------
+        InvalidValue
+            If the policy is not fit for what was logged.
+        Conflict
+            If another one is under way, or the configuration was changed meanwhile.
+        Unavailable
+            If the store fails, or the service is stopping.
+        """
+        placement = self._checked(name, policy)
+        spec = policy_to_spec(policy)
+        number = await self._engine.of_store(self._engine.store.policy, json.dumps(spec))
+        return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
+
+    async def rollback(self, name: str, to: str | None, who: str | None) -> Rebuilt:
+        """Go back to what was learned before.
+
+        Raises
+        ------
+        InvalidValue
+            If there is no such state.
+        Conflict, Unavailable
+            As :meth:`rebuild`.
+        """
+        placement = self._engine.placement(name)
+        states = {state.name: state for state in await self.states(name)}
+        if not states:
+            remedy = "there is none: a state is kept when a rebuild or a rollback leaves it"
+            raise InvalidValue("to", to, remedy)
+        if to is None:
+            to = next(reversed(states)) if placement.regime is None else placement.regime.left
+        if to not in states:
+            raise InvalidValue("to", to, f"give one of {', '.join(states)}")
+        state = states[to]
+        self._checked(name, policy_from_stored(state.policy))
+        regime = Regime(
+            ROLLBACK, state.policy, state.number, "", to, state.seq, [*state.aside, (state.seq, 0)]
+        )
+        return await self._replace(placement, regime, who)
+
+    def _checked(self, name: str, policy: Policy) -> Placement:
+        """Return a placement whose log can be folded into a policy."""
+        placement = self._engine.placement(name)
+        before = placement.config.policy
+        if placement.kind.form is None:
+            remedy = f"placements of kind {placement.kind.name!r} keep their policy"
+            raise InvalidValue("placement", name, remedy)
+        for what in SAME:
+            mine, its = getattr(before, what, None), getattr(policy, what, None)
+            if mine != its:
+                raise InvalidValue("policy", policy, f"give one whose {what} are {mine}")
+        if policy.context_dim not in (0, before.context_dim):
+            remedy = f"give one that reads a context of {before.context_dim} numbers, or none"
+            raise InvalidValue("policy", policy, remedy)
+        try:
+            msgspec.structs.replace(placement.config, policy=policy)
+        except TacitError as error:
+            raise InvalidValue("policy", policy, str(error)) from error
+        return placement
+
+    # The work --------------------------------------------------------------------------------
+
+    async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
+        name = placement.name
+        if name in self._under_way:
+            raise Conflict("placement: a rebuild or rollback of it is under way; wait for its end")
+        self._under_way.add(name)
+        try:
+            return await self._replaced(placement, regime, who)
+        finally:
+            self._under_way.remove(name)
+
+    async def _replaced(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
+        engine, name, begun = self._engine, placement.name, clocks.monotonic()
+        config = engine.config.placements[name]
+        policy = policy_from_stored(regime.policy)
+        learner = Learner(policy, 0, propensities=config.propensities)
+        # Nobody's request shall wait for the compiler, nor for the store meanwhile.
+        await asyncio.to_thread(learner.compile)
+        made = await engine.of_store(
+            lambda: opened(name, config, engine.store, placement.seed, snapshot=False, as_if=regime)
+        )
+        fold = _Fold(made)
+        while len(rows := await engine.of_store(self._next, fold)) == ROWS:
+            await asyncio.to_thread(fold.take, rows)
+        await asyncio.to_thread(fold.take, rows)
+        left = await self._keep(name)
+        regime = msgspec.structs.replace(regime, left=left, approximate=made.approximate)
+        await engine.between_groups(lambda: self._switch(config, fold, regime, who))
+        # The next step begins when all before it is durable, or undone because the store failed.
+        await engine.between_groups(_nothing)
+        there = engine.placement(name).regime
+        if made.regime is None or there != made.regime:
+            raise Unavailable("store: it failed at the switch, and all is as before; try again")
+        return Rebuilt(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
+
+    def _next(self, fold: _Fold) -> list[Event]:
+        return list(islice(self._engine.store.events(fold.behind), ROWS))
+
+    async def _keep(self, name: str) -> str:
+        """Keep what a placement has learned by now; return its name."""
+        engine, drafts = self._engine, list[Draft]()
+
+        async def copy() -> None:
+            placement = engine.placement(name)
+            drafts.append(await engine.frozen(placement.draft))
+
+        await engine.between_groups(copy)
+        steps = engine.store.saving(drafts[0], STATES)
+        while await engine.of_store(next, steps, steps) is not steps:
+            pass
+        return state_name(drafts[0].time, type(engine.placement(name).config.policy).__name__)
+
+    async def _switch(self, config: Any, fold: _Fold, regime: Regime, who: str | None) -> None:
+        """Put what was folded in the place of what there was."""
+        engine, made = self._engine, fold.placement
+        name = made.name
+        if engine.config.placements.get(name) != config:
+            raise Conflict("placement: its configuration was changed meanwhile; begin again")
+
+        def catch_up(seq: int, time: int) -> None:
+            while rows := self._next(fold):
+                fold.take(rows)
+
+        await engine.frozen(catch_up)
+        check_numbers(made)
+        # From here on nothing waits, so that nothing comes between.
+        engine.put(made, regime, who)
+
+
+async def _nothing() -> None:
+    pass
+
+
+class _Fold:
+    """A placement that follows the log."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self.behind, self.count = placement.covered, 0
+
+    def take(self, rows: list[Event]) -> None:
+        """Take in the next rows."""
+        take_in({self.placement.id: self.placement}, rows)
+        self.behind = rows[-1].seq if rows else self.behind
+        self.count += len(rows)
+
+
+def check_numbers(placement: Placement) -> None:
+    """Check that a policy could learn from all that it was told.
+
+    Raises
+    ------
+    InvalidValue
+        If it needs propensities, and there were decisions without.
+    """
+    for field, array in leaves(placement.learner.state):
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise InvalidValue(
+                "policy", placement.config.policy, f"its {field} are no numbers after what was "
+                "logged: it weighs by propensities, and some decisions have none; give one that "
+                "does not",
+            )  # fmt: skip
+
+
+def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
+    """Return the policy that is asked for, over the arms that a placement began with.
+
+    Parameters
+    ----------
+    placement : Placement
+    configured : PlacementConfig
+        As the configuration says it.
+    spec : str or dict
+        As the configuration would say it; nothing is imported for it.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        If there is no such policy.
+    """
+    before = placement.config.policy
+    if is_auto(spec):
+        if not configured.recommended:
+            remedy = 'say policy = "auto" and rebuild = true in the configuration'
+            raise InvalidValue("policy", spec, remedy)
+        return as_begun(configured.policy, before)
+    arms = getattr(before, "arms", None)
+    policy = checked_as("policy", lambda one: policy_from_spec(one, arms, imports=False), spec)
+    positions = getattr(before, "positions", None)
+    if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
+        return replace(policy, positions=positions)  # type: ignore[call-arg]
+    return policy
+
+
+def as_begun(policy: Policy, before: Policy) -> Policy:
+    """Return a policy over the arms that its placement began with."""
+    if getattr(policy, "arms", None) == getattr(before, "arms", None):
+        return policy
+    return policy.with_arms(before.arms)

@@ -1,0 +1,1 @@
+"""Decisions in the terms of OpenFeature: the Remote Evaluation Protocol (OFREP)."""

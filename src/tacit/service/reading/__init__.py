@@ -1,0 +1,1 @@
+"""What may be read of a placement by those who look at it."""

@@ -1,0 +1,201 @@
+"""Three nodes of a Ray cluster on this machine, one of which is killed at each kind of work.
+
+python tests/nodes.py
+
+A sweep and an evaluation must give what one process gives, and a service in shards must lose
+nothing that it has acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import stores
+from harness import eventually
+from ray.cluster_utils import Cluster
+from test_ray_serve import CONFIG, Service, Traffic, logged, run
+
+import tacit
+from tacit import cluster as clusters
+from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
+
+SHARDS = 3
+STORE_BYTES = 100_000_000
+POLICIES = [tacit.UCB1(5), tacit.Thompson(5), tacit.SlidingWindowUCB(5)]
+ARMS = list("abcde")
+ENVIRONMENT = tacit.ShiftingArms()
+PARTS, PART_ROWS = 3, 4_000_000
+
+
+@contextlib.contextmanager
+def three_nodes():
+    """Yield a cluster of three nodes with a core each, and the last of them."""
+    node = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+    made = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        made.add_node(**node)
+        yield made, made.add_node(**node)
+    finally:
+        made.shutdown()
+
+
+def children(node, title):
+    """Return the processes of a node whose title begins so."""
+    (raylet,) = node.all_processes["raylet"]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == raylet.process.pid and (folder / "cmdline").read_text().startswith(title):
+                found.append(int(folder.name))
+    return found
+
+
+def killed_at_work(made, node, title):
+    """Kill a node as soon as it works; return the thread, and when that was, in a list."""
+    killed = []
+
+    def kill():
+        eventually(lambda: children(node, title))
+        made.remove_node(node, allow_graceful=False)
+        killed.append(time.monotonic())
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread, killed
+
+
+def done_on(made, node, work, title="ray::_unit"):
+    """Return what work gives on a cluster of which a node is killed, and how long it took after."""
+    thread, killed = killed_at_work(made, node, title)
+    with clusters.on_ray(made.address):
+        result = work()
+    ended = time.monotonic()
+    thread.join()
+    assert killed[0] < ended, "it was done before the node was killed"
+    return result, ended - killed[0]
+
+
+def sweep():
+    result = tacit.simulate(POLICIES, ENVIRONMENT, 1_000_000, runs=24, seed=1)
+    return [one.tobytes() for one in (result.regret, result.reward)]
+
+
+def evaluation(path, spread):
+    function = clusters.off_policy if spread else off_policy
+    return function(Uniform(), tacit.read_log(path, arms=ARMS), [IPS(), DoublyRobust()])
+
+
+def a_log(folder):
+    """Write a log of uniform decisions over five arms, of as many parts as there are nodes."""
+    rng, path, names = np.random.default_rng(1), folder / "log.parquet", np.array(ARMS)
+    writer = None
+    for _ in range(PARTS):
+        shown = rng.integers(5, size=PART_ROWS)
+        columns = {
+            "key": names[rng.integers(5, size=PART_ROWS)],
+            "arm": names[shown],
+            "propensity": np.full(PART_ROWS, 0.2),
+            "reward": (rng.random(PART_ROWS) < 0.1 * (1 + shown)).astype(float),
+        }
+        table = pyarrow.table(columns)
+        writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table, row_group_size=500_000)
+    writer.close()
+    return path
+
+
+def served(folder):
+    """Kill a node that has a shard, under traffic; return what was seen."""
+    path = folder / "tacit.toml"
+    path.write_text(CONFIG.format(url=stores.cluster().url).replace('"ray_serve"', '"ray_nodes"'))
+    with three_nodes() as (made, node):
+        service = Service(path, SHARDS, address=made.address)
+        try:
+            with contextlib.ExitStack() as stack:
+                clients = [
+                    stack.enter_context(Traffic(service, shard, SHARDS)) for shard in range(SHARDS)
+                ]
+                eventually(lambda: min(len(one.learned) for one in clients) > 20)
+                mine = set(children(node, "ray::ShardActor"))
+                pids = [shard["pid"] for shard in service.placements()["shards"]]
+                began = time.monotonic()
+                made.remove_node(node, allow_graceful=False)
+                hit = [i for i, pid in enumerate(pids) if pid in mine]
+                assert hit, "the node had no shard"
+
+                def back(shard):
+                    ends = (
+                        e for b, e, status in clients[shard].answers if b > began and status == 200
+                    )
+                    return min(ends, default=None)
+
+                seconds = [eventually(lambda shard=shard: back(shard)) - began for shard in hit]
+                enough = [len(one.learned) + 20 for one in clients]
+                eventually(
+                    lambda: all(len(c.learned) > n for c, n in zip(clients, enough, strict=True))
+                )
+            assert service.stop() == 0
+        finally:
+            if service.process.poll() is None:
+                service.process.send_signal(signal.SIGKILL)
+    decided, told = logged(path)
+    lost = [id for one in clients for id, what in one.decided.items() if decided.get(id) != what]
+    lost += [id for one in clients for id in one.learned if told.get(id) != [one.sent[id]]]
+    agrees = "agree" in run("log", "verify", "--config", path)
+    return {
+        "right": agrees and not lost,
+        "shards on the node": hit,
+        "back after seconds": [round(s, 1) for s in seconds],
+        "acknowledged": sum(len(one.decided) + len(one.learned) for one in clients),
+        "lost or doubled": len(lost),
+    }
+
+
+def swept(folder):
+    """Kill a node in the middle of a sweep; return what was seen."""
+    local = sweep()
+    with three_nodes() as (made, node):
+        found, seconds = done_on(made, node, sweep)
+    return {"right": found == local, "seconds after the kill": round(seconds, 1)}
+
+
+def evaluated(folder):
+    """Kill a node in the middle of an evaluation; return what was seen."""
+    path = a_log(folder)
+    local = evaluation(path, spread=False)
+    with three_nodes() as (made, node):
+        found, seconds = done_on(made, node, lambda: evaluation(path, spread=True))
+    ours, its = ([one.value for one in each.estimates] for each in (local, found))
+    right = bool(np.allclose(ours, its, rtol=1e-12))
+    return {"right": right, "seconds after the kill": round(seconds, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["sweep", "evaluation", "service"])
+    only = parser.parse_args().only
+    wrong = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for what, work in (("sweep", swept), ("evaluation", evaluated), ("service", served)):
+            if only in (None, what):
+                seen = work(folder)
+                print(f"{what}: {json.dumps(seen)}", flush=True)
+                wrong += [] if seen["right"] else [what]
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

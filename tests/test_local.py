@@ -1,0 +1,349 @@
+"""Decisions next to the caller: with the service's kernels, and nothing lost whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import harness
+import pytest
+from harness import START, Clock, as_after_a_crash, learned, started, stopped
+
+import tacit
+from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
+from tacit.client.spool import Spool
+from tacit.errors import InvalidValue, TacitError
+from tacit.service.config.file import load_config
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.errors import Conflict
+from tacit.service.log.impressions import DecisionRequest, Made
+from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.running.server import running
+
+NAMES = ("a", "b", "c")
+POLICIES = {
+    "thompson": tacit.Thompson(NAMES),
+    "shared": tacit.ShiftMixture(NAMES),
+    "restarts": tacit.GLRKLUCB(NAMES),
+}
+
+
+def configured(policy):
+    return Config({"home": PlacementConfig(policy, 7, rule=Rule(window=30_000_000))})
+
+
+def made(engine, id, key="k", arm="a", propensity=0.5, arms=None):
+    """Return a decision of elsewhere, as the engine is given it."""
+    request = DecisionRequest(key, arms, id=id)
+    return engine.placements["home"].checked_made(request, Made(arm, propensity))
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy):
+    async def session():
+        path = tmp_path / "tacit.db"
+        async with harness.served(path, configured(POLICIES[policy])) as engine:
+            outcomes = set()
+            for i in range(30):
+                engine.clock.now = START + i * 7_000_000
+                asked = [made(engine, f"{i} {j}", f"key {j % 2}", NAMES[j]) for j in range(3)]
+                # Among them one that is decided here.
+                plain = engine.placements["home"].checked(DecisionRequest("key 0", id=f"{i} own"))
+                rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
+                assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
+                told = [Feedback(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
+                outcomes |= set(await engine.record_many("home", told))
+                if i == 10:
+                    await engine.switch("home", "frozen")
+                if i == 12:
+                    await engine.switch("home", "online")
+                if i == 20:
+                    await engine.change_arms(ChangeArms("home", retire=["b"]))
+            assert {"learned", "frozen"} <= outcomes
+            before = learned(engine)
+            crashed = as_after_a_crash(path)
+        for place in (path, crashed):
+            async with harness.served(place, configured(POLICIES[policy]), Clock(START)) as after:
+                assert learned(after) == before
+
+    asyncio.run(session())
+
+
+def test_frozen_nothing_of_it_is_learned(tmp_path):
+    async def session():
+        async with harness.served(
+            tmp_path / "tacit.db", configured(POLICIES["thompson"])
+        ) as engine:
+            await engine.switch("home", "frozen")
+            await engine.decide_many("home", [made(engine, "one")])
+            assert await engine.feedback("home", "one", 1.0) == "frozen"
+
+    asyncio.run(session())
+
+
+def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
+    async def session():
+        async with harness.served(
+            tmp_path / "tacit.db", configured(POLICIES["thompson"])
+        ) as engine:
+            for _ in range(2):
+                (row,) = await engine.decide_many("home", [made(engine, "one")])
+                assert (row.arm, row.propensity) == ("a", 0.5)
+            assert engine.placements["home"].decisions == 1
+            with pytest.raises(Conflict, match="one"):
+                await engine.decide_many("home", [made(engine, "one", arm="b")])
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(
+    ("field", "made_otherwise"),
+    [
+        ("arm", {"arm": "z"}),
+        ("arm", {"arm": "a", "arms": ["b", "c"]}),
+        ("propensity", {"propensity": 0.0}),
+        ("propensity", {"propensity": 1.5}),
+        ("key", {"key": "x" * 513}),
+        ("decision_id", {"id": ""}),
+    ],
+)
+def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise):
+    async def session():
+        async with harness.served(
+            tmp_path / "tacit.db", configured(POLICIES["thompson"])
+        ) as engine:
+            with pytest.raises(InvalidValue, match=f"^{field}"):
+                made(engine, **{"id": "one", **made_otherwise})
+
+    asyncio.run(session())
+
+
+# Over HTTP -----------------------------------------------------------------------------------
+
+
+def values(folder):
+    return {
+        "server.port": 0,
+        "store.path": f"{folder}/tacit.db",
+        "placements.home.arms": list(NAMES),
+        "placements.home.policy": {"name": "Thompson"},
+    }
+
+
+def served_once(folder, **more):
+    return running(load_config(overrides=values(folder) | more))
+
+
+def local(url, folder, **options):
+    return Local(url, "home", folder / "spool", **{"every": 1000.0, "seed": 1, **options})
+
+
+def test_it_decides_as_the_service_would_and_the_service_learns_of_it(tmp_path):
+    with served_once(tmp_path) as url, local(url, tmp_path) as here, Client(url) as client:
+        first = [here.decide("k") for _ in range(60)]
+        assert {one.durability for one in first} == {"spooled"}
+        assert [one.propensity for one in first] == pytest.approx([1 / 3] * 60)
+        assert {one.arm for one in first} == set(NAMES)
+        for one in first:
+            here.feedback(one.decision_id, float(one.arm == "b"))
+        here.flush()
+        here.flush()
+        learner = restored(tmp_path, client)
+        chances = dict(zip(NAMES, learner.probabilities("k"), strict=True))
+        second = here.decide("k")
+        assert second.propensity == chances[second.arm]
+        assert chances["b"] > 0.9
+        assert client.feedback("home", first[0].decision_id, 1).outcome == "repeated"
+
+
+def restored(folder, client):
+    """Return a learner of what a placement has learned."""
+    path = folder / "learner.tacit"
+    path.write_bytes(client.learner("home"))
+    return tacit.Learner.load(path)
+
+
+def test_two_of_them_do_not_draw_the_same(tmp_path):
+    with (
+        served_once(tmp_path) as url,
+        local(url, tmp_path / "1", seed=None) as one,
+        local(url, tmp_path / "2", seed=None) as other,
+    ):
+        # Alike by chance once in 3^40.
+        assert [one.decide("k").arm for _ in range(40)] != [
+            other.decide("k").arm for _ in range(40)
+        ]
+
+
+def test_what_is_too_old_is_not_decided_with(tmp_path):
+    with served_once(tmp_path) as url, local(url, tmp_path, stale=1e-9) as here:
+        assert here.decide("k").durability == "committed"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"placements.home.holdout": {"share": 0.1, "control": "uniform"}},
+        {
+            "placements.home.signals": ["volume", "abandonment"],
+            "placements.home.policy": {"name": "ShiftMixture", "context_dim": 2},
+        },
+        {"placements.home.mode": "apprentice"},
+    ],
+    ids=["holdout", "signals", "apprentice"],
+)
+def test_where_only_the_service_can_decide_it_is_asked(tmp_path, more):
+    with served_once(tmp_path, **more) as url, local(url, tmp_path) as here, Client(url) as client:
+        shown = here.decide("k")
+        assert shown.durability == "committed"
+        here.feedback(shown.decision_id, 1)
+        here.flush()
+        assert client.feedback("home", shown.decision_id, 0).outcome == "repeated"
+        with pytest.raises(InvalidRequest, match="ask the service"):
+            client.learner("home")
+
+
+def test_what_was_decided_before_a_pin_or_another_mode_is_taken_over(tmp_path):
+    with served_once(tmp_path) as url, local(url, tmp_path) as here, Client(url) as client:
+        shown = [here.decide("k")]
+        client.pin("home", ["a"], until=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
+        here.flush()
+        pinned = here.decide("k")
+        assert (pinned.arm, pinned.propensity, pinned.durability) == ("a", 1.0, "committed")
+        client.unpin("home")
+        here.flush()
+        shown.append(here.decide("k"))
+        assert shown[1].durability == "spooled"
+        client.mode("home", "apprentice")
+        here.flush()
+        outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
+        assert outcomes == ["learned", "learned"]
+
+
+def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
+    with served_once(tmp_path) as url, Client(url) as client:
+        batch = [
+            LocalDecision("one", "k", "a", 0.5),
+            LocalDecision("two", "k", "z", 0.5),
+            LocalDecision("one", "k", "b", 0.5),
+            LocalDecision("three", "k", "c", 0.5),
+        ]
+        outcomes = [one.outcome for one in client.take_over("home", batch)]
+        assert outcomes == ["logged", "invalid-value", "conflict", "logged"]
+        assert client.feedback("home", "three", 1).outcome == "learned"
+
+
+def test_what_the_service_never_takes_is_put_aside(tmp_path):
+    with served_once(tmp_path) as url, local(url, tmp_path) as here:
+        here.feedback("nobody's", 1.0)
+        shown = here.decide("k")
+        here.flush()
+        (refused,) = (tmp_path / "spool" / "refused.jsonl").read_text().splitlines()
+        assert "nobody's" in refused
+        with Client(url) as client:
+            assert client.feedback("home", shown.decision_id, 1).outcome == "learned"
+
+
+def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
+    port = {}
+    with served_once(tmp_path) as url, local(url, tmp_path) as here:
+        port["server.port"] = int(url.rpartition(":")[2])
+        shown = [here.decide("k")]
+    with local(url, tmp_path) as here:  # nobody is there, and what was known is on the disk
+        shown += [here.decide("k") for _ in range(5)]
+        assert {one.durability for one in shown} == {"spooled"}
+        for one in shown:
+            here.feedback(one.decision_id, 1.0)
+        with pytest.raises(Unavailable):
+            here.flush()
+    with served_once(tmp_path, **port) as url, local(url, tmp_path) as here, Client(url) as client:
+        assert not list((tmp_path / "spool").glob("0*.jsonl"))
+        outcomes = {client.feedback("home", one.decision_id, 1).outcome for one in shown}
+        assert outcomes == {"repeated"}
+
+
+def test_who_has_nothing_to_decide_with_says_so(tmp_path):
+    with served_once(tmp_path) as url:
+        pass
+    with local(url, tmp_path) as here, pytest.raises(Unavailable, match="no answer"):
+        here.decide("k")
+
+
+# Kills ---------------------------------------------------------------------------------------
+
+CALLER = """
+import sys
+from tacit.client import Local
+local = Local(sys.argv[1], "home", sys.argv[2], every=0.02)
+while True:
+    shown = local.decide("k")
+    local.feedback(shown.decision_id, 1.0)
+    print(shown.decision_id, flush=True)
+"""
+
+
+def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
+    config = tmp_path / "tacit.toml"
+    config.write_text(
+        f'[server]\nport = 0\n[store]\npath = "{tmp_path}/tacit.db"\n'
+        f"[placements.home]\narms = {json.dumps(NAMES)}\npolicy = {{ name = 'Thompson' }}\n"
+    )
+    told, port = [], 0
+    for round in range(2):
+        service, port = started(config)
+        config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
+        caller = subprocess.Popen(
+            [sys.executable, "-c", CALLER, f"http://127.0.0.1:{port}", tmp_path / "spool"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        told += [caller.stdout.readline().strip() for _ in range(150)]
+        for victim in (service, caller) if round % 2 else (caller, service):
+            stopped(victim, signal.SIGKILL)
+    service, port = started(config)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        with local(url, tmp_path) as here, Client(url) as client:
+            here.flush()
+            assert not (tmp_path / "spool" / "refused.jsonl").exists()
+            (summary,) = client._http.get("/v1/placements").json()["placements"]
+            outcomes = [client.feedback("home", id, 1).outcome for id in told]
+            assert set(outcomes) == {"repeated"}
+            assert len(set(told)) == len(told) == 300
+            assert summary["decisions"] >= summary["feedback"] >= 300
+    finally:
+        stopped(service, signal.SIGTERM)
+
+
+# The spool -----------------------------------------------------------------------------------
+
+
+def test_a_spool_gives_back_what_was_appended_whoever_ended(tmp_path):
+    spool = Spool(tmp_path)
+    spool.append(b"one")
+    spool.close_file()
+    spool.append(b"two")
+    spool.close()
+    with open(tmp_path / "open.jsonl", "ab") as file:
+        file.write(b"torn")
+    spool = Spool(tmp_path)
+    spool.append(b"three")
+    spool.close_file()
+    spool.close_file()
+    assert [spool.lines(file) for file in spool.files()] == [[b"one"], [b"two"], [b"three"]]
+    spool.close()
+
+
+def test_a_folder_is_for_one_process(tmp_path):
+    spool = Spool(tmp_path)
+    with pytest.raises(TacitError, match="another process"):
+        Spool(tmp_path)
+    spool.close()
+    Spool(tmp_path).close()

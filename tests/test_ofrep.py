@@ -1,0 +1,161 @@
+"""The service asked through OpenFeature, by the stock provider of its remote evaluation."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+
+import pytest
+from conftest import ROOT
+from generate.run import execute
+
+pytest.importorskip("openfeature.contrib.provider.ofrep")
+
+from openfeature import api
+from openfeature.contrib.provider.ofrep import OFREPProvider
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+
+from tacit.client import Client
+from tacit.service.config.file import load_config
+from tacit.service.config.keys import new_key
+from tacit.service.running.server import running
+
+ARMS = ["reference", "news", "shop"]
+FEATURES = "lin-ts(relevance_dim=1, examination_dim=1)"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    placements = {
+        "search": {"arms": ARMS, "policy": "epsilon-greedy", "seed": 7},
+        "dark-mode": {"arms": ["true", "false"], "policy": "thompson"},
+        "greedy": {"arms": 2, "policy": "ucb1"},
+        "home": {"kind": "slates", "arms": ARMS, "policy": "list-mix(positions=2)"},
+        "items": {"kind": "features", "policy": FEATURES},
+        "race": {"kind": "duels", "rankers": ["old", "new"]},
+    }
+    path = tmp_path_factory.mktemp("ofrep") / "s.db"
+    overrides = {"placements": placements, "server.port": 0, "store.path": str(path)}
+    with running(load_config(overrides=overrides)) as address:
+        yield address
+
+
+@pytest.fixture
+def flags(address):
+    api.set_provider(OFREPProvider(address))
+    yield api.get_client()
+    api.shutdown()
+
+
+def context(who="user 17", **attributes):
+    return EvaluationContext(who, attributes)
+
+
+def test_a_flag_is_a_decision_and_its_feedback_is_learned(flags, address):
+    asked = context(key="independence day", country="DE")
+    details = flags.get_string_details("search", "none", asked)
+    assert details.error_code is None
+    assert details.value in ARMS
+    assert details.variant == details.value
+    assert details.reason == "SPLIT"
+    told = details.flag_metadata
+    assert told["propensity"] == pytest.approx(1 / 3)
+    with Client(address) as client:
+        recorded = client.feedback("search", told["decision_id"], 1.0)
+        assert recorded.learned
+    again = flags.get_string_details(
+        "search", "none", context(key="independence day", decision_id=told["decision_id"])
+    )
+    assert again.value == details.value
+    assert again.flag_metadata["decision_id"] == told["decision_id"]
+
+
+def test_without_a_key_there_is_one_problem(flags, address):
+    assert flags.get_string_value("search", "none") in ARMS
+    assert flags.get_string_value("search", "none", context()) in ARMS
+
+
+def test_arms_called_true_and_false_are_a_boolean(flags):
+    details = flags.get_boolean_details("dark-mode", False, context())
+    assert details.error_code is None
+    assert details.variant == str(details.value).lower()
+
+
+def test_numbers_and_lists(flags):
+    number = flags.get_integer_details("greedy", -1, context())
+    assert number.value in (0, 1)
+    assert number.reason == "TARGETING_MATCH"
+    assert "propensity" not in number.flag_metadata
+    listed = flags.get_object_details("home", [], context(key="jaguar"))
+    assert set(listed.value) == set(ARMS)
+    assert listed.variant == ",".join(listed.value)
+    given = {"relevance": [[0.1], [0.9]], "examination": [[1.0], [1.0]]}
+    assert flags.get_integer_value("items", -1, context(**given)) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "attributes", "code"),
+    [
+        ("nowhere", {}, ErrorCode.FLAG_NOT_FOUND),
+        ("search", {"key": 17}, ErrorCode.INVALID_CONTEXT),
+        ("search", {"arms": ["film"]}, ErrorCode.INVALID_CONTEXT),
+        ("items", {}, ErrorCode.INVALID_CONTEXT),
+        ("race", {}, ErrorCode.INVALID_CONTEXT),
+    ],
+)
+def test_what_cannot_be_decided_is_the_default_with_a_reason(flags, flag, attributes, code):
+    details = flags.get_string_details(flag, "mine", context(**attributes))
+    assert details.value == "mine"
+    assert details.error_code == code
+
+
+def post(address, path, body, headers=None):
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    connection.request("POST", path, body, {"Content-Type": "application/json"} | (headers or {}))
+    response = connection.getresponse()
+    answer = response.status, response.getheader("content-type"), json.loads(response.read())
+    connection.close()
+    return answer
+
+
+def test_failures_have_the_form_of_the_protocol(address):
+    status, media, body = post(address, "/ofrep/v1/evaluate/flags/nowhere", "{}")
+    assert (status, media) == (404, "application/json")
+    assert (body["key"], body["errorCode"]) == ("nowhere", "FLAG_NOT_FOUND")
+    assert "nowhere" in body["errorDetails"]
+    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", "{")
+    assert (status, body["errorCode"]) == (400, "PARSE_ERROR")
+    deep = '{"context": {"a": ' + "[" * 20_000 + "]" * 20_000 + "}}"
+    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", deep)
+    assert (status, body["errorCode"]) == (400, "PARSE_ERROR")
+    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", '{"context": 1}')
+    assert (status, body["errorCode"]) == (400, "INVALID_CONTEXT")
+    # All flags at once would be decisions for what is not shown.
+    status, _, body = post(address, "/ofrep/v1/evaluate/flags", "{}")
+    assert (status, body["errorCode"]) == (404, "GENERAL")
+
+
+def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
+    secret, sha256 = new_key()
+    overrides = {
+        "placements": {"search": {"arms": ARMS}},
+        "server.port": 0,
+        "store.path": str(tmp_path / "s.db"),
+        "keys": {"shop": {"sha256": sha256, "scopes": ["decide"]}},
+    }
+    with running(load_config(overrides=overrides)) as address:
+        path = "/ofrep/v1/evaluate/flags/search"
+        assert post(address, path, "{}")[0] == 401
+        assert post(address, path, "{}", {"Authorization": f"Bearer {secret}"})[0] == 200
+
+
+def test_the_page_runs_and_prints_what_it_shows(address):
+    page = (ROOT / "docs" / "elsewhere" / "openfeature.md").read_text(encoding="utf-8")
+    code, shown = (
+        "".join(re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+        for language in ("python", "text")
+    )
+    assert execute(code.replace("http://127.0.0.1:8787", address), {}, "page") == shown
+    api.shutdown()

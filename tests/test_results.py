@@ -1,0 +1,157 @@
+"""What arms earned over time: nothing is lost as stretches become wider, and shards add up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from harness import served
+from hypothesis import given
+from hypothesis import strategies as st
+from stores import store_at
+
+from tacit.service.config.file import load_config
+from tacit.service.engine.fold import fold, opened
+from tacit.service.log.impressions import Clicks, DecisionRequest
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import CLICKS, REWARD
+from tacit.service.placements.results import (
+    DAY,
+    DECISIONS,
+    HOUR,
+    MINUTE,
+    R,
+    Results,
+    impressions,
+    rewards,
+)
+
+START = 1_700_000_000_000_000
+NONE = np.empty(0)
+ARMS = 3
+
+
+def counted(events, results=None):
+    """Return results of events: seconds until the next, an arm, a reward or None."""
+    results, time = results or Results(ARMS), START
+    for seconds, arm, reward in events:
+        time += seconds * 1_000_000
+        results.decided(time, 1, np.array([arm]), NONE)
+        if reward is not None:
+            results.rewarded(time, arm, [reward])
+    return results, time
+
+
+events = st.lists(
+    st.tuples(
+        st.integers(0, 40_000),
+        st.integers(0, ARMS - 1),
+        st.none() | st.sampled_from([0.25, 0.5, 1.0]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(events)
+def test_nothing_is_lost_as_time_goes_by(told):
+    results, time = counted(told)
+    sums = results.over(0)
+    shown = np.bincount([arm for _, arm, _ in told], minlength=ARMS)
+    earned = [sum(r or 0.0 for _, arm, r in told if arm == slot) for slot in range(ARMS)]
+    assert impressions(sums).tolist() == shown.tolist()
+    assert rewards(sums) == pytest.approx(earned)
+    assert sums[DECISIONS] == len(told)
+    assert sums[R] == pytest.approx(sum(earned))
+    for most in (1, 7, 96):
+        parts = results.between(0, time + 1, most)
+        assert len(parts.begins) <= most
+        assert parts.sums.sum(axis=0) == pytest.approx(sums)
+        assert (np.diff(parts.begins) > 0).all()
+        assert (parts.begins[1:] >= parts.ends[:-1]).all()
+
+
+@given(events)
+def test_what_was_lately_is_known_by_the_minute(told):
+    results, time = counted(told)
+    times = START + 1_000_000 * np.cumsum([seconds for seconds, *_ in told])
+    minutes = times // MINUTE
+    for ago, width in ((HOUR, MINUTE), (DAY, 15 * MINUTE)):
+        begin = (time - ago) // width * width
+        lately = int((minutes * MINUTE // width * width >= begin).sum())
+        assert results.over(begin)[DECISIONS] == lately
+
+
+@given(events, st.integers(0, 60))
+def test_results_go_on_from_where_they_were_saved(told, cut):
+    whole, _ = counted(told)
+    before, time = counted(told[:cut] or told[:1])
+    again = Results(1)
+    again.restore(json.loads(json.dumps(before.saved())))
+    for seconds, arm, reward in told[max(cut, 1) :]:
+        time += seconds * 1_000_000
+        again.decided(time, 1, np.array([arm]), NONE)
+        if reward is not None:
+            again.rewarded(time, arm, [reward])
+    assert again.saved() == whole.saved()
+
+
+@given(events, events)
+def test_results_of_shards_add_up(told, others):
+    parts = [counted(one)[0] for one in (told, others)]
+    both = Results(ARMS)
+    for part in parts:
+        both.take(part)
+    assert both.over(0) == pytest.approx(sum(part.over(0) for part in parts))
+    assert both.last == max(part.last for part in parts)
+
+
+def test_a_new_arm_begins_with_nothing():
+    results, time = counted([(0, 0, 1.0), (7200, 1, None)])
+    results.reach(4)
+    results.decided(time, 1, np.array([3]), NONE)
+    assert impressions(results.over(0)).tolist() == [1, 1, 0, 1]
+    assert rewards(results.over(0)).tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("arms", "thompson"), ("slates", "cascade-ucb1"), ("duels", "rmed1")]
+)
+def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
+    arms = {"rankers" if kind == "duels" else "arms": ["a", "b", "c"]}
+    lists = {"aggregation": "first"} if kind == "slates" else {}
+    placement = {"kind": kind, "policy": policy, "mode": "frozen", **arms, **lists}
+    config = load_config(overrides={"placements": {"home": placement}})
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            told = home.checked(DecisionRequest("k"))
+            (row,) = await engine.decide_many("home", [told])
+            clicks = Clicks([0], None) if kind == "slates" else None
+            feedback = Feedback(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
+            await engine.record_many("home", [feedback._replace(clicks=clicks)])
+            engine.clock.now += 3600_000_000
+            await engine.switch("home", "online")
+            sums = home.series.results.over(0)
+            assert (sums[DECISIONS], sums[R]) == (1, 1)
+            # Metrics and the API tell what was learned from.
+            assert home.series.rewards == 0
+            return home.series.results.saved()
+
+    live = asyncio.run(session())
+    store = store_at(tmp_path / "s.db")
+    again = opened("home", config.placements["home"], store, 0, snapshot=False)
+    fold({again.id: again}, store)
+    assert again.series.results.saved() == live
+    store.close()
+
+
+def test_years_take_no_more_room_than_a_month():
+    results = Results(1)
+    for day in range(3000):
+        results.decided(START + day * DAY, 1, np.array([0]), NONE)
+    assert results.over(0)[DECISIONS] == 3000
+    assert sum(map(len, results.saved()["rows"])) < 400

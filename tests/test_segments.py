@@ -1,0 +1,172 @@
+"""Results per segment of a log: those of the segment's rows alone, and the sum is the whole."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import tacit
+from tacit import cluster
+from tacit.cli import cli
+from tacit.errors import LogError, UnfitLog
+from tacit.evaluate import IPS, SNIPS, DoublyRobust, IndependentIPS, Rewards, Table, off_policy
+from tacit.logs import read_log
+
+ARMS = ["film", "holiday"]
+TARGET = Table({"film": 0.25, "holiday": 0.75})
+DEVICES = ["phone", "desk", None]
+
+
+def shop(rows=600, seed=1):
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(2, size=rows)
+    device = rng.choice(3, rows, p=[0.6, 0.3, 0.1])
+    chance = np.array([[0.2, 0.6], [0.5, 0.3], [0.4, 0.4]])[device, arm]
+    return pa.table(
+        {
+            "decision_id": [str(row) for row in range(rows)],
+            "key": rng.choice(["a", "b"], rows).tolist(),
+            "arms": [ARMS] * rows,
+            "arm": [ARMS[one] for one in arm],
+            "propensity": [0.5] * rows,
+            "reward": (rng.random(rows) < chance).astype(float),
+            "device": pa.array([DEVICES[one] for one in device]),
+        }
+    )
+
+
+LOG = shop()
+
+
+def alone(device):
+    column = LOG["device"]
+    mask = column.is_null() if device == "" else pa.compute.equal(column, device).fill_null(False)
+    return LOG.filter(mask)
+
+
+ESTIMATORS = [IPS(), SNIPS(), DoublyRobust(Rewards({"film": 0.3, "holiday": 0.5}))]
+
+
+@pytest.mark.parametrize("batch_rows", [7, 65_536])
+def test_a_segment_is_what_its_rows_alone_say(batch_rows):
+    log = read_log(LOG, batch_rows=batch_rows)
+    found = off_policy(TARGET, log, ESTIMATORS, by="device")
+    assert list(found.segments) == ["phone", "desk", ""]  # the largest first
+    for device, segment in found.segments.items():
+        expected = off_policy(TARGET, alone(device), ESTIMATORS)
+        assert (segment.rows, segment.logged) == (expected.rows, pytest.approx(expected.logged))
+        for one, other in zip(segment.estimates, expected.estimates, strict=True):
+            assert one.value == pytest.approx(other.value)
+            for kind, bounds in one.intervals.items():
+                assert bounds == pytest.approx(other.intervals[kind])
+    plain = off_policy(TARGET, log, ESTIMATORS)
+    assert [e.value for e in plain.estimates] == [e.value for e in found.estimates]
+    assert plain.segments == {}
+
+
+def test_a_segment_may_be_a_column_of_the_schema_by_either_name():
+    renamed = LOG.rename_columns({"key": "query"})
+    ours = off_policy(TARGET, renamed, [IPS()], by="key", columns={"key": "query"})
+    theirs = off_policy(TARGET, renamed, [IPS()], by="query", columns={"key": "query"})
+    assert set(ours.segments) == {"a", "b"}
+    assert ours.table() == theirs.table()
+    assert {row["segment"] for row in ours.table()} == {None, "a", "b"}
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_parts_of_a_log_tell_the_same_of_segments(tmp_path, format):
+    for place, rows in enumerate((LOG.slice(0, 250), LOG.slice(250))):
+        if format == "parquet":
+            pq.write_table(rows, tmp_path / f"{place}.parquet", row_group_size=100)
+        else:
+            texts = [json.dumps(row) for row in rows.to_pylist()]
+            (tmp_path / f"{place}.jsonl").write_text("\n".join(texts))
+    log = read_log(tmp_path)
+    one = off_policy(TARGET, log, [IPS(), SNIPS()], by="device")
+    many = cluster.off_policy(TARGET, log, [IPS(), SNIPS()], by="device")
+    memory = off_policy(TARGET, LOG, [IPS(), SNIPS()], by="device")
+    for row, other, third in zip(one.table(), many.table(), memory.table(), strict=True):
+        assert row == pytest.approx(other)
+        assert row == pytest.approx(third)
+
+
+def test_a_list_is_of_the_segment_of_its_first_row():
+    rows = [
+        {"decision_id": d, "key": "a", "arms": ARMS, "arm": arm, "position": k, "device": device}
+        | {"propensity": 0.5, "reward": float(d == "1")}
+        for d, device in (("1", "phone"), ("2", "desk"), ("3", "phone"))
+        for k, arm in enumerate(ARMS)
+    ]
+    target = Table({"0": {"film": 1.0}, "1": {"holiday": 1.0}}, per="position")
+    found = off_policy(target, pa.Table.from_pylist(rows), [IndependentIPS(2)], by="device")
+    values = {name: part.estimates[0].value for name, part in found.segments.items()}
+    assert values == {"phone": 2.0, "desk": 0.0}
+    assert {name: part.logged for name, part in found.segments.items()} == {"phone": 1, "desk": 0}
+
+
+def test_replay_by_segments_adds_up_to_replay():
+    policy = tacit.UCB1(ARMS)
+    whole = tacit.replay(policy, LOG, passes=3, seed=2)
+    found = tacit.replay(policy, LOG, passes=3, seed=2, by="device")
+    assert found.estimates == whole.estimates
+    matched = sum(part.matched for part in found.segments.values())
+    assert matched == pytest.approx(sum(whole.matched) / 3)
+    assert cluster.replay(policy, read_log(LOG), passes=3, seed=2, by="device") == found
+    assert "not corrected for how many there are (3)" in found.summary()
+    for device in found.segments:
+        shown = found.segments[device]
+        assert 0 <= shown.low <= shown.estimate <= shown.high <= 1
+
+
+def test_the_text_says_that_intervals_are_not_corrected():
+    text = off_policy(TARGET, LOG, [IPS()], by="device").summary()
+    assert "not corrected for how many there are: some 0.15 of 3 miss" in text
+    assert "ask for a confidence of 0.98333" in text
+    assert "(none)" in text
+
+
+def test_intervals_of_all_segments_at_once_hold_as_often_as_they_say():
+    """Of 400 logs, all three intervals of 1 − 0.05/3 hold in 95 % or more, but for chance."""
+    truth = {"phone": 0.5, "desk": 0.35, "": 0.4}
+    held = 0
+    for seed in range(400):
+        found = off_policy(TARGET, shop(900, seed), [IPS()], by="device", confidence=1 - 0.05 / 3)
+        bounds = {d: part.estimates[0].intervals["normal"] for d, part in found.segments.items()}
+        held += all(low <= truth[d] <= high for d, (low, high) in bounds.items())
+    # Fewer than 366 has a probability of less than 0.002 at 95 %.
+    assert held >= 366
+
+
+def test_no_such_column_and_too_many_values_are_refused():
+    with pytest.raises(LogError, match=r"by: there is no column 'devise' \(did you mean 'device'"):
+        off_policy(TARGET, LOG, by="devise")
+    many = shop(1100)
+    for function in (
+        off_policy,
+        lambda target, log, by: tacit.replay(tacit.UCB1(ARMS), log, by=by),
+    ):
+        with pytest.raises(UnfitLog, match="more than 1,000 values"):
+            function(TARGET, many, by="decision_id")
+
+
+def test_the_command_line_tells_of_segments(tmp_path):
+    pq.write_table(LOG, tmp_path / "a.parquet")
+    command = ["evaluate", str(tmp_path / "a.parquet"), "--policy", "always:film", "--by", "device"]
+    run = CliRunner().invoke(cli, [*command, "--plot", str(tmp_path / "a.png")])
+    assert run.exit_code == 0, run.output
+    assert "phone" in run.output
+    told = json.loads(CliRunner().invoke(cli, [*command, "--json"]).output)
+    assert [row["segment"] for row in told["estimates"][::2]] == [None, "phone", "desk", ""]
+    both = ["--policy", "ucb1", "--estimator", "replay,ips", "--passes", "2", "--json"]
+    told = json.loads(CliRunner().invoke(cli, [*command[:2], *both, "--by", "device"]).output)
+    assert set(told["replay"]["segments"]) == {"phone", "desk", ""}
+
+
+def test_a_mean_weight_that_is_not_1_is_explained():
+    wrong = LOG.set_column(LOG.schema.get_field_index("propensity"), "propensity", [[0.9] * 600])
+    text = off_policy(Table({"film": 1.0}), wrong, [IPS(), IPS(clip=1)]).summary()
+    assert text.count("standard errors from 1: the log's propensities are wrong") == 1
+    assert "standard errors" not in off_policy(TARGET, LOG, [IPS()]).summary()

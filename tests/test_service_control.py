@@ -1,0 +1,372 @@
+"""A placement is turned by hand, and its log says who did it and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+
+import harness
+import pytest
+import test_service_living as living
+from click.testing import CliRunner
+from harness import START, Clock, learned
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stores import store_at
+
+import tacit
+from tacit.cli import cli
+from tacit.client import Client, Denied, Impression, InvalidRequest
+from tacit.errors import InvalidValue
+from tacit.service.config.file import load_config
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.keys import new_key
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import ChangeArms, PinArms
+from tacit.service.log.rows import MarkRow
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+from tacit.service.running.server import running
+
+KEY, SHA256 = new_key()
+READING, READING_SHA256 = new_key()
+NAMES = ["a", "b", "c"]
+
+
+def overrides(path, **others):
+    import stores
+
+    place = {"store.path": str(path)}
+    if stores.chosen == "postgres":
+        place = {"store.url": stores.cluster().url, "store.schema": stores.schema_of(path)}
+    keys = {
+        "lead": {"sha256": SHA256, "scopes": ["admin"]},
+        "wall": {"sha256": READING_SHA256, "scopes": ["read", "decide", "feedback"]},
+    }
+    home = {"arms": NAMES, "seed": 7, "policy": "thompson", **others}
+    return {**place, "server.port": 0, "keys": keys, "placements.home": home}
+
+
+def configured(**others):
+    return Config({"home": PlacementConfig(tacit.Thompson(tuple(NAMES)), 7, **others)})
+
+
+# Who did what ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("kind")
+def test_the_log_says_who_changed_what_and_when(tmp_path):
+    path = tmp_path / "s.db"
+    with running(load_config(overrides=overrides(path))) as url:
+        with Client(url, READING) as client:
+            assert client.history("home") == []
+            client.decide("home", "q")
+            with pytest.raises(Denied):
+                client.mode("home", "frozen")
+        with Client(url, KEY) as client:
+            client.change_arms("home", add=["d", "e"], retire=["a"])
+            client.change_arms("home", restore=["a"], retire=["e"])
+            client.mode("home", "frozen")
+            client.mode("home", "frozen")
+            found = client.history("home")
+            assert [(one.by, one.what, one.detail) for one in found] == [
+                ("lead", "mode", {"mode": "frozen"}),
+                ("lead", "arms", {"add": [], "retire": ["e"], "restore": ["a"]}),
+                ("lead", "arms", {"add": ["d", "e"], "retire": ["a"], "restore": []}),
+            ]
+            times = [one.at for one in found]
+            assert times == sorted(times, reverse=True)
+            assert client.history("home", limit=1) == found[:1]
+            with pytest.raises(InvalidRequest, match="limit"):
+                client._answer(client.history.__wrapped__(client, "home")._replace(
+                    action="history?limit=0"
+                ))  # fmt: skip
+    # A start with another configuration is a change, too.
+    with running(load_config(overrides=overrides(path, durability="buffered"))) as url:
+        with Client(url, KEY) as client:
+            last, *before = client.history("home")
+            assert before == found
+            assert (last.by, last.what) == ("configuration", "configuration")
+            assert last.detail == {"durability": {"before": "committed", "after": "buffered"}}
+        told = CliRunner().invoke(
+            cli, ["placement", "history", "home", "--url", url], env={"TACIT_PLACEMENT_KEY": KEY}
+        )
+        assert told.exit_code == 0, told.output
+        lines = told.output.splitlines()
+        assert len(lines) == 4
+        assert "configuration  configuration  durability: committed → buffered" in lines[0]
+        assert lines[3].split()[2:] == ["lead", "arms", "add:", "d", "e,", "retire:", "a"]
+
+
+def test_a_reload_is_told_with_what_is_new(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            await engine.reload(configured(snapshot_every=9))
+            await engine.reload(configured(snapshot_every=9))
+            (change,) = await engine.history("home")
+            assert change == (
+                START, "configuration", "configuration",
+                {"snapshot_every": {"before": 50_000, "after": 9}},
+            )  # fmt: skip
+
+    asyncio.run(session())
+
+
+@pytest.mark.usefixtures("kind")
+def test_what_was_changed_outlives_the_rows(tmp_path):
+    day = 86_400 * harness.SECOND
+
+    async def session():
+        clock = Clock()
+        async with harness.served(tmp_path / "s.db", configured(retention=1.0), clock) as engine:
+            await engine.change_arms(ChangeArms("home", ["d"], who="lead"))
+            for _ in range(4):
+                clock.now += day
+                await engine.decide("home", "q")
+                await harness.quiet(engine)
+            assert [c.what for c in await engine.history("home")] == ["arms"]
+            assert engine.store.begins(1).seq > 1
+            return learned(engine)
+
+    before = asyncio.run(session())
+    store = store_at(tmp_path / "s.db")
+    again = Engine(configured(retention=1.0), store)
+    assert learned(again) == before
+    export(again.config, store, tmp_path / "out")
+    store.close()
+    other = store_at(tmp_path / "t.db")
+    take_in(other, tmp_path / "out")
+    assert [(mark.kind, mark.who) for mark in other.changes(1)] == [("arms", "lead")]
+    other.close()
+
+
+def test_marks_of_an_earlier_export_have_nobody(tmp_path):
+    import pyarrow.parquet as pq
+
+    with_marks = store_at(tmp_path / "s.db")
+    with_marks.placement("home", json.dumps({"name": "Thompson", "arms": NAMES}), 7)
+    from tacit.service.log.rows import Rows
+
+    with_marks.append(Rows([], [], [MarkRow(1, 1, START, "mode", "frozen", "lead")]))
+    export(configured(), with_marks, tmp_path / "out")
+    with_marks.close()
+    marks = pq.read_table(tmp_path / "out" / "marks.parquet")
+    pq.write_table(marks.drop_columns(["who"]), tmp_path / "out" / "marks.parquet")
+    other = store_at(tmp_path / "t.db")
+    take_in(other, tmp_path / "out")
+    assert other.changes(1) == [MarkRow(1, 1, START, "mode", "frozen")]
+    other.close()
+
+
+# Pins -------------------------------------------------------------------------------------------
+
+
+PINNED = {"arms": ["b"], "shared": ["b"], "slates": ["c", "a"], "duels": ["b"], "features": ["y"]}
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["decide"] * 4 + ["learn"] * 4 + ["pin", "unpin", "freeze", "thaw", "stop"]
+        ),
+        st.integers(0, 2**16),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+async def take_step(engine, i, what, number, waiting):
+    """Take one step; return what it came to."""
+    if what == "stop":
+        return None
+    now = engine.clock.now = START + i * living.ROUND_TIME
+    kind = engine.config.placements["home"].kind
+    if what in ("decide", "learn"):
+        if what == "decide":
+            pin = engine.placements["home"].pin_at(now)
+            rows = await living.take_step(engine, i, what, number, waiting)
+            for row in rows:
+                assert (row.mode in ("pinned", "pinned-frozen")) == (pin is not None)
+                if pin is not None:
+                    assert row.propensity == 1.0
+                    times = 2 if kind == "duels" else 1
+                    assert engine.placements["home"].shown(row) == tuple(pin.arms) * times
+            return rows
+        return await living.take_step(engine, i, what, number, waiting)
+    if what == "pin":
+        until = now + (1 + number % 3) * living.ROUND_TIME
+        return await engine.pin(PinArms("home", PINNED[kind], until))
+    if what == "unpin":
+        return await engine.pin(PinArms("home"))
+    return await engine.switch("home", {"freeze": "frozen", "thaw": "online"}[what])
+
+
+@pytest.mark.parametrize("kind", living.POLICIES)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
+def test_what_pins_taught_is_a_fold_of_the_log(
+    tmp_path_factory, kind, steps, snapshot_every, crash
+):
+    folder = tmp_path_factory.mktemp("pins")
+    config = living.configured(kind, snapshot_every)
+    # The mode of a placement that has decided nothing is that of its configuration.
+    steps = [("decide", 0), *steps, ("decide", 0)]
+
+    async def straight():
+        came, waiting = [], []
+        async with harness.served(folder / "a.db", config) as engine:
+            for i, (what, number) in enumerate(steps):
+                came.append(await take_step(engine, i, what, number, waiting))
+            return came, learned(engine), engine.placements["home"].pin
+
+    async def piecewise():
+        came, waiting, path, clock = [], [], folder / "b.db", Clock()
+        engine = Engine(config, store_at(path), clock)
+        await engine.start()
+        for i, (what, number) in enumerate(steps):
+            if what == "stop":
+                path = harness.as_after_a_crash(path) if crash else path
+                await engine.stop()
+                engine = Engine(config, store_at(path), clock)
+                await engine.start()
+            came.append(await take_step(engine, i, what, number, waiting))
+        await engine.stop()
+        store = store_at(path)
+        engine = Engine(config, store, clock)
+        assert verify(config, store) == []
+        store.close()
+        return came, learned(engine), engine.placements["home"].pin
+
+    assert asyncio.run(straight()) == asyncio.run(piecewise())
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
+    path = tmp_path / "s.db"
+    far = datetime.now(UTC) + timedelta(days=1)
+    config = load_config(overrides=overrides(path))
+    with running(config) as url, Client(url, KEY) as client:
+        assert client.unpin("home") is None
+        assert client.history("home") == []
+        pinned = client.pin("home", ["b"], far)
+        assert (pinned.arms, datetime.fromisoformat(pinned.until)) == (["b"], far)
+        shown = client.decide_many("home", [Impression(f"q {i}") for i in range(30)])
+        assert {(one.arm, one.propensity) for one in shown} == {("b", 1.0)}
+        assert len({one.would.arm for one in shown}) > 1
+        assert client.feedback("home", shown[0].decision_id, 1.0).outcome == "learned"
+        # What cannot be shown is no reason to refuse anybody.
+        other = client.decide("home", "q", arms=["a", "c"])
+        assert (other.arm in ("a", "c"), other.propensity) == (True, pytest.approx(0.5, abs=0.2))
+        with Client(url, READING) as reader, pytest.raises(Denied):
+            reader.pin("home", ["a"], far)
+        for arms, until, wrong in (
+            (["z"], far, "arms"),
+            (["a", "b"], far, "arms"),
+            ([], far, "arms"),
+            (["a"], "2020-01-01", "until"),
+            (["a"], "soon", "until"),
+        ):
+            with pytest.raises(InvalidRequest, match=wrong):
+                client.pin("home", arms, until)
+    with running(config) as url, Client(url, KEY) as client:
+        assert client.decide("home", "r").arm == "b"
+        assert client.unpin("home") is None
+        shown = client.decide_many("home", [Impression(f"s {i}") for i in range(60)])
+        assert {one.arm for one in shown} == set(NAMES)
+        soon = datetime.now(UTC) + timedelta(seconds=0.5)
+        client.pin("home", ["c"], soon)
+        harness.eventually(lambda: client.decide("home", "t").arm != "c")
+        assert datetime.now(UTC) >= soon
+        found = client.history("home")
+        assert [(one.by, one.what) for one in found] == [
+            ("lead", "pin"), ("lead", "unpin"), ("lead", "pin"),
+        ]  # fmt: skip
+        assert found[2].detail == {"arms": ["b"], "until": pinned.until}
+        told = CliRunner().invoke(
+            cli,
+            ["placement", "pin", "home", "a", "--until", "2099-01-01", "--url", url, "--key", KEY],
+        )
+        assert told.output == "a until 2099-01-01T00:00:00+00:00\n"
+        told = CliRunner().invoke(cli, ["placement", "unpin", "home", "--url", url, "--key", KEY])
+        assert told.output == "the policy decides\n"
+    assert verify(config, store_at(path)) == []
+
+
+def test_the_time_of_the_row_ends_a_pin(tmp_path):
+    async def session():
+        async with harness.served(tmp_path / "s.db", configured()) as engine:
+            await engine.pin(PinArms("home", ["b"], START + 10))
+            for now, pinned in ((START + 9, True), (START + 10, False)):
+                engine.clock.now = now
+                rows = [await engine.decide("home", f"{now} {i}") for i in range(20)]
+                assert {row.mode for row in rows} == ({"pinned"} if pinned else {"online"})
+            assert len(await engine.history("home")) == 1
+            # Nothing is pinned any more, so that there is nothing to take off.
+            assert await engine.pin(PinArms("home")) is None
+            assert len(await engine.history("home")) == 1
+
+    asyncio.run(session())
+
+
+def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tmp_path):
+    config = configured(holdout=HoldoutConfig(share=0.5))
+
+    async def session():
+        async with harness.served(tmp_path / "s.db", config) as engine:
+            for i in range(10):
+                row = await engine.decide("home", f"q {i}")
+                await engine.feedback("home", row.id, 1.0)
+            engine.clock.now += 60 * harness.SECOND
+            await engine.pin(PinArms("home", ["b"], engine.clock.now + 1000))
+            before = json.dumps(engine.placements["home"].lift.saved())
+            for i in range(10):
+                row = await engine.decide("home", f"q {i}")
+                assert (row.control, row.propensity) == (None, 1.0)
+                await engine.feedback("home", row.id, 1.0)
+            engine.clock.now += 60 * harness.SECOND
+            await engine.decide("home", "q")
+            lift = engine.placements["home"].lift
+            assert lift.scores.as_dict() == json.loads(before)["scores"]
+
+    asyncio.run(session())
+
+
+def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
+    config = Config({"home": PlacementConfig(tacit.LinTS(1, 1), 7, kind="features")})
+
+    async def session():
+        async with harness.served(tmp_path / "s.db", config) as engine:
+            placement = engine.placements["home"]
+            await engine.pin(PinArms("home", ["y"], START + 10))
+            for arms, shown in ((["x", "y"], {"y"}), (["x", "z"], {"x", "z"})):
+                rows = []
+                for i in range(20):
+                    told = DecisionRequest(
+                        f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]]
+                    )
+                    rows += await engine.decide_many("home", [placement.checked(told)])
+                assert {row.arm for row in rows} <= shown
+                assert await engine.feedback("home", rows[0].id, 1.0) == "learned"
+            return learned(engine)
+
+    live = asyncio.run(session())
+    store = store_at(tmp_path / "s.db")
+    assert learned(Engine(config, store)) == live
+    assert verify(config, store) == []
+    store.close()
+
+
+def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):
+    import test_personalizer as personalizer
+
+    async def session():
+        async with harness.served(tmp_path / "s.db", personalizer.configured()) as engine:
+            with pytest.raises(InvalidValue, match="nothing can be pinned"):
+                await engine.pin(PinArms("home", ["y"], START + 10))
+
+    asyncio.run(session())

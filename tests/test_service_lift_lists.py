@@ -1,0 +1,399 @@
+"""Holdouts of placements that show lists, let rankers duel, or answer the Personalizer API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from itertools import permutations
+
+import msgspec
+import numpy as np
+import pytest
+from harness import SECOND, Clock, as_after_a_crash, everything, served
+
+from tacit.client import Clicks as Sent
+from tacit.client import Client, InvalidRequest
+from tacit.client.messages import Impression as Wanted
+from tacit.errors import ConfigError, InvalidValue
+from tacit.service.attribution.attribution import HELD_OUT
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.lift.controls import ListControl
+from tacit.service.lift.report import lift_report
+from tacit.service.log.impressions import Clicks, DecisionRequest
+from tacit.service.log.requests import Feedback, as_content
+from tacit.service.log.rows import CLICKS
+from tacit.service.log.slates import slate_of
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.verify import verify
+from tacit.service.personalizer import wire
+from tacit.service.personalizer.placement import Shown
+from tacit.service.personalizer.requests import impression_of
+from tacit.service.placements.duels import shown_list
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
+
+LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "positions": 2}
+DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}
+RANKS = {"kind": "personalizer", "policy": "linear-epsilon-greedy(dim=32, epsilon=0.4)"}
+RANKINGS = {"old": [1, 2, 3, 4], "new": [4, 3, 2, 1]}
+
+
+def configured(placement, holdout, **more):
+    table = {"seed": 7, "holdout": holdout} | placement | more
+    return load_config(overrides={"placements": {"home": table}, "server.port": 0})
+
+
+async def told(engine, *asked):
+    """Decide, each a second after the other; return the rows."""
+    home, rows = engine.placements["home"], []
+    for one in asked:
+        engine.clock.now += SECOND
+        given = one if isinstance(one, tuple) and hasattr(one, "unit") else home.checked(one)
+        rows += await engine.decide_many("home", [given])
+    return rows
+
+
+async def clicked(engine, row, positions, **more):
+    sent = Feedback(row.id, CLICKS, clicks=Clicks(positions), **more)
+    (outcome,) = await engine.record_many("home", [sent])
+    return outcome
+
+
+async def finished(engine, path, config):
+    """Let all windows close, and check the fold; return what is said of the lift."""
+    engine.clock.now += 3600 * SECOND
+    await engine.switch("home", "online")
+    store = SqliteStore(as_after_a_crash(path))
+    again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
+    assert everything(again) == everything(engine.placements["home"])
+    assert verify(config, store) == []
+    store.close()
+    return lift_report(engine.placements["home"], engine.clock())
+
+
+# Lists ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["uniform", "baseline"])
+def test_what_a_control_lists_with_what_probability(named):
+    """Over all lists that there are, chances add up to 1; beginnings and places are their sums."""
+    for offer, positions in ((np.array([2, 0, 1]), 2), (np.array([1, 0]), 3)):
+        control = ListControl(named, positions)
+        count = min(positions, len(offer))
+        lists = np.array([
+            [*some, *[-1] * (positions - count)] for some in permutations(offer.tolist(), count)
+        ])  # fmt: skip
+        offers = [offer] * len(lists)
+        chances = control.chances(lists, offers)
+        assert math.isclose(chances.sum(), 1.0)
+        prefixes, places = control.prefixes(lists, offers), control.places(lists, offers)
+        for k in range(positions):
+            begun = [
+                chances[(lists[:, : k + 1] == one[: k + 1]).all(axis=1)].sum() for one in lists
+            ]
+            there = [chances[lists[:, k] == one[k]].sum() for one in lists]
+            np.testing.assert_allclose(prefixes[:, k], begun)
+            np.testing.assert_allclose(places[:, k], there)
+        drawn = [control.shown(offer, draw).tolist() for draw in range(600)]
+        for one, chance in zip(lists.tolist(), chances, strict=True):
+            # Within 6 standard errors.
+            assert abs(drawn.count(one) / 600 - chance) <= 6 * math.sqrt(chance / 600)
+
+
+@pytest.mark.parametrize(
+    ("control", "policy"),
+    [("uniform", "list-mix"), ("baseline", "list-mix"), ("uniform", "cascade-kl-ucb")],
+)
+def test_lists_have_a_holdout(tmp_path, control, policy):
+    async def session():
+        config = configured(
+            LISTS | {"policy": policy}, {"share": 0.4, "control": control, "unit": "user"},
+            metrics={"revenue": {}}, snapshot_every=200,
+        )  # fmt: skip
+        path, rng = tmp_path / "s.db", np.random.default_rng(1)
+        async with served(path, config) as engine:
+            asked = [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
+            rows = await told(engine, *asked)
+            return await _clicked_lists(engine, rows, rng, path, config)
+
+    rows, found = asyncio.run(session())
+    sides = {row.control for row in rows}
+    assert sides == {0, 1}
+    of = {}
+    for i, row in enumerate(rows):
+        of.setdefault(i % 30, set()).add((row.control, row.bucket))
+    assert all(len(one) == 1 for one in of.values())
+    if control == "baseline":
+        assert {tuple(slate_of(row.shown).arms) for row in rows if row.control} == {("a", "b")}
+    assert (found.control, found.unit, found.winner) == (control, "user", None)
+    assert sum(group.decisions for group in found.groups.values()) == len(rows)
+    assert found.metrics[0].name == "revenue"
+    with pytest.raises(InvalidValue, match="hardly tell"):
+        asyncio.run(_refused(tmp_path, configured(LISTS, {"share": 0.4})))
+
+
+async def _clicked_lists(engine, rows, rng, path, config):
+    # The windows are closed by now: what is clicked below counts, what was shown above does not.
+    home = engine.placements["home"]
+    told = [home.checked(DecisionRequest("k", user=f"u{i % 30}")) for i in range(len(rows))]
+    made = await engine.decide_many("home", told)
+    some = 0
+    for row in made:
+        positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
+        some += bool(positions)
+        await clicked(engine, row, positions, metrics=as_content({"revenue": 2.0}))
+    before = home.lift.reward.totals.copy()
+    assert before.sum() == 0
+    found = await finished(engine, path, config)
+    assert home.lift.reward.totals.sum() == some
+    assert home.lift.metrics["revenue"].totals.sum() == 2.0 * len(made)
+    rows = [row for row in rows if row.seq >= home.lift.seq]
+    groups = {name: type(g)(g.decisions - n, g.rewards) for (name, g), n in zip(
+        found.groups.items(),
+        (sum(r.control == 1 for r in made), sum(r.control == 0 for r in made)),
+        strict=True,
+    )}  # fmt: skip
+    return rows, msgspec.structs.replace(found, groups=groups)
+
+
+async def _refused(tmp_path, config):
+    async with served(tmp_path / "refused.db", config) as engine:
+        lift_report(engine.placements["home"], engine.clock(), control="uniform")
+
+
+@pytest.mark.parametrize("control", ["uniform", "baseline"])
+def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
+    """Over every list, and every arm at every position: Σ 1/q is the number of decisions."""
+
+    async def session():
+        config = configured(LISTS | {"arms": 3}, {"share": 0.3, "control": control})
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            rows = []
+            for i in range(20):
+                engine.clock.now += 40 * SECOND
+                asked = [home.checked(DecisionRequest("k")) for _ in range(100)]
+                rows += await engine.decide_many("home", asked)
+                for row in rows[-100::3]:
+                    await clicked(engine, row, [i % 2])
+            return rows
+
+    rows = asyncio.run(session())
+    slates = [slate_of(row.shown) for row in rows]
+    for slate, row in zip(slates, rows, strict=True):
+        assert math.isclose(slate.prefixes[-1], row.propensity)
+        assert slate.prefixes[0] == pytest.approx(slate.places[0])
+    # Beside a fixed list, only that one can be shown always.
+    always = [(0, 1)] if control == "baseline" else permutations(range(3), 2)
+    q = np.array([row.propensity for row in rows])
+    for one in always:
+        _check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
+    for k in range(2):
+        q = np.array([slate.places[k] for slate in slates])
+        for arm in [k] if control == "baseline" else range(3):
+            _check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
+
+
+def _check_frequency(happened, q):
+    """Check within 5 standard errors that Σ 1/q over what happened is the number of trials."""
+    terms = np.where(happened, 1 / q, 0.0)
+    error = np.sqrt((terms**2).mean() / len(q))
+    assert abs(terms.mean() - 1) < 5 * error
+
+
+# Duels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "control"),
+    [("probabilistic", "baseline"), ("team-draft", {"arm": "new"}), ("balanced", "uniform")],
+)
+def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
+    async def session():
+        config = configured(
+            DUELS, {"share": 0.4, "control": control, "unit": "session"},
+            interleaving=method, length=3, unclicked="nothing", aggregation="first",
+        )  # fmt: skip
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            home = engine.placements["home"]
+            asked = [
+                DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)
+            ]
+            rows = []
+            for one in asked:
+                (row,) = await told(engine, one)
+                outcome = await clicked(engine, row, [0])
+                assert (outcome == HELD_OUT) == bool(row.control)
+                rows.append(row)
+            with pytest.raises(InvalidValue, match="rankings"):
+                home.checked(DecisionRequest("k"))
+            found = await finished(engine, path, config)
+            written = export(config, engine.store, tmp_path / "out")
+            assert written["duels-home"] == sum(not row.control for row in rows)
+            return rows, found, home.tallies["k"].duels, home.lift.reward.counts.sum()
+
+    rows, found, duels, counted = asyncio.run(session())
+    held = [row for row in rows if row.control]
+    assert 0 < len(held) < len(rows)
+    alone = {"baseline": {"old"}, "uniform": {"old", "new"}}.get(str(control), {"new"})
+    assert {json.loads(row.shown)["pair"][0] for row in held} == alone
+    for row in held:
+        left, right = json.loads(row.shown)["pair"]
+        assert left == right
+        assert shown_list(row)["items"] == RANKINGS[left][:3]
+    others = [row for row in rows if not row.control]
+    assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
+    assert counted == len(rows)
+    assert sum(group.rewards for group in found.groups.values()) == len(rows)
+    of = {}
+    for i, row in enumerate(rows):
+        of.setdefault(i % 20, set()).add(row.control)
+    assert all(len(one) == 1 for one in of.values())
+
+
+def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
+    async def session():
+        config = configured(DUELS, {"share": 0.3, "control": "uniform"})
+        async with served(tmp_path / "s.db", config) as engine:
+            home, rows = engine.placements["home"], []
+            for _ in range(20):
+                engine.clock.now += 40 * SECOND
+                asked = [home.checked(DecisionRequest("k", rankings=RANKINGS)) for _ in range(100)]
+                rows += await engine.decide_many("home", asked)
+                for row in rows[-100::2]:
+                    await clicked(engine, row, [0])
+            return rows
+
+    rows = asyncio.run(session())
+    pairs = [tuple(json.loads(row.shown)["pair"]) for row in rows]
+    q = np.array([row.propensity for row in rows])
+    for pair in {("old", "old"), ("new", "new")}:
+        _check_frequency(np.array([one == pair for one in pairs]), q)
+
+
+# Personalizer --------------------------------------------------------------------------------
+
+
+def rank_of(i):
+    actions = [{"id": name, "features": [{"name": name}]} for name in ("a", "b", "c")]
+    return msgspec.convert({"actions": actions, "eventId": f"e{i}"}, wire.RankRequest)
+
+
+@pytest.mark.parametrize("control", ["baseline", "uniform"])
+def test_the_personalizer_has_a_holdout(tmp_path, control):
+    async def session():
+        config = configured(RANKS, {"share": 0.4, "control": control}, snapshot_every=100)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            home = engine.placements["home"]
+            rows = []
+            for i in range(600):
+                (row,) = await told(engine, impression_of(rank_of(i), home.dim))
+                await engine.feedback("home", row.id, 1.0 if row.arm == "b" else -0.5)
+                rows.append(row)
+            (again,) = await told(engine, impression_of(rank_of(0), home.dim))
+            assert again == rows[0]
+            found = await finished(engine, path, config)
+            sums = home.lift.scores
+            return rows, found, sums
+
+    rows, found, sums = asyncio.run(session())
+    if control == "baseline":
+        assert {row.arm for row in rows if row.control} == {"a"}
+        assert found.claim == "better"
+    for row in rows:
+        chances = dict(Shown.of(row).ranking)
+        assert math.isclose(sum(chances.values()), 1.0)
+        assert math.isclose(chances[row.arm], row.propensity)
+        assert Shown.of(row).ranking[0][0] == row.arm
+    q = np.array([row.propensity for row in rows])
+    for arm in "abc":
+        _check_frequency(np.array([row.arm == arm for row in rows]), q)
+    assert (found.ratio, sums.overall[0]) == (None, len(rows))
+    # The policy's own value from propensities is that of its own decisions, within 5 errors.
+    own = np.array([1.0 if row.arm == "b" else 0.0 for row in rows if not row.control])
+    policy, spread, _ = sums.policy
+    mean = sums.overall[1] / len(rows)
+    assert abs(policy / len(rows) + mean - own.mean()) < 5 * math.sqrt(spread) / len(rows) + 0.1
+
+
+def test_events_of_several_slots_have_none(tmp_path):
+    config = configured(RANKS, {"share": 0.4, "control": "baseline"})
+    config = msgspec.structs.replace(
+        config, store=msgspec.structs.replace(config.store, path=str(tmp_path / "s.db"))
+    )
+    with running(config) as address:
+        from harness import Client as Asker
+
+        body = {
+            "actions": [{"id": "a", "features": []}, {"id": "b", "features": []}],
+            "slots": [{"id": "top", "baselineAction": "a"}, {"id": "low", "baselineAction": "b"}],
+        }
+        path = "/v1/placements/home/personalizer/v1.1-preview.3/multislot/rank"
+        status, _, answer = Asker(address).ask("POST", path, body)
+        assert status == 400
+        assert "leave the holdout out" in json.dumps(answer)
+
+
+# What cannot be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("placement", "holdout", "message"),
+    [
+        (LISTS, {"control": {"arm": "a"}}, "it is one of uniform, baseline, not arm"),
+        (LISTS, {"control": {"policy": "list-mix"}}, "not policy"),
+        (DUELS, {"control": {"policy": "rmed1"}}, "uniform, baseline, arm, not policy"),
+        (DUELS, {"control": {"arm": "soup"}}, "none of the policy's arms"),
+        (RANKS, {"control": "baseline", "unit": "user"}, "name no user; give one of decision"),
+    ],
+)
+def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):
+    with pytest.raises(ConfigError, match=message):
+        configured(placement, holdout)
+
+
+# Over HTTP -----------------------------------------------------------------------------------
+
+
+def test_the_lift_of_lists_and_duels_over_http(tmp_path):
+    clock = Clock()
+    overrides = {
+        "server.port": 0,
+        "store.path": str(tmp_path / "s.db"),
+        "placements": {
+            "lists": LISTS | {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}},
+            "duels": DUELS | {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}},
+            "plain": LISTS,
+        },
+    }
+    rng = np.random.default_rng(4)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(load_config(overrides=overrides)) as address, Client(address) as client:
+            for _ in range(6):
+                made = client.slate_many("lists", [Wanted("k", user="ann")] * 300)
+                # Only d is ever clicked, which the control never lists.
+                sent = [
+                    Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made
+                ]
+                client.clicks_many("lists", sent)
+                clock.now += 40 * SECOND
+            client.slate("lists", "k", user="bob")
+            found = client.lift("lists")
+            assert found.claim == "better"
+            assert found.groups["control"]["rewards"] == 0
+            for _ in range(300):
+                one = client.duel("duels", RANKINGS, key="k", user="ann")
+                hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
+                client.clicks("duels", one.decision_id, items=hits)
+            clock.now += 40 * SECOND
+            client.duel("duels", RANKINGS, user="u")
+            found = client.lift("duels")
+            assert found.claim == "better"
+            with pytest.raises(InvalidRequest, match="give it a holdout"):
+                client.lift("plain")
+            assert {row["alarm"] for row in found.srm} == {False}

@@ -1,0 +1,311 @@
+"""Usual requests take a shorter way: whatever is sent, the answers are those of the long one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import pytest
+import uvicorn
+from harness import reached
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_service_guard import KEY, MADE
+from uvicorn.server import ServerState
+
+from tacit.service.app import app as site
+from tacit.service.app.usual import Usual
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.http.protocol import Connections, Protocol
+from tacit.service.stores.sqlite import SqliteStore
+
+KEYS = {scope: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in MADE.items()}
+DATE = [(b"date", b"now")]
+TURNS = 10
+ANY = re.compile(
+    rb"(?<=x-request-id: )[0-9a-f]{16}"
+    rb'|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(","arm":"[abc]","propensity":[^,]+)?'
+)
+"""What differs between two answers to one request: names, and draws that follow names."""
+
+
+class Transport(asyncio.Transport):
+    """A connection whose other end is the test."""
+
+    def __init__(self):
+        super().__init__({"peername": ("127.0.0.1", 5)})
+        self.written, self.closed, self.lost = b"", False, False
+
+    def write(self, data):
+        if not self.closed:
+            self.written += data
+
+    def close(self):
+        self.closed = True
+
+    abort = close
+
+    def is_closing(self):
+        return self.closed
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def write_eof(self):
+        pass
+
+    pause_reading = resume_reading = write_eof
+
+
+class Side:
+    """A service, asked on connections without a network."""
+
+    def __init__(self, path, short, **values):
+        places = {"store.path": str(path), "server.body_limit": 500}
+        home = {"arms": ["a", "b", "c"], "policy": "ucb1", "seed": 3, "attribution_window": 1e6}
+        self.config = load_config(overrides={**places, "placements": {"home": home}, **values})
+        self.short = short
+
+    async def start(self):
+        connections = Connections(self.config.server)
+        self.engine = Engine(self.config, SqliteStore(self.config.store.path))
+        app = site.application(self.engine, connections)
+        assert isinstance(connections.usual, Usual)
+        if not self.short:
+            connections.usual = None
+        self.state = ServerState()
+        self.state.default_headers = DATE
+        self.settings = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
+        self.connection = type("Connection", (Protocol,), {"shared": connections})
+        self.metrics = app._metrics
+        await self.engine.start()
+
+    async def answered(self, pieces, ahead=False, leaves=False):
+        """Return what is answered to pieces, and whether the connection was closed.
+
+        Parameters
+        ----------
+        pieces : list of bytes
+        ahead : bool
+            Whether a piece is sent before what came before it is answered.
+        leaves : bool
+            Whether the client leaves when the last one is sent.
+        """
+        transport = Transport()
+        connection = self.connection(self.settings, self.state, {})
+        connection.connection_made(transport)
+        for piece in pieces:
+            if not transport.closed:
+                connection.data_received(piece)
+                if not ahead:
+                    await settled(connection)
+        if not leaves:
+            await settled(connection)
+        closed = transport.closed
+        connection.connection_lost(None)
+        await reached(lambda: not self.state.tasks and not self.settings.app._running)
+        return ANY.sub(b"*", transport.written), closed
+
+
+async def settled(connection):
+    """Wait until all is answered that was asked for and came whole."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+    def done():
+        waits = connection._answering and not getattr(connection.cycle, "more_body", False)
+        return connection.transport.is_closing() or not (waits or connection.pipeline)
+
+    await reached(done)
+
+
+class Pair:
+    """Two services of one configuration: one takes the shorter way, one never does."""
+
+    def __init__(self, folder, **values):
+        self.loop = asyncio.new_event_loop()
+        self.sides = [Side(folder / f"{short}.db", short, **values) for short in (True, False)]
+        for side in self.sides:
+            self.loop.run_until_complete(side.start())
+
+    def check(self, pieces, ahead=False):
+        """Check that both answer the same."""
+        short, long = (
+            self.loop.run_until_complete(side.answered(pieces, ahead)) for side in self.sides
+        )
+        assert short == long
+        return short
+
+    def close(self):
+        for side in self.sides:
+            self.loop.run_until_complete(side.engine.stop())
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def open_(tmp_path_factory):
+    pair = Pair(tmp_path_factory.mktemp("open"))
+    yield pair
+    pair.close()
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    values = {"keys": KEYS, "server.allow_origins": ["https://shop.example"]}
+    pair = Pair(tmp_path_factory.mktemp("locked"), **values)
+    yield pair
+    pair.close()
+
+
+# Requests, most of them usual ----------------------------------------------------------------
+
+
+def mostly(usual, *others):
+    """Draw what is usual, or now and then something else."""
+    return st.one_of(*[st.just(usual)] * 6, st.sampled_from(others))
+
+
+IDS = st.sampled_from([f"d{i}" for i in range(6)])
+BODIES = st.one_of(
+    IDS.map(lambda id: json.dumps({"key": "film", "decision_id": id}).encode()),
+    st.builds(
+        lambda id, reward: json.dumps({"decision_id": id, "reward": reward}).encode(),
+        IDS, st.sampled_from([0, 1, 0.5, 2]),
+    ),
+    st.sampled_from([
+        b'{"key": "film"}', b'{"key": "film", "arms": ["a", "c"]}', b'{"key": "fi\xc3\xa9m"}',
+        b'{"key": "\xff"}', b'{"key": 1}', b'{"key": ""}', b"{", b"", b"[" * 300, b"null",
+        b'{"key": "film", "else": 1}', b'{"key": "' + b"x" * 600 + b'"}',
+        b'{"decisions": [{"key": "film"}]}', b'{"key": "a\\r\\n\\r\\nb"}', b"\r\n\r\n",
+    ]),
+)  # fmt: skip
+PATHS = mostly(
+    b"/v1/placements/home/decide", b"/v1/placements/home/feedback",
+    b"/v1/placements/home/feedback", b"/v1/placements/home/feedback",
+    b"/v1/placements/nobody/decide", b"/v1/placements/h%6fme/decide",
+    b"/v1/placements/home/decide?key=1", b"/v1/placements/home/decide#", b"/v1/placements",
+    b"/v1/placements/home/decide/", b"//v1/placements/home/decide", b"*", b"/healthz",
+    b"http://localhost/v1/placements/home/decide", b"/v1/placements/home/decide/batch",
+    b"/v1/placements/home/examined", b"/v1/placements/h\xc3\xb6me/decide",
+)  # fmt: skip
+METHODS = mostly(b"POST", b"GET", b"HEAD", b"PUT", b"OPTIONS")
+VERSIONS = mostly(b"HTTP/1.1", b"HTTP/1.0")
+HOSTS = mostly(b"Host: localhost", b"Host: evil.example", b"host:127.0.0.1:80", b"")
+MEDIA = mostly(
+    b"Content-Type: application/json", b"Content-Type: text/plain", b"",
+    b"content-type:application/json;charset=utf-8",
+)  # fmt: skip
+MORE = (
+    b"X-Request-Id: mine", b"X-Request-Id: \xe4", b"Connection: keep-alive",
+    b"Connection: close", b"Connection: upgrade\r\nUpgrade: h2c", b"Expect: 100-continue",
+    b"Origin: https://shop.example", b"Origin: https://evil.example", b"Origin: null",
+    b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Site: same-origin", b"User-Agent: x",
+    b"Transfer-Encoding: chunked", b"Authorization: Bearer nobody",
+    b"ocp-apim-subscription-key: x", b"A: " + b"x" * 3000,
+    *(b"Authorization: Bearer " + key.encode() for key in KEY.values()),
+)  # fmt: skip
+WRONG_STARTS = (b"POST /v1/placements/home/decide http/1.1", b"PRI * HTTP/2.0", b"post / HTTP/1.1",
+                b"POST /v1/placements/home/decide HTTP/2.0", b"POST /v1/placements/home/decide",
+                b"POST  /v1/placements/home/decide HTTP/1.1")  # fmt: skip
+WRONG = (
+    b"Content-Length: 15", b"Content-Length: +15", b"Content-Length: 015", b"Content-Length: -1",
+    b"Content-Length: 15, 15", b"Content-Length: 15x", b"Transfer-Encoding: identity",
+    b"Folded: a\r\n b", b"Wrong name: x", b": x", b"Wrong", b"a: \x00", b"Lone: a\nb: c",
+)  # fmt: skip
+
+
+@st.composite
+def requests(draw, key=b"", wrong=False):
+    """Draw the bytes of a request, which may be wrong as HTTP."""
+    body = draw(BODIES)
+    start = b" ".join((draw(METHODS), draw(PATHS), draw(VERSIONS)))
+    lines = [
+        start,
+        draw(HOSTS),
+        draw(MEDIA),
+        key,
+        *draw(st.lists(st.sampled_from(MORE), max_size=2)),
+    ]
+    chunked = any(line.startswith(b"Transfer-Encoding") for line in lines)
+    if chunked:
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+    if not chunked or (wrong and draw(st.booleans())):
+        lines.append(b"Content-Length: %d" % len(body))
+    if wrong:
+        lines[0] = draw(mostly(start, *WRONG_STARTS))
+        lines.insert(draw(st.integers(1, len(lines))), draw(mostly(b"", *WRONG)))
+    return b"\r\n".join(line for line in lines if line) + b"\r\n\r\n" + body
+
+
+@st.composite
+def streams(draw, key=b"", wrong=False):
+    """Draw requests that are sent in pieces, each alone, together, or cut."""
+    pieces = draw(st.lists(requests(key, wrong), min_size=1, max_size=3))
+    how = draw(st.sampled_from(["alone", "alone", "together", "cut"]))
+    if how != "alone":
+        pieces = [b"".join(pieces)]
+    if how == "cut":
+        cut = draw(st.integers(0, len(pieces[0])))
+        pieces = [pieces[0][:cut], pieces[0][cut:]]
+    return pieces
+
+
+@given(streams(wrong=True))
+@settings(max_examples=200)
+def test_the_same_bytes_get_the_same_answers(open_, pieces):
+    open_.check(pieces)
+
+
+@given(streams())
+def test_what_is_sent_ahead_gets_the_same_answers(open_, pieces):
+    """Of what is HTTP: of the rest, the time of an answer decides how much is said."""
+    open_.check(pieces, ahead=True)
+
+
+@given(st.one_of(*(streams(b"Authorization: Bearer " + key.encode()) for key in KEY.values())))
+def test_the_same_keys_open_the_same(locked, pieces):
+    locked.check(pieces)
+
+
+DECIDE = (
+    b"POST /v1/placements/home/decide HTTP/1.1\r\nHost: localhost\r\n"
+    b'Content-Type: application/json\r\nContent-Length: 15\r\n\r\n{"key": "film"}'
+)
+
+
+def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypatch):
+    """Whatever was asked before."""
+    taken = []
+    begin = Usual.begin
+    monkeypatch.setattr(Usual, "begin", lambda *told: taken.append(told) or begin(*told))
+    for _ in range(3):
+        answer, closed = open_.check([DECIDE, DECIDE])
+        assert answer.count(b"HTTP/1.1 200 OK") == 2
+        assert not closed
+    assert len(taken) == 6
+    open_.check([DECIDE + DECIDE])
+    assert len(taken) == 6
+    short, long = (
+        [line for line in side.metrics.text().decode().splitlines() if "seconds_count" in line]
+        for side in open_.sides
+    )
+    assert short == long
+
+
+def test_who_leaves_before_the_answer_harms_nobody(open_):
+    side = open_.sides[0]
+    before = side.engine.placement("home").decisions
+    written, _ = open_.loop.run_until_complete(side.answered([DECIDE], True, leaves=True))
+    assert written == b""
+    assert side.engine.placement("home").decisions == before + 1
+
+
+def test_what_fails_ends_the_connection_and_nothing_else(open_, monkeypatch, caplog):
+    for side in open_.sides:
+        monkeypatch.setattr(side.engine, "decide_many", None)
+    answer, closed = open_.check([DECIDE, DECIDE])
+    assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert closed
+    assert caplog.text.count("Exception in ASGI application") == 2

@@ -1,0 +1,35 @@
+"""What a start brings along: nobody waits for packages that are not for them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = "pyarrow", "pandas", "matplotlib", "ray", "scipy.linalg", "scipy.special", "asyncio"
+SHOWN = f"import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+LEARNER = """
+import tacit
+learner = tacit.Learner(tacit.UCB1(3), seed=1)
+learner.learn(learner.choose("film"), 1.0)
+"""
+
+
+def brought(script):
+    """Return which heavy packages a script brings along, in a process of its own."""
+    command = [sys.executable, "-c", script + "\n" + SHOWN]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_the_import_brings_no_package_for_logs_plots_or_the_compiler():
+    assert brought("import tacit; import sys; assert 'numba' not in sys.modules") == []
+
+
+def test_a_learner_that_is_compiled_brings_no_more(tmp_path):
+    """Nor what a compilation needs: the first run compiles, the second one finds it."""
+    brought(LEARNER)
+    assert brought(LEARNER) == []
+
+
+def test_the_command_line_explains_itself_without_a_compiler():
+    script = "import sys; import tacit.cli; assert 'numba' not in sys.modules"
+    assert brought(script) == []

@@ -1,0 +1,94 @@
+"""What version 0.1 wrote: log and snapshots open, agree, and learning goes on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shutil
+
+import harness
+import pytest
+from conftest import DATA
+from harness import Clock
+
+from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import Clicks, DecisionRequest
+from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.rows import CLICKS
+from tacit.service.maintenance.verify import verify
+from tacit.service.stores.sqlite import SqliteStore
+
+WRITTEN = DATA / "written_by_0.1"
+PLACEMENTS = ("home", "news", "rankers", "shelf", "video")
+DECISIONS = 50
+ASKED = {
+    "home": {},
+    "news": {"context": [0.9]},
+    "rankers": {"rankings": {"old": ["x", "y", "z"], "new": ["z", "y", "x"]}},
+    "shelf": {},
+    "video": {"relevance": [[0.1], [0.9]], "examination": [[1.0], [0.5]]},
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Yield the configuration over a copy of the store."""
+    shutil.copy(WRITTEN / "tacit.toml", tmp_path)
+    with gzip.open(WRITTEN / "store.db.gz") as packed:
+        (tmp_path / "store.db").write_bytes(packed.read())
+    return load_config(tmp_path / "tacit.toml")
+
+
+def end_of(config):
+    store = SqliteStore(config.store.path)
+    end = store.end()
+    store.close()
+    return end
+
+
+def test_its_snapshots_and_its_log_say_the_same(config):
+    store = SqliteStore(config.store.path)
+    assert {name: store.snapshot(each.id) is not None for name, each in store.placements().items()}
+    assert verify(config, store) == []
+    store.close()
+
+
+def test_its_service_goes_on(config):
+    """With open decisions, ids that were given, a change of mode, and arms that come."""
+
+    async def session():
+        end = end_of(config)
+        clock = Clock(end.time + 1_000_000)
+        path = config.store.path
+        async with harness.served(SqliteStore(path), config, clock) as engine:
+            assert {n: engine.placements[n].decisions for n in PLACEMENTS} == dict.fromkeys(
+                PLACEMENTS, DECISIONS
+            )
+            assert engine.placements["home"].mode == "shadow"
+            # The same request again gets the same answer.
+            seqs = {}
+            for name in PLACEMENTS:
+                told = engine.placements[name].checked(
+                    DecisionRequest("key 0", id="d48", **ASKED[name])
+                )
+                (row,) = await engine.decide_many(name, [told])
+                seqs[name] = row.seq
+                assert engine.placements[name].decisions == DECISIONS
+            assert max(seqs.values()) <= end.seq
+            for name in ("home", "news", "video"):
+                assert await engine.feedback(name, "d48", 1.0, "late") == "learned"
+            for name in ("rankers", "shelf"):
+                told = Feedback("d48", CLICKS, clicks=Clicks([0]))
+                assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
+            await engine.switch("home", "online")
+            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            row = await engine.decide("home", "key 0")
+            assert row.offered == '["b","c","d"]'
+            before = {name: harness.learned(engine, name) for name in PLACEMENTS}
+        again = Engine(config, SqliteStore(path), clock)
+        assert {name: harness.learned(again, name) for name in PLACEMENTS} == before
+        assert verify(config, again.store) == []
+        again.store.close()
+
+    asyncio.run(session())
