@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,14 @@ CHROMIUM = (
 # How long an example takes says how busy the machine is.
 settings.register_profile("tacit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tacit")
+
+
+@pytest.fixture(autouse=True)
+def same_ids(request, monkeypatch):
+    """Draw the random bits of ids the same in each run: coins fall by them."""
+    drawn = random.Random(request.node.nodeid)
+    for module in ("ids", "slots"):
+        monkeypatch.setattr(f"tacit.service.log.{module}.urandom", drawn.randbytes)
 
 
 @pytest.fixture(params=("sqlite", "postgres"))

@@ -92,7 +92,7 @@ def report(engine, **more):
 # Over HTTP -----------------------------------------------------------------------------------
 
 
-def shown(client, clock, placement, rates, rounds=8, size=500):
+def shown(client, clock, placement, rates, rounds=8, size=1000):
     """Decide and click over HTTP, let the windows close; return the lift, and what was shown."""
     rng = np.random.default_rng(3)
     arms = []
@@ -142,7 +142,7 @@ def test_a_lift_is_found(service):
     assert "more than the control" in found.verdict
     assert "You may look at this at any time." in found.verdict
     assert "This is the average since 14 November" in found.verdict
-    assert sum(group["decisions"] for group in found.groups.values()) == 4000
+    assert sum(group["decisions"] for group in found.groups.values()) == 8000
     assert {one["what"]: one["alarm"] for one in found.srm} == dict.fromkeys(
         ["decisions", "activations", "propensities"], False
     )
@@ -162,7 +162,7 @@ def test_a_lift_is_found(service):
     assert "control: " in told.stdout
     again = tacit("lift", "helps", "--url", service.address, "--json")
     part = service.client.lift("helps", begin="2023-11-14", end="2023-11-14T22:16")
-    assert 0 < sum(group["decisions"] for group in part.groups.values()) < 4000
+    assert 0 < sum(group["decisions"] for group in part.groups.values()) < 8000
     told = tacit(
         "lift", "helps", "--url", service.address, "--from", "2023-11-14", "--to", part.until
     )

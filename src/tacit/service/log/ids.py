@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from os import urandom
 
 SUB_MILLISECONDS = 4096
 VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -38,7 +38,7 @@ def decision_ids(time: int, count: int) -> list[str]:
     digits = f"{milliseconds << 16 | 0x7 << 12 | fraction:016x}"
     head = f"{digits[:8]}-{digits[8:12]}-{digits[12:]}-"
     # Of 12 bytes the first 4 only make room, so that a dash comes where it must, in C.
-    random = bytearray(os.urandom(12 * count))
+    random = bytearray(urandom(12 * count))
     random[4::12] = random[4::12].translate(VARIANT)
     tail = random.hex("-", 6)
     return [head + tail[i : i + 17] for i in range(8, 26 * count, 26)]

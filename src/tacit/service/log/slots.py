@@ -8,8 +8,8 @@ its decision leads feedback to the shard that knows it, also after the log was d
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
+from os import urandom
 from typing import NamedTuple
 
 SLOTS = 65_536
@@ -87,7 +87,7 @@ def slot_id(time: int, slot: int, place: int) -> str:
     """
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
-    random = int.from_bytes(os.urandom(5)) >> 6
+    random = int.from_bytes(urandom(5)) >> 6
     own = (slot << 12 | place % PLACES) << 34 | random
     value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | own
     digits = f"{value:032x}"
