@@ -117,8 +117,9 @@ docs: $(VENV)/.docs
 
 # The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
 # PYTHONPATH=docs $(BIN)/python -m generate.gallery --data FILE
-figures: $(VENV)/.dev
+figures: $(VENV)/.dev $(VENV)/.browser
 	PYTHONPATH=docs $(BIN)/python -m generate.home
+	PYTHONPATH=docs $(BIN)/python -m generate.page
 	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md
 
 # More interpreters: make release PYTHONS='python3.12 python3.13'

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -89,11 +90,13 @@ def test_help_teaches():
 
 
 def test_the_demo_serves_learns_and_ends(tmp_path):
-    told = process("demo", "--impressions", 200, "--out", tmp_path / "demo")
+    folder = tmp_path / "demo"
+    told = process("demo", "--impressions", 200, "--holdout", 0.2, "--out", folder)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "policy ShiftMixture; page http://127.0.0.1:" in told.stdout
     assert "clairvoyant optimum" in told.stdout
-    assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_simulate_prints_a_table_and_writes_files(tmp_path):

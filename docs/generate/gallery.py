@@ -97,7 +97,7 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def small(path: Path) -> bytes:
+def small(path: Path, colours: int = COLOURS) -> bytes:
     """Return a figure as a PNG of fewer colours, scaled down until it is below the limit."""
     from PIL import Image
 
@@ -108,7 +108,7 @@ def small(path: Path) -> bytes:
         height = round(picture.height * width / picture.width)
         scaled = picture.resize((width, height), Image.Resampling.LANCZOS)
         # Thin lines are few pixels: their colours must be kept all the same.
-        kept = scaled.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        kept = scaled.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         buffer = io.BytesIO()
         kept.save(buffer, "PNG", optimize=True)
         if buffer.tell() <= LIMIT:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import click
 import numpy as np
@@ -45,10 +46,15 @@ class Scenario:
     policy: Policy
     impressions: int
     seed: int
+    holdout: float | None = None
 
 
 def scenario(
-    interest: Path | None, policy: str | None, impressions: int | None, seed: int
+    interest: Path | None,
+    policy: str | None,
+    impressions: int | None,
+    seed: int,
+    holdout: float | None = None,
 ) -> Scenario:
     """Return the scenario of real search interest if a table is given, else a simulated one."""
     if interest is not None:
@@ -62,6 +68,7 @@ def scenario(
             policy=policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", real.topics),
             impressions=impressions or 100 * days,
             seed=seed,
+            holdout=holdout,
         )
     arms = ("reference", "news", "shop", "video", "film")
     keys = ("independence day", "tomato", "jaguar")
@@ -75,6 +82,7 @@ def scenario(
         policy=policy_from_spec(policy or "auto", arms),
         impressions=impressions or 15_000,
         seed=seed,
+        holdout=holdout,
     )
 
 
@@ -152,6 +160,8 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool)
         outcomes = compared(scene, traffic, shown)
         figure = draw(scene, outcomes, folder / "demo.png")
         report(scene, outcomes, seconds, figure, address, as_json)
+        if scene.holdout and not as_json:
+            click.echo(f"lift {verdict(address)}")
         if keep:
             click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
             threading.Event().wait()
@@ -256,6 +266,7 @@ path = "demo.sqlite"
 arms = {toml(arms)}
 policy = {toml(policy)}
 seed = {scene.seed}
+{f"holdout = {{ share = {scene.holdout} }}" if scene.holdout else ""}
 """
 
 
@@ -320,6 +331,12 @@ def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
         finally:
             stopped.set()
     return shown, time.monotonic() - began
+
+
+def verdict(address: str) -> str:
+    """Return in words what learning earned beside the holdout."""
+    with urlopen(f"{address}v1/placements/{PLACEMENT}/lift", timeout=30) as answer:  # noqa: S310
+        return str(json.load(answer)["verdict"])
 
 
 def post(connection: HTTPConnection, action: str, content: dict[str, Any]) -> Any:

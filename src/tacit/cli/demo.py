@@ -21,6 +21,11 @@ from tacit.cli.options import config_option, json_option, seed_option, usage
 )
 @click.option("--impressions", type=click.IntRange(100), help="How much traffic.  [default: 15000]")
 @click.option(
+    "--holdout",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    help="Show this share of searchers an arm at random, and say what learning earned beside them.",
+)
+@click.option(
     "--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder."
 )
 @click.option(
@@ -34,6 +39,7 @@ def demo(
     policy: str | None,
     interest: Path | None,
     impressions: int | None,
+    holdout: float | None,
     out: Path,
     port: int,
     keep: bool,
@@ -44,5 +50,5 @@ def demo(
     import tacit.demo as show_case
 
     with usage():
-        scenario = show_case.scenario(interest, policy, impressions, seed)
+        scenario = show_case.scenario(interest, policy, impressions, seed, holdout)
     show_case.play(scenario, out, port, keep=keep, as_json=as_json)
