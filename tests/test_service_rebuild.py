@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import threading
 
@@ -13,6 +14,8 @@ import test_service_control as control
 import test_service_living as living
 from click.testing import CliRunner
 from harness import START, Clock, learned
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from stores import store_at
 
 import tacit
@@ -26,6 +29,7 @@ from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import StoreError, Unavailable
+from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import ChangeArms, PinArms
 from tacit.service.log.slots import Shard
 from tacit.service.maintenance.export import export
@@ -114,6 +118,56 @@ def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(
     )
     assert live[1] == before
     is_the_fold(config, path, live)
+
+
+MOVES = st.lists(
+    st.sampled_from(
+        ["home"] * 3 + ["other"] * 3 + ["click", "wait", "rebuild", "rollback", "stop"]
+    ),
+    min_size=4,
+    max_size=25,
+)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(moves=MOVES, crash=st.booleans())
+@example(moves=["home", "wait", "other", "rebuild", "home", "rollback"], crash=False)
+@example(moves=["home", "wait", "other", "rebuild", "home", "rollback", "home", "stop"], crash=True)
+def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves, crash):
+    # The rows of another placement move the time on, and windows close that were open.
+    path = tmp_path_factory.mktemp("moves") / "s.db"
+    home = configured(tacit.Thompson(NAMES, discount=0.9), snapshot_every=5).placements["home"]
+    config = Config({"home": home, "other": PlacementConfig(tacit.UCB1(NAMES), 7)})
+    policies = itertools.cycle(["thompson", "ucb1", "thompson(discount=0.9)"])
+    clock, left, made = Clock(), list(moves), []
+
+    async def session(path):
+        async with harness.served(path, config, clock) as engine:
+            while left and (move := left.pop(0)) != "stop":
+                clock.now += 3 * harness.SECOND
+                if move == "home":
+                    made.append(await living.decided(engine, f"key {len(made) % 2}"))
+                elif move == "other":
+                    request = engine.placements["other"].checked(DecisionRequest("key"))
+                    await engine.decide_many("other", [request])
+                elif move == "click" and made:
+                    await engine.feedback("home", made.pop(0).id, 1.0)
+                elif move == "wait":
+                    clock.now += living.WINDOW
+                elif move == "rebuild":
+                    await engine.rebuild("home", next(policies))
+                elif move == "rollback" and await engine.states("home"):
+                    await engine.rollback("home")
+            live = learned(engine), policy_of(engine.placements["home"])
+            if crash:
+                return live, harness.as_after_a_crash(path)
+        return (learned(engine), policy_of(engine.placements["home"])), path
+
+    while left:
+        live, path = asyncio.run(session(path))
+        is_the_fold(config, path, live)
 
 
 @pytest.mark.usefixtures("kind")

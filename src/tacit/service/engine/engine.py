@@ -330,11 +330,11 @@ class Engine(Verbs):
     def put(self, made: Placement, regime: Regime, who: str | None) -> None:
         """Put a placement that has taken in the whole log in the place of what there was."""
         now, seq = self._pending.time.advance(), self._pending.seq + 1
-        aside = [(after, before or seq) for after, before in regime.aside]
+        aside = [(after, before or seq, closed) for after, before, closed in regime.aside]
         made.regime = msgspec.structs.replace(regime, aside=aside, seq=seq)
         mark = self._pending.log_mark(made.id, now, POLICY, made.regime.text, who)
-        made.sets_aside = False
         made.advance(now)
+        made.sets_aside = False
         made.marked(mark)
         made.new_ids = self.placements[made.name].new_ids
         self.placements[made.name] = made

@@ -116,8 +116,13 @@ def _take_in(placement: Placement, rows: Block[Any]) -> None:
     if regime is None or not regime.aside:
         _take_part(placement, fresh)
         return
-    for placement.sets_aside, part in groupby(fresh, lambda row: regime.sets_aside(row.seq)):
-        _take_part(placement, Block.of(rows.kind, list(part)))
+    for closed, part in groupby(fresh, lambda row: regime.sets_aside(row.seq)):
+        block = Block.of(rows.kind, list(part))
+        # What closed before, by the rows of other placements too, teaches as those before did.
+        until = block.column("time")[0] if closed is None else closed
+        placement.advance(max(until, placement.windows.time))
+        placement.sets_aside = closed is not None
+        _take_part(placement, block)
 
 
 def _take_part(placement: Placement, rows: Block[Any]) -> None:

@@ -48,15 +48,15 @@ class State(NamedTuple):
     ----------
     name : str
     time : int
-        Microseconds since 1970.
+        Until which windows had closed, in microseconds since 1970.
     seq : int
         The last row that it had taken in.
     policy : dict
         As :func:`tacit.policies.policy_to_spec` gives it.
     number : int
         The store's for it.
-    aside : list of (int, int)
-        Rows between each two taught it nothing.
+    aside : list of (int, int, int)
+        Rows between the first two of each taught it nothing; see :class:`Regime`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class State(NamedTuple):
     seq: int
     policy: dict[str, Any]
     number: int
-    aside: list[tuple[int, int]]
+    aside: list[tuple[int, int, int]]
 
 
 class Rebuilt(NamedTuple):
@@ -182,9 +182,8 @@ class Rebuilder:
             raise InvalidValue("to", to, f"give one of {', '.join(states)}")
         state = states[to]
         self._checked(name, policy_from_stored(state.policy))
-        regime = Regime(
-            ROLLBACK, state.policy, state.number, "", to, state.seq, [*state.aside, (state.seq, 0)]
-        )
+        aside = [*state.aside, (state.seq, 0, state.time)]
+        regime = Regime(ROLLBACK, state.policy, state.number, "", to, state.seq, aside)
         return await self._replace(placement, regime, who)
 
     def _checked(self, name: str, policy: Policy) -> Placement:
@@ -251,8 +250,11 @@ class Rebuilder:
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
+            drafts.append(await engine.frozen(as_of_now))
+
+        def as_of_now(seq: int, time: int) -> Draft:
             placement = engine.placement(name)
-            drafts.append(await engine.frozen(placement.draft))
+            return placement.draft(seq, placement.windows.time)
 
         await engine.between_groups(copy)
         steps = engine.store.saving(drafts[0], STATES)

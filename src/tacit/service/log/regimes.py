@@ -30,9 +30,9 @@ class Regime(msgspec.Struct, frozen=True):
         The name of the state that was gone back to.
     origin : int or None
         The last row that this state had taken in.
-    aside : list of (int, int)
-        Rows between each two teach the policy nothing; 0 stands for the row of the mark, while
-        there is none yet.
+    aside : list of (int, int, int)
+        Rows between the first two of each teach the policy nothing; 0 stands for the row of the
+        mark, while there is none yet. The third is the time until which windows had closed before.
     approximate : list of str
         What of the log could not be taken in as it was.
     seq : int
@@ -45,7 +45,7 @@ class Regime(msgspec.Struct, frozen=True):
     left: str
     state: str | None = None
     origin: int | None = None
-    aside: list[tuple[int, int]] = []
+    aside: list[tuple[int, int, int]] = []
     approximate: list[str] = []
     seq: int = 0
 
@@ -54,16 +54,19 @@ class Regime(msgspec.Struct, frozen=True):
         """It as the value of a mark."""
         return msgspec.json.encode(msgspec.structs.replace(self, seq=0)).decode()
 
-    def sets_aside(self, seq: int) -> bool:
-        """Whether a row teaches nothing.
+    def sets_aside(self, seq: int) -> int | None:
+        """Return, of a row that teaches nothing, until when windows had closed before it.
 
         Examples
         --------
-        >>> regime = Regime("rollback", {}, 1, "", aside=[(5, 9)])
-        >>> [seq for seq in range(12) if regime.sets_aside(seq)]
+        >>> regime = Regime("rollback", {}, 1, "", aside=[(5, 9, 1_700_000_000_000_000)])
+        >>> [seq for seq in range(12) if regime.sets_aside(seq) is not None]
         [6, 7, 8]
         """
-        return any(after < seq and (seq < before or not before) for after, before in self.aside)
+        for after, before, closed in self.aside:
+            if after < seq and (seq < before or not before):
+                return closed
+        return None
 
 
 def regimes_of(marks: list[MarkRow]) -> list[Regime]:
