@@ -54,7 +54,7 @@ def test_all_files_import_one_way():
 
 
 FLOORS = """
-errors
+errors later
 core
 classifiers frames interleaving plots proof
 policies

@@ -14,9 +14,9 @@ learner.learn(learner.choose("film"), 1.0)
 """
 
 
-def brought(script):
+def brought(script, *arguments):
     """Return which heavy packages a script brings along, in a process of its own."""
-    command = [sys.executable, "-c", script + "\n" + SHOWN]
+    command = [sys.executable, "-c", script + "\n" + SHOWN, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -33,3 +33,21 @@ def test_a_learner_that_is_compiled_brings_no_more(tmp_path):
 def test_the_command_line_explains_itself_without_a_compiler():
     script = "import sys; import tacit.cli; assert 'numba' not in sys.modules"
     assert brought(script) == []
+
+
+SERVICE = """
+import os, signal, sys
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
+config = load_config(overrides={
+    "store.path": sys.argv[1], "server.port": 0,
+    "placements.default.policy": "ucb1", "placements.default.arms": 3,
+})
+serve(config, ready=lambda address: os.kill(os.getpid(), signal.SIGTERM))
+"""
+
+
+def test_a_service_brings_nothing_for_logs(tmp_path):
+    """Who reads or writes Arrow pays for it, and not whoever waits for a start."""
+    packages = brought(SERVICE, str(tmp_path / "tacit.db"))
+    assert packages == ["asyncio"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidValue
-from tacit.logs.schema import SCHEMA
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def click_log(
@@ -56,6 +56,10 @@ def click_log(
     >>> log["arm"].to_pylist(), log["position"].to_pylist(), log["reward"].to_pylist()
     (['film', 'holiday'], [0, 1], [0.0, 1.0])
     """
+    import pyarrow as pa
+
+    from tacit.logs.schema import SCHEMA
+
     if policy.arms is None or policy.shows == "duel":
         remedy = "a click log tells of arms by name; give a policy over such, not one of duels"
         raise InvalidValue("policy", policy, remedy)

@@ -1,9 +1,18 @@
 """Who wins: preferences estimated from a log of duels, and when it is safe to stop."""
 
+from typing import TYPE_CHECKING
+
 from tacit.evaluate.duels.counting import preferences
 from tacit.evaluate.duels.evidence import log_evidence, safe_interval
-from tacit.evaluate.duels.reading import COLUMNS, read_duels
 from tacit.evaluate.duels.report import DuelReport, Pair
+from tacit.later import later
+
+if TYPE_CHECKING:
+    from tacit.evaluate.duels.reading import COLUMNS, read_duels
+
+__getattr__, _ = later(
+    __name__, dict.fromkeys(("COLUMNS", "read_duels"), "tacit.evaluate.duels.reading")
+)
 
 __all__ = [
     "COLUMNS",
