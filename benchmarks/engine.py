@@ -36,8 +36,19 @@ ALONE_GROUPS = 300
 class Nowhere:
     """A store that keeps nothing."""
 
+    local = True
+
     def placement(self, name, spec, seed):
         return StoredPlacement(1, 1, spec, seed)
+
+    def changes(self, placement):
+        return []
+
+    def configuration(self, placement):
+        return None
+
+    def configure(self, placement, configuration):
+        pass
 
     def events(self, after):
         return iter(())
