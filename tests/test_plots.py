@@ -21,7 +21,12 @@ def drawn(*policies: str) -> dict[str, str]:
 def test_a_policy_has_its_colour_whoever_is_beside_it() -> None:
     alone = drawn("Thompson")["Thompson"]
     assert drawn("UCB1", "KLUCB", "Thompson")["Thompson"] == alone
-    assert drawn("Thompson(discount=0.99)")["Thompson(discount=0.99)"] == alone
+    for name in ("Thompson(discount=0.99)", "Thompson (tuned)", "Thompson, late"):
+        assert drawn(name)[name] == alone
+
+
+def test_what_papers_call_a_policy_has_its_colour() -> None:
+    assert drawn("E-C Bandit")["E-C Bandit"] == drawn("ECBandit")["ECBandit"]
 
 
 def test_no_two_of_a_figure_are_alike() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ POLICIES = (
     ("EpsilonGreedy", "PolyaGammaTS", "SelfSparring", "MUCB", "SlidingWindowUCB", "ECBandit"),
     ("UniformRandom", "WinnerStays", "DiscountedUCB", "LaplaceECMixture", "LinearEpsilonGreedy"),
 )
+PAPERS = {"E-C Bandit": "ECBandit", "Logistic": "LogisticTS"}
+"""What papers call a policy, and figures after them."""
 
 
 def figure(
@@ -103,7 +106,8 @@ def _in_style(ax: Any) -> None:
 def colour(ax: Any, policy: str, palette: Sequence[str] = COLOURS) -> str:
     """Return the colour that a policy has everywhere, or one that these axes do not have yet."""
     taken = {line.get_color() for line in ax.lines}
-    name = policy.partition("(")[0]
+    name = re.split("[(,]", policy)[0].strip()
+    name = PAPERS.get(name, name)
     own = [palette[i] for i, row in enumerate(POLICIES) if name in row and i < len(palette)]
     free = [each for each in (*own, *reversed(palette)) if each not in taken]
     return free[0] if free else palette[len(ax.lines) % len(palette)]

@@ -609,10 +609,10 @@ def _pac_figure(cells: list[Cell], title: str, path: Path) -> None:
 # Figures ------------------------------------------------------------------------------------------
 
 COLOURS = {
-    TIGHT: "#56B4E9",
-    SAFE: "#0072B2",
-    WIDE: "#333333",
-    NARROW: "#D55E00",
+    TIGHT: "#D55E00",
+    SAFE: "#CC79A7",
+    WIDE: "#E69F00",
+    NARROW: "#333333",
 }
 
 

@@ -408,16 +408,17 @@ def told(setup: Setup, cells: list[Cell]) -> str:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Draw the ratios at a fraction of 1/4: one panel for each kind of event."""
+    # Of each base the colour that it has in all figures.
     marks = (
-        (PROBATION, "Thompson", "o", 0),
-        (PROBATION, "KL-UCB", "o", 1),
-        ("GLR", "Thompson", "_", 0),
-        ("GLR", "KL-UCB", "_", 1),
-        (UNFORCED, "KL-UCB", "+", 1),
+        (PROBATION, "Thompson", "o", 1),
+        (PROBATION, "KL-UCB", "o", 3),
+        ("GLR", "Thompson", "_", 1),
+        ("GLR", "KL-UCB", "_", 3),
+        (UNFORCED, "KL-UCB", "+", 3),
         ("BWC, merged", "UCB1", "s", 2),
-        ("BWC, faithful", "UCB1", "D", 3),
-        ("plain", "Thompson", "x", 0),
-        ("plain", "KL-UCB", "x", 1),
+        ("BWC, faithful", "UCB1", "D", 7),
+        ("plain", "Thompson", "x", 1),
+        ("plain", "KL-UCB", "x", 3),
     )
     quarter = select(cells, fraction=0.25)
     shown = [mark for mark in marks if select(quarter, policy=mark[0], base=mark[1])]

@@ -22,7 +22,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
-from tacit.plots import COLOURS
+from tacit.plots import COLOURS, colour
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -571,18 +571,18 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
     low = min(curve[-1] for curve in curves.values())
     heights = np.geomspace(low / 8, top, len(ranking))
     for i, name in enumerate(ranking):
-        colour = COLOURS[i % len(COLOURS)]
+        own = colour(ax, name)
         style = "-" if i < len(COLOURS) else "--"
-        ax.plot(dates[first:], curves[name], color=colour, ls=style, lw=1.4)
+        ax.plot(dates[first:], curves[name], color=own, ls=style, lw=1.4)
         ax.annotate(
             f"{name}  {curves[name][-1]:,.0f}",
             (dates[-1], curves[name][-1]),
             xytext=(1.03, heights[i]),
             textcoords=("axes fraction", "data"),
-            color=colour,
+            color=own,
             size=8,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "relpos": (0.0, 0.5)},
+            arrowprops={"arrowstyle": "-", "color": own, "lw": 0.6, "relpos": (0.0, 0.5)},
             annotation_clip=False,
         )
     inscribe(ax, yscale="log", ylim=(low / 30, None), ylabel="clicks missed")

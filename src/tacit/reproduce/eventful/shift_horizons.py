@@ -15,7 +15,7 @@ import numpy as np
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
-from tacit.plots import COLOURS
+from tacit.plots import COLOURS, colour
 from tacit.policies import (
     GLRKLUCB,
     KLUCB,
@@ -179,7 +179,7 @@ def draw(cells: list[Cell], path: Path) -> None:
             for i, name in enumerate(names):
                 mine = select(fixed, events=events, policy=name)
                 x, y = [c["horizon"] for c in mine], [c["regret_mean"] for c in mine]
-                style = MARKED | {"color": COLOURS[i % len(COLOURS)], "capsize": 2}
+                style = MARKED | {"color": colour(ax, name), "capsize": 2}
                 style["ls"] = ("-", "--", ":")[i // len(COLOURS)]
                 ax.errorbar(x, y, [2.0 * c["regret_se"] for c in mine], label=name, **style)
             inscribe(ax, xscale="log", yscale="log", ylabel="regret (bars: ±2 s.e.)")
