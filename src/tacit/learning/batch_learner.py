@@ -25,7 +25,7 @@ from tacit.learning.lanes import Lanes
 from tacit.learning.loops import Loops
 from tacit.learning.offer import Offer
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.base import NO_FEATURES, Impression, Policy
 
 
 class BatchLearner:
@@ -213,6 +213,23 @@ class BatchLearner:
         found = np.empty(arms)
         self.loops.weigh(self.loops.params, self.lanes.state, batch, found)
         return None if np.isnan(found).any() else found
+
+    def reward_draws(
+        self, key: str, given: tuple[Any, Any, Any, Any], rng: Generator, draws: int
+    ) -> tuple[list[Arm], Floats]:
+        """Return the arms on offer, and draws of their mean rewards from what is believed.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            As :meth:`choose`; or if nothing was ever chosen for the key.
+        """
+        lane = self.lanes.lane(key)
+        slots, _, _, contexts, *blocks = self.reader.read(self.policy, self.offer, 1, given)
+        names = self.offer.names or (given[1][0] if given[1] else range(len(slots)))
+        drawn = self.policy.reward_draws  # type: ignore[attr-defined]
+        found = drawn(self.lanes.state, lane, Impression(slots, contexts[0], *blocks), rng, draws)
+        return [names[slot] for slot in slots.tolist()], found
 
     # Learn -----------------------------------------------------------------------------------
 

@@ -16,7 +16,13 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
 from tacit.learning.decisions import Arm, Decision, Decisions, Key
-from tacit.learning.estimates import Estimates, estimates_of
+from tacit.learning.estimates.arms import Estimates, estimates_of
+from tacit.learning.estimates.features import (
+    DRAWS,
+    Coefficients,
+    coefficients_of,
+    estimates_by_draws,
+)
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy
@@ -432,12 +438,23 @@ class Learner:
         say_rejected(reader, log)
         return learned
 
-    def estimates(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Estimates:
+    def estimates(
+        self,
+        key: Key = ONLY_KEY,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+        confidence: float = 0.95,
+    ) -> Estimates:
         """Return what is believed of each arm of a key: its mean reward and how sure that is.
 
         Parameters
         ----------
         key : str
+        context, arms, relevance, examination
+            As for :meth:`choose`, of policies that know arms by their features: those to compare.
         confidence : float, default 0.95
             Of the intervals, in (0, 1).
 
@@ -445,13 +462,15 @@ class Learner:
         -------
         Estimates
             For each arm its plays, as far as the policy remembers them; its mean reward; an
-            interval and the chance to be the best arm on offer, both by Beta posteriors: the
-            policy's own, or, of one that only counts, those of a uniform prior.
+            interval and the chance to be the best arm on offer: by Beta posteriors, the policy's
+            own or those of a uniform prior, or, where arms are known by features, by 10,000 draws
+            from the policy's posterior; least squares take the noise of rewards for ½, its most.
 
         Raises
         ------
-        UnknownName
-            If nothing is known of the key, or the policy believes nothing of single arms.
+        UnknownName, InvalidValue
+            If the key is unknown, the policy believes nothing of single arms, or features do not
+            fit.
 
         Examples
         --------
@@ -464,9 +483,44 @@ class Learner:
         film         1  0.000  [0.013, 0.842]  16.7 %
         holiday      1  1.000  [0.158, 0.987]  83.3 %
         """
-        otherwise = "believes nothing of single arms; see state, or posterior(key) if it has one"
-        believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-        return estimates_of(believed, self._batch.offer, confidence)
+        if self.policy.feature_dims == (0, 0):
+            otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
+            believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
+            return estimates_of(believed, self._batch.offer, confidence)
+        self._kept("reward_draws", "says nothing of what arms with these features would earn")
+        if relevance is None and examination is None:
+            remedy = "give the features of the arms to compare, or see coefficients(key)"
+            raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
+        given = _one(context, checks.listed(arms), relevance, examination)
+        rng = np.random.default_rng(0)
+        offered, rewards = self._batch.reward_draws(checks.key(key), given, rng, DRAWS)
+        return estimates_by_draws(offered, rewards, confidence)
+
+    def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
+        """Return what is believed of each feature: its parameter, and how sure that is.
+
+        Of a mixture, what its heaviest component believes.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.LogisticTS(relevance_dim=1), seed=1)
+        >>> for click in [0.0, 1.0] * 40:
+        ...     _ = learner.learn(learner.choose("tomato", relevance=[[click]]), click)
+        >>> print(learner.coefficients("tomato"))
+        feature         mean              95 %  above 0
+        relevance[0]   3.752    [2.816, 4.689]  100.0 %
+        constant      -1.699  [-2.355, -1.044]    0.0 %
+        >>> print(learner.estimates("tomato", arms=["film", "song"], relevance=[[1.0], [0.0]]))
+        arm    mean            95 %     best
+        film  0.881  [0.786, 0.942]  100.0 %
+        song  0.160  [0.087, 0.261]    0.0 %
+        """
+        if self.policy.feature_dims == (0, 0):
+            policy = type(self.policy).__name__
+            raise UnknownName(f"coefficients: {policy} reads no features; see estimates(key)")
+        found = self._kept("posterior", "has none")(self.state, self.lane(key))
+        return coefficients_of(self.policy, found, confidence)
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot; going on from it equals never having stopped, bit for bit.

@@ -165,6 +165,16 @@ class About(NamedTuple):
     suits: str = ""
 
 
+def said_within(name: str, says: str) -> Any:
+    """Return a property: what the field ``policy`` can say of its own state, where it can."""
+
+    def said(self: Any) -> Any:
+        own = getattr(self.policy, name)
+        return lambda state, *given: own(state.policy, *given)
+
+    return property(said, doc=says)
+
+
 registry: dict[str, type[Policy]] = {}
 """Every policy class that has been defined, by its canonical name."""
 
@@ -184,7 +194,9 @@ class Policy(Part):
     an outcome out again, whatever was learned since, for statistics that are sums;
     ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
     the mean reward of an arm so far, 0 before its first play, for policies that others restart.
-    A method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``.
+    A method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``; of a
+    policy that reads features, ``reward_draws(state, lane, impression, rng, draws)`` returns draws
+    of the mean reward of each arm on offer, of shape (draws, offered).
 
     Parameters
     ----------

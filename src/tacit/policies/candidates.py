@@ -29,7 +29,7 @@ from tacit.core.dispatch import (
 )
 from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy, said_within
 from tacit.policies.features.linear import LogisticTS
 
 MODULUS, FACTOR = 2**31 - 1, 48271
@@ -141,17 +141,9 @@ class Candidates(Policy):
     def action_width(self) -> int:
         return self.policy.action_width
 
-    @property
-    def posterior(self) -> Any:
-        """What the policy believes, where it says so."""
-        believed = self.policy.posterior  # type: ignore[attr-defined]
-        return lambda state, lane: believed(state.policy, lane)
-
-    @property
-    def beliefs(self) -> Any:
-        """What the policy believes of its arms, where it says so."""
-        believed = self.policy.beliefs  # type: ignore[attr-defined]
-        return lambda state, lane: believed(state.policy, lane)
+    posterior = said_within("posterior", "What the policy believes, where it says so.")
+    beliefs = said_within("beliefs", "What the policy believes of its arms, where it says so.")
+    reward_draws = said_within("reward_draws", "Draws of what it believes of features, likewise.")
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]

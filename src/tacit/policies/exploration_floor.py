@@ -161,6 +161,11 @@ class ExplorationFloor(Policy):
         return self.chooser.beliefs  # type: ignore[attr-defined]
 
     @property
+    def reward_draws(self) -> Any:
+        """Draws of what the policy believes of features, where it says so."""
+        return self.chooser.reward_draws  # type: ignore[attr-defined]
+
+    @property
     def restarts(self) -> Any:
         """When the policy restarted, where it keeps a record."""
         return self.chooser.restarts  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.coupled import coupled_choice
 from tacit.policies.features.examination import blocks_of
-from tacit.policies.features.gaussian import clear, project, reset, sigmoid
+from tacit.policies.features.gaussian import clear, drawn, project, reset, sigmoid
 from tacit.policies.features.inputs import (
     Inputs,
     forget_inputs,
@@ -21,11 +21,13 @@ from tacit.policies.features.inputs import (
     measure_offer,
     meet,
     read,
+    rows_read,
 )
 from tacit.policies.features.mixture import (
     COMPONENTS,
     Mixture,
     Weighed,
+    clicks_at,
     first_component,
     hides,
     normalize,
@@ -137,6 +139,20 @@ class ClickMixture(Mixture):
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
         return Weighed(*blocks_of(factor * mean, factor[:, None] * root, self.split), weights)
+
+    def reward_draws(
+        self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        rows = rows_read(state.inputs, lane, impression, self.split, self.width)
+        every = range(len(rows))
+        known = np.array([known_arm(state.inputs, lane, impression, place) for place in every])
+        found = []
+        for k, share in enumerate(rng.multinomial(draws, state.weight[lane])):
+            theta = drawn(state.mean[lane, k], state.root[lane, k], rng, share)
+            offsets = state.offsets.drawn(lane, k, known, theta, rng)
+            found.append(clicks_at(theta, rows, self.split, hides(k), offsets))
+        return np.concatenate(found)
 
     @staticmethod
     def choose(

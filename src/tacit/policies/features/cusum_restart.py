@@ -110,10 +110,6 @@ class CUSUMRestart(Restarting):
         counts = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         return self.State(self.policy.init(lanes), np.zeros((lanes, 2)), *counts)
 
-    def posterior(self, state: State, lane: int) -> Any:
-        """Return what the policy believes since its last start."""
-        return self.policy.posterior(state.policy, lane)  # type: ignore[attr-defined]
-
     @staticmethod
     def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1

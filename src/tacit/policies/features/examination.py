@@ -27,12 +27,15 @@ from tacit.policies.features.gaussian import (
     copy_row,
     dot,
     draw_gaussian,
+    drawn,
     fade,
     jaakkola,
     log_sigmoid,
+    logistic,
     logistic_step,
     project,
     reset,
+    rows_of,
     scored,
     sigmoid,
 )
@@ -142,6 +145,20 @@ class ExaminationModel(ClickModel):
         """How many parameters there are."""
         return self.split + self.examination_dim + int(self.examination_intercept)  # type: ignore[attr-defined]
 
+    def reward_draws(
+        self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        theta = self.parameter_draws(state, lane, rng, draws)
+        split = self.split
+        seen = theta[:, split:] @ rows_of(impression.examination, width=self.width - split).T
+        wanted = theta[:, :split] @ rows_of(impression.relevance, width=split).T
+        return logistic(wanted) * logistic(seen)
+
+    def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
+        """Return draws of all parameters, those of relevance first."""
+        return drawn(state.mean[lane], state.root[lane], rng, draws)
+
 
 @dataclass(frozen=True)
 class ECBandit(ExaminationModel):
@@ -228,6 +245,10 @@ class ECBandit(ExaminationModel):
     def posterior(self, state: State, lane: int) -> Beliefs:
         """Return what is believed of each block."""
         return Beliefs(*(belief(block.mean[lane], block.root[lane]) for block in state))
+
+    def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
+        blocks = [drawn(block.mean[lane], block.root[lane], rng, draws) for block in state]
+        return np.hstack(blocks)
 
     @staticmethod
     def choose(
@@ -554,6 +575,12 @@ class LaplaceECMixture(ExaminationModel):
             for weight, own, root in zip(weights, state.mean[lane], state.root[lane], strict=True)
         )
         return blocks_of(mean, np.linalg.cholesky(covariance), self.split)
+
+    def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
+        weights = np.exp(state.log_weight[lane])
+        shares = rng.multinomial(draws, weights / weights.sum())
+        parts = zip(state.mean[lane], state.root[lane], shares, strict=True)
+        return np.concatenate([drawn(mean, root, rng, share) for mean, root, share in parts])
 
     @staticmethod
     def choose(

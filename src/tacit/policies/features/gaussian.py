@@ -15,6 +15,9 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 
+MOST_NOISE = 0.5
+"""The largest deviation that a reward in [0, 1] can have."""
+
 
 class Gaussian(NamedTuple):
     """A Gaussian posterior per lane.
@@ -64,6 +67,11 @@ def belief(mean: Floats, root: Floats) -> Belief:
     return Belief(mean.copy(), root @ root.T, float(ratio**2))
 
 
+def drawn(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
+    """Return draws from a Gaussian, of shape (draws, d)."""
+    return mean + rng.standard_normal((draws, len(mean))) @ root.T
+
+
 # The logistic function -----------------------------------------------------------------------
 
 
@@ -88,6 +96,11 @@ def jaakkola(xi: float) -> float:
     if abs(xi) < 1e-3:
         return 0.125 - xi * xi / 96.0
     return np.tanh(0.5 * xi) / (4.0 * xi)  # type: ignore[no-any-return]
+
+
+def logistic(scores: Floats) -> Floats:
+    """Return 1/(1 + exp(−x)) of many numbers."""
+    return np.exp(-np.logaddexp(0.0, -scores))
 
 
 # Vectors -------------------------------------------------------------------------------------
@@ -132,6 +145,12 @@ def scored(row: Floats, theta: Floats) -> float:
     if len(theta) > len(row):
         total += theta[len(row)]
     return total
+
+
+def rows_of(*blocks: Any, width: int) -> Floats:
+    """Return blocks of features side by side, and ones where that leaves columns: the constant."""
+    rows = np.hstack([block for block in blocks if block.shape[1]])
+    return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
 
 @kernel

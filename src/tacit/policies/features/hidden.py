@@ -14,6 +14,7 @@ from tacit.core.ranges import Flag, Positive, whole
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (
+    MOST_NOISE,
     Belief,
     Gaussian,
     belief,
@@ -21,8 +22,10 @@ from tacit.policies.features.gaussian import (
     commit,
     copy_row,
     dot,
+    drawn,
     project,
     reset,
+    rows_of,
 )
 
 
@@ -124,6 +127,7 @@ class HLinUCB(Policy):
         otherwise="LaplaceEC where results go unseen",
     )
     randomized: ClassVar[bool] = False
+    noise: ClassVar[float] = MOST_NOISE
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     examination_dim: Annotated[int, whole(1, MAX_DIM)]
@@ -156,6 +160,20 @@ class HLinUCB(Policy):
     def posterior(self, state: State, lane: int) -> Belief:
         """Return what is believed of the shared parameters, those of hidden features last."""
         return belief(state.shared.mean[lane], state.shared.root[lane])
+
+    def reward_draws(
+        self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        shared = state.shared
+        theta = drawn(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
+        width = theta.shape[1] - self.hidden_dim
+        rows = rows_of(impression.relevance, impression.examination, width=width)
+        scores = theta[:, :width] @ rows.T
+        for place, arm in enumerate(impression.arms):
+            mean, root = state.hidden[lane, arm], self.noise * state.root[lane, arm]
+            scores[:, place] += (drawn(mean, root, rng, draws) * theta[:, width:]).sum(axis=1)
+        return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
     def choose(

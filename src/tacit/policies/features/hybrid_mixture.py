@@ -17,16 +17,18 @@ from tacit.policies.features.gaussian import (
     clear,
     commit,
     dot,
+    drawn,
     logistic_step,
     project,
     reset,
     sigmoid,
 )
-from tacit.policies.features.inputs import Inputs, measure_offer, read
+from tacit.policies.features.inputs import Inputs, measure_offer, read, rows_read
 from tacit.policies.features.mixture import (
     COMPONENTS,
     Mixture,
     Weighed,
+    clicks_at,
     first_component,
     foretold,
     hides,
@@ -181,6 +183,21 @@ class HybridClickMixture(Mixture):
         covariance = root @ root.T + follows @ common @ common.T @ follows.T
         whole = factor[:, None] * np.linalg.cholesky(covariance)
         return Weighed(*blocks_of(factor * mean, whole, self.split), weights)
+
+    def reward_draws(
+        self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        shared, width, split = state.shared, self.width, self.split
+        rows = rows_read(shared.inputs, 0, impression, split, width)
+        found = []
+        for k, share in enumerate(rng.multinomial(draws, shared.weight[0])):
+            root = state.root[lane, k]
+            own = np.array([own_variance(k, j, split) for j in range(width)])
+            common = drawn(shared.mean[0, k], shared.root[0, k], rng, share)
+            theta = drawn(state.mean[lane, k], root, rng, share) + common / own @ (root @ root.T)
+            found.append(clicks_at(theta, rows, split, hides(k)))
+        return np.concatenate(found)
 
     @staticmethod
     def choose(

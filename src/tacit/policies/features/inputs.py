@@ -92,6 +92,14 @@ def read(
         x[j] *= inputs.factor[lane, j]
 
 
+def rows_read(inputs: Inputs, lane: int, impression: Impression, split: int, width: int) -> Floats:
+    """Return the features of all arms on offer at their common size."""
+    rows = np.empty((len(impression.arms), width))
+    for place, row in enumerate(rows):
+        read(inputs, lane, impression, place, split, row)
+    return rows
+
+
 @kernel
 def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
     """Return which of few arms stands at a place on offer; NEW or MANY if it is none of them."""

@@ -18,6 +18,7 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
 from tacit.policies.features.gaussian import (
+    MOST_NOISE,
     Belief,
     Gaussian,
     belief,
@@ -26,10 +27,13 @@ from tacit.policies.features.gaussian import (
     copy_row,
     dot,
     draw_gaussian,
+    drawn,
     fade,
+    logistic,
     logistic_step,
     project,
     reset,
+    rows_of,
     scored,
     sigmoid,
 )
@@ -100,6 +104,8 @@ class LinearModel(ClickModel):
     """Base of the policies below: one Gaussian over both blocks and, by default, a constant."""
 
     needs_examination: ClassVar[bool] = False
+    noise: ClassVar[float] = 1.0
+    """By what deviations are multiplied: that of a reward, where least squares take it for 1."""
 
     @property
     def width(self) -> int:
@@ -112,6 +118,19 @@ class LinearModel(ClickModel):
     def posterior(self, state: Gaussian, lane: int) -> Belief:
         """Return what is believed of the parameters: relevance, examination, constant."""
         return belief(state.mean[lane], state.root[lane])
+
+    def reward_draws(
+        self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        theta = drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
+        rows = rows_of(impression.relevance, impression.examination, width=self.width)
+        return self.mean_reward(theta @ rows.T)
+
+    @staticmethod
+    def mean_reward(scores: Floats) -> Floats:
+        """Return the mean rewards that scores stand for."""
+        return logistic(scores)
 
     @staticmethod
     def restart(params: Any, state: Gaussian, lane: int) -> None:
@@ -218,6 +237,12 @@ class LogisticTS(Coupled, LinearModel):
 
 class LeastSquares(LinearModel):
     """Base of the ridge regressions."""
+
+    noise: ClassVar[float] = MOST_NOISE
+
+    @staticmethod
+    def mean_reward(scores: Floats) -> Floats:
+        return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (
+    MOST_NOISE,
     Belief,
     Gaussian,
     belief,
@@ -22,9 +23,11 @@ from tacit.policies.features.gaussian import (
     commit,
     copy_row,
     dot,
+    drawn,
     fade,
     project,
     reset,
+    rows_of,
     scored,
 )
 
@@ -115,6 +118,8 @@ class LinearEpsilonGreedy(FeaturePolicy):
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
 
+    noise: ClassVar[float] = MOST_NOISE
+
     dim: Annotated[int, whole(1, MAX_DIM)]
     epsilon: Fraction = 0.2
     prior_variance: Positive = 1.0
@@ -135,6 +140,13 @@ class LinearEpsilonGreedy(FeaturePolicy):
     def posterior(self, state: Gaussian, lane: int) -> Belief:
         """Return what is believed of the parameters: those of the features, the constant."""
         return belief(state.mean[lane], state.root[lane])
+
+    def reward_draws(
+        self, state: Gaussian, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        theta = drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
+        return np.clip(theta @ rows_of(impression.relevance, width=theta.shape[1]).T, 0.0, 1.0)
 
     @staticmethod
     def choose(

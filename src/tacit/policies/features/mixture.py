@@ -13,7 +13,7 @@ from tacit.core.ranges import whole
 from tacit.policies.features.click_model import MAX_DIM
 from tacit.policies.features.coupled import Coupled
 from tacit.policies.features.examination import click_at
-from tacit.policies.features.gaussian import Belief, dot, log_sigmoid
+from tacit.policies.features.gaussian import Belief, dot, log_sigmoid, logistic
 
 COMPONENTS = 6
 """Results may go unseen in the first half of them; in each half the prior is wider and wider."""
@@ -81,6 +81,17 @@ def normalize(weights: Floats) -> None:
         total += weights[k]
     for k in range(len(weights)):
         weights[k] /= total
+
+
+def clicks_at(
+    theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0
+) -> Floats:
+    """Return the click probability of each row of features, for each row of parameters."""
+    relevance = theta[:, :split] @ rows[:, :split].T + offsets
+    examination = theta[:, split:] @ rows[:, split:].T
+    if hides:
+        return logistic(relevance) * logistic(examination)
+    return logistic(relevance + examination)
 
 
 class Weighed(NamedTuple):

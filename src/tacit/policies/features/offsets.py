@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.features.gaussian import commit, dot, logistic_step, project
-from tacit.policies.features.inputs import FEW, NEW
+from tacit.policies.features.inputs import FEW, MANY, NEW
 from tacit.policies.features.mixture import foretold, tangent
 
 OFFSET_VARIANCE = 1.0
@@ -40,6 +40,20 @@ class Offsets(NamedTuple):
         """Return the offsets before the first click."""
         mean, variance = np.zeros((2, lanes, components, FEW))
         return cls(mean, variance + OFFSET_VARIANCE, np.zeros((*mean.shape, width)))
+
+    def drawn(self, lane: int, k: int, known: Ints, theta: Floats, rng: Generator) -> Floats:
+        """Return draws of the offsets of arms, given draws of the parameters.
+
+        Which of few each arm is, ``known`` says, as
+        :func:`tacit.policies.features.inputs.known_arm` does.
+        """
+        found: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(known)))
+        found[:, known == MANY] = 0.0
+        own = known[known >= 0]
+        spread = np.sqrt(self.variance[lane, k, own] / OFFSET_VARIANCE)
+        mean = self.mean[lane, k, own] - theta @ self.slope[lane, k, own].T
+        found[:, known >= 0] = mean + spread * found[:, known >= 0]
+        return found
 
 
 @kernel

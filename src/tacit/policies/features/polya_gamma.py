@@ -215,6 +215,12 @@ class PolyaGammaTS(LinearModel):
         """Return the Laplace approximation, at which chains start."""
         return belief(state.laplace.mean[lane], state.laplace.root[lane])
 
+    def reward_draws(
+        self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards, by the Laplace approximation."""
+        return super().reward_draws(state.laplace, lane, impression, rng, draws)
+
     @staticmethod
     def choose(
         params: Params, state: State, lane: int, impression: Impression, rng: Generator

@@ -20,11 +20,14 @@ from tacit.policies.features.gaussian import (
     commit,
     dot,
     draw_gaussian,
+    drawn,
     fade,
     log_sigmoid,
+    logistic,
     logistic_step,
     project,
     reset,
+    rows_of,
     scored,
     sigmoid,
 )
@@ -391,6 +394,17 @@ class CascadeEC(ClickModel, SlatePolicy):
         """Return what is believed of each block, and jointly; positions' constants come last."""
         gaussian = state.posterior
         return blocks_of(gaussian.mean[lane], gaussian.root[lane], self.split)
+
+    def reward_draws(
+        self, state: CascadeState, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' click probabilities at the top of the list."""
+        gaussian, split = state.posterior, self.split
+        theta = drawn(gaussian.mean[lane], gaussian.root[lane], rng, draws)
+        first = split + self.examination_dim + int(self.position_constants)
+        seen = rows_of(impression.examination, width=first - split) @ theta[:, split:first].T
+        wanted = rows_of(impression.relevance, width=split) @ theta[:, :split].T
+        return (logistic(wanted) * logistic(seen)).T
 
     @staticmethod
     def decide(

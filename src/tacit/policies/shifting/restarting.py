@@ -8,7 +8,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import choose, learn, propensity, refit
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import Impression, Outcome, Policy
+from tacit.policies.base import Impression, Outcome, Policy, said_within
 
 
 class Restarting(Policy):
@@ -18,6 +18,10 @@ class Restarting(Policy):
     """
 
     policy: Any
+
+    posterior = said_within("posterior", "What is believed since the last start, where it is said.")
+    beliefs = said_within("beliefs", "What is believed of the arms since then, where it is said.")
+    reward_draws = said_within("reward_draws", "Draws of what is believed of features, likewise.")
 
     @property
     def feature_dims(self) -> tuple[int, int]:

@@ -23,7 +23,8 @@ class ArmEstimate(NamedTuple):
     ----------
     arm : str or int
     plays : float
-        How often it was shown, as far as the policy remembers.
+        How often it was shown, as far as the policy remembers; NaN where it knows arms by their
+        features, and does not count.
     mean, low, high : float
         Its mean reward, and an interval for that; the mean is NaN where nothing is known.
     chance_best : float
@@ -48,19 +49,20 @@ class Estimates(tuple[ArmEstimate, ...], Tabulated):
         return [each._asdict() for each in self]
 
     def __str__(self) -> str:
+        counted = [each for each in self if each.plays == each.plays]
         body = [
             [
                 str(each.arm),
-                f"{each.plays:,.0f}",
+                *([f"{each.plays:,.0f}"] if counted else []),
                 f"{each.mean:.3f}",
                 f"[{each.low:.3f}, {each.high:.3f}]",
                 f"{100 * each.chance_best:.1f} %",
             ]
             for each in self
         ]
-        return aligned(
-            [["arm", "plays", "mean", f"{self.confidence:.0%}".replace("%", " %"), "best"], *body]
-        )
+        sure = f"{self.confidence:.0%}".replace("%", " %")
+        head = ["arm", *(["plays"] if counted else []), "mean", sure, "best"]
+        return aligned([head, *body])
 
 
 def estimates_of(believed: ArmBeliefs, offer: Offer, confidence: float) -> Estimates:

@@ -1,0 +1,1 @@
+"""What a learner believes, for people to look at."""
