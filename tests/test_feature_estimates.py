@@ -117,15 +117,15 @@ def test_candidates_are_told_the_same_each_time_and_names_are_kept():
 
 
 def test_a_policy_around_another_tells_what_that_believes():
-    learner = tacit.Learner(tacit.CUSUMRestart(tacit.LaplaceEC(2, 1)), seed=1)
-    offer = {"relevance": OFFER, "examination": SEEN}
-    learner.learn(learner.choose("a", **offer), 1.0)
-    assert len(learner.estimates("a", **offer)) == 3
-    assert [each.feature for each in learner.coefficients("a")] == [
-        "relevance[0]",
-        "relevance[1]",
-        "examination[0]",
+    own, around = tacit.LaplaceEC(2, 1), tacit.CUSUMRestart(tacit.LaplaceEC(2, 1))
+    learned, impression = taught(own)
+    state = around.init(1)._replace(policy=learned)
+    draws = [
+        policy.reward_draws(policy_state, 0, impression, np.random.default_rng(1), 100)
+        for policy, policy_state in ((own, learned), (around, state))
     ]
+    assert np.array_equal(*draws)
+    assert around.posterior(state, 0).relevance.mean.shape == (2,)
     plain = tacit.BWC.example(3)
     assert plain.beliefs(plain.init(1), 0).plays.tolist() == [0, 0, 0]
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -85,8 +86,8 @@ def test_what_does_not_fit_is_refused():
     _, log = taught(tacit.UCB1(ARMS), 10)
     with pytest.raises(UnknownName, match=r"no arm 'speech'; make it with arms=.*arms_of"):
         tacit.Learner(tacit.UCB1(ARMS[:2])).fit_log(log)
-    with pytest.raises(InvalidValue, match="features of arms, of which a click log holds none"):
-        tacit.Learner(tacit.LinUCB(2)).fit_log(log)
+    with pytest.raises(InvalidValue, match="it shows duels, of which a click log holds none"):
+        tacit.Learner(tacit.RMED1(ARMS)).fit_log(log)
     with pytest.raises(UnfitLog, match="context: it has 0 numbers; the policy needs 2"):
         tacit.Learner(tacit.ShiftMixture(ARMS, context_dim=2)).fit_log(log)
     index = log.schema.get_field_index("placement")
@@ -106,6 +107,97 @@ def test_rows_without_feedback_are_zeros_or_left_out():
     assert learner.estimates("a")[0].mean == 0.5
     learner = tacit.Learner(tacit.UCB1(ARMS))
     assert learner.fit_log(log, arms=ARMS, missing_reward=None) == 1
+
+
+# Features -----------------------------------------------------------------------------------
+
+TABLE = {"film": [0.1, 0.9], "holiday": [0.8, 0.3], "speech": [0.4, 0.4]}
+SEEN = {"film": [1.0], "holiday": [0.2], "speech": [0.5]}
+
+
+def taught_by_features(policy, rounds=150, offered=2):
+    """Return a learner, and a table of what it showed, with features of the arm that was shown."""
+    learner, rng, rows = tacit.Learner(policy, seed=3), np.random.default_rng(4), []
+    tables = (TABLE, SEEN)
+    for number in range(rounds):
+        names = [str(name) for name in rng.permutation(ARMS)[:offered]]
+        blocks = [
+            [table[name] for name in names] if dim else None
+            for table, dim in zip(tables, policy.feature_dims, strict=True)
+        ]
+        context = rng.random(policy.context_dim) if policy.context_dim else None
+        key, given = "ab"[number % 2], {"relevance": blocks[0], "examination": blocks[1]}
+        decision = learner.choose(key, context, names, **given)
+        shown = [names[slot] for slot in decision.slots] if policy.arms is None else decision.shown
+        reward = (rng.random(len(shown)) < 0.4).astype(float).tolist()
+        learner.learn(decision, reward if policy.shows == "slate" else reward[0])
+        rows += [
+            {
+                "decision_id": str(number),
+                "key": key,
+                "arms": names,
+                "arm": arm,
+                "position": place,
+                "reward": won,
+                "context": None if context is None else context.tolist(),
+                "price": TABLE[arm][0],
+                "age": TABLE[arm][1],
+                "seen": SEEN[arm][0],
+            }
+            for place, (arm, won) in enumerate(zip(shown, reward, strict=True))
+        ]
+    return learner, pa.Table.from_pylist(rows)
+
+
+@pytest.mark.parametrize("offered", [2, 3])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        tacit.ClickMixture(2, 1, context_dim=1),
+        tacit.HLinUCB(ARMS, 2, 1),
+        tacit.CascadeEC(2, 1, positions=2),
+    ],
+    ids=lambda policy: policy.label,
+)
+def test_a_log_and_a_table_of_features_are_what_was_learned(policy, offered):
+    learner, log = taught_by_features(policy, offered=offered)
+    other = tacit.Learner(policy, seed=9)
+    seen = pa.table({"arm": list(SEEN), "seen": [row[0] for row in SEEN.values()]})
+    learned = other.fit_log(read_log(log, batch_rows=40), relevance=TABLE, examination=seen)
+    assert learned == learner.decisions
+    same(learner, other)
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_columns_of_features_teach_what_needs_the_shown_arm_only(parquet, tmp_path):
+    policy = tacit.LinUCB(2, 1)
+    learner, log = taught_by_features(policy)
+    if parquet:
+        pq.write_table(log, tmp_path / "log.parquet")
+        log = tmp_path / "log.parquet"
+    other = tacit.Learner(policy, seed=9)
+    assert other.fit_log(log, relevance=["price", "age"], examination=["seen"]) == 150
+    same(learner, other)
+
+
+def test_features_that_do_not_fit_are_refused():
+    _, log = taught_by_features(tacit.LinUCB(2), 5)
+    learner = tacit.Learner(tacit.LinUCB(2), seed=1)
+    for given, error, told in [
+        ({}, InvalidValue, r"relevance: None .*reads 2 features.*columns of the log"),
+        ({"relevance": ["price"]}, InvalidValue, "reads 2 features of arms here, and this has 1"),
+        ({"relevance": TABLE, "examination": SEEN}, InvalidValue, "LinUCB reads none"),
+        ({"relevance": ["price", "agee"]}, LogError, r"no column 'agee' \(did you mean 'age'\?\)"),
+        ({"relevance": ["price", "arm"]}, UnfitLog, "row 1: arm: it is no finite number"),
+        ({"relevance": {"film": [1, 2]}}, UnknownName, "relevance has no features of '"),
+        ({"relevance": {"film": [1, 2], "speech": [1]}}, InvalidValue, "as many finite numbers"),
+        ({"relevance": 3}, InvalidValue, r'relevance=\["price", "age"\]'),
+    ]:
+        with pytest.raises(error, match=told):
+            learner.fit_log(log, **given)
+    assert learner.keys == []
+    with pytest.raises(InvalidValue, match=r"relevance: .*leave it out: UCB1 reads none"):
+        tacit.Learner(tacit.UCB1(ARMS)).fit_log(log, relevance=["price"])
 
 
 # Estimates ----------------------------------------------------------------------------------
@@ -186,3 +278,33 @@ def test_a_log_is_learned_from_the_command_line(tmp_path):
     same(tacit.Learner.load(tmp_path / "learner.tacit"), learner)
     told = json.loads(CliRunner().invoke(cli, [*command, "--json"]).output)
     assert (told["decisions"], told["keys"], told["rejected"]) == (300, 2, {})
+
+
+def test_a_policy_over_features_learns_a_log_from_the_command_line(tmp_path):
+    learner, log = taught_by_features(tacit.LinUCB(2, 1))
+    pq.write_table(log, tmp_path / "log.parquet")
+    (tmp_path / "arms.csv").write_text(
+        "arm,price,age\nfilm,0.1,0.9\nholiday,0.8,0.3\nspeech,0.4,0.4\n"
+    )
+    output = tmp_path / "learner.tacit"
+
+    def run(*options):
+        command = ["fit", str(tmp_path / "log.parquet"), "-o", str(output), *options]
+        return CliRunner().invoke(cli, command)
+
+    for relevance in ("price,age", f"table:{tmp_path / 'arms.csv'}"):
+        found = run("--policy", "lin-ucb", "--relevance", relevance, "--examination", "seen")
+        assert found.exit_code == 0, found.output
+        same(tacit.Learner.load(output), learner)
+    for options, told in [
+        (
+            ("--policy", "lin-ucb"),
+            "LinUCB knows arms by their features: give --relevance price,age",
+        ),
+        (("--policy", "lin-ucb", "--relevance", "prise,age"), "did you mean 'price'?"),
+        (("--policy", "lin-ucb", "--relevance", "table:none.csv"), "none.csv"),
+        (("--policy", "lin-ucb(3)", "--relevance", "price,age"), "another relevance_dim"),
+    ]:
+        found = run(*options)
+        assert found.exit_code != 0
+        assert told in " ".join(f"{found.output} {found.exception}".split())

@@ -12,6 +12,7 @@ from tacit.cli.options import (
     concluding,
     config_option,
     json_option,
+    names,
     reads_log,
     seed_option,
     show,
@@ -70,6 +71,13 @@ def propose(
     type=click.Path(dir_okay=False, path_type=Path),
     help="The learner, as tacit.Learner.load reads it.",
 )
+@click.option(
+    "--relevance",
+    metavar="COLUMN,…|table:FILE",
+    help="Features of arms, for policies that read them: columns of LOGS with those of the arm "
+    "shown, or a file with a row for each arm, named in its column arm.",
+)
+@click.option("--examination", metavar="COLUMN,…|table:FILE", help="Likewise, of being seen.")
 @click.option("--placement", help="Learn the rows of this one; by default of the only one.")
 @reads_log
 @seed_option
@@ -79,6 +87,8 @@ def fit(
     logs: tuple[str, ...],
     policy: str,
     output: Path,
+    relevance: str | None,
+    examination: str | None,
     placement: str | None,
     read: Any,
     seed: int,
@@ -92,18 +102,52 @@ def fit(
     from tacit.core.progress import progress
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
+    from tacit.learning.logged_features import features_told
     from tacit.policies import policy_from_spec
+    from tacit.policies.spec import reads_features
 
     with usage():
         reader = read(logs)
+        features = {"relevance": _told(relevance), "examination": _told(examination)}
+        dims = {f"{name}_dim": features_told(told) for name, told in features.items()}
+        by_features = reads_features(policy)
+        if by_features and not any(dims.values()):
+            raise click.UsageError(
+                f"--policy: {by_features} knows arms by their features: give --relevance "
+                "price,age, columns of the log with those of the arm shown, or --relevance "
+                "table:FILE, a row for each arm"
+            )
     with concluding(reader), progress(None, "reading the arms"):
         arms = arms_of(reader)
     with usage():
-        learner = Learner(policy_from_spec(policy, arms), seed)
+        learner = Learner(policy_from_spec(policy, arms, setting=dims), seed)
     with concluding(reader), progress(None, "learning"):
-        learned = learner.fit_log(reader, placement=placement)
+        learned = learner.fit_log(reader, placement=placement, **features)
     learner.save(output)
     text = (
         f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     )
     show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+
+
+def _told(features: str | None) -> Any:
+    """Return what says where features are: names of columns, or a table of arms."""
+    import pyarrow as pa
+
+    from tacit.logs.reader import file_at
+    from tacit.logs.rows import converted
+
+    if features is None:
+        return None
+    if not features.startswith("table:"):
+        return names(features)
+    file = file_at(Path(features.removeprefix("table:")))
+    if "arm" not in file.names:
+        raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
+    table: dict[str, list[float]] = {}
+    for raw in file.read(file.names, 65_536):
+        columns = [raw.columns[name] for name in file.names if name != "arm"]
+        arms = converted(raw.columns["arm"], pa.string()).to_pylist()
+        numbers = [converted(column, pa.float64()).to_pylist() for column in columns]
+        table |= zip(arms, map(list, zip(*numbers, strict=True)), strict=True)
+    return table

@@ -58,7 +58,8 @@ def matched(
     for field in fields(made):
         lacks = field.default is MISSING and field.default_factory is MISSING
         if field.init and lacks and field.name not in given and field.name != "arms":
-            raise InvalidValue(f"{made.__name__}.{field.name}", None, "it must be given")
+            remedy = f"it must be given, as in {made.__name__}({field.name}=…)"
+            raise InvalidValue(f"{made.__name__}.{field.name}", None, remedy)
     return given
 
 

@@ -380,6 +380,8 @@ class Learner:
         *,
         placement: str | None = None,
         missing_reward: float | None = 0.0,
+        relevance: Any = None,
+        examination: Any = None,
         **reading: Any,
     ) -> int:
         """Learn a click log from its beginning to its end, whatever policy wrote it.
@@ -396,6 +398,10 @@ class Learner:
             Which placement's rows to learn; by default those of the only one.
         missing_reward : float or None, default 0
             The reward of a row to which no feedback came; None leaves such rows out.
+        relevance, examination : sequence of str, or table, optional
+            For policies that know arms by their features: columns of the log, where rows have those
+            of the arm they show; or a dict from arms to their features, or a table with a column
+            ``arm``, where arms have theirs for good.
         **reading
             ``columns``, ``constants``, ``arms``, ``time_unit``, ``strict`` and ``format`` of
             :func:`tacit.read_log`.
@@ -434,7 +440,8 @@ class Learner:
         from tacit.logs.sources import opened, say_rejected
 
         reader = opened(log, **reading)
-        learned = learn_log(self._batch, reader, placement, missing_reward)
+        features = relevance, examination
+        learned = learn_log(self._batch, reader, placement, missing_reward, features)
         say_rejected(reader, log)
         return learned
 

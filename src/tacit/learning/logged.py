@@ -14,10 +14,11 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.batch_learner import BatchLearner
+from tacit.learning.logged_features import LoggedFeatures
 from tacit.logs.lists import beginnings, whole_lists
 from tacit.logs.rows import Chunk, lengths
+from tacit.logs.schema import FEATURE
 from tacit.logs.selection import list_codes, selected
-from tacit.policies.base import NO_FEATURES
 
 
 class Lesson(NamedTuple):
@@ -37,8 +38,24 @@ class Lesson(NamedTuple):
     propensities: Floats
 
 
+class _Offered(NamedTuple):
+    """What was on offer: names, all in one array, with where each impression's are.
+
+    ``shown`` has for each row the place of its arm among these names.
+    """
+
+    names: Any
+    starts: Ints
+    stops: Ints
+    shown: Ints
+
+
 def learn_log(
-    learner: BatchLearner, log: Any, placement: str | None, missing_reward: float | None
+    learner: BatchLearner,
+    log: Any,
+    placement: str | None,
+    missing_reward: float | None,
+    features: tuple[Any, Any] = (None, None),
 ) -> int:
     """Learn a log from its beginning to its end; return how many decisions it taught.
 
@@ -46,23 +63,24 @@ def learn_log(
     ----------
     learner : BatchLearner
     log : LogReader
-    placement, missing_reward
-        As for :meth:`tacit.Learner.fit_log`.
+    placement, missing_reward, features
+        As for :meth:`tacit.Learner.fit_log`; relevance and examination.
 
     Raises
     ------
     InvalidValue, UnknownName, LogError
         As there; then nothing was learned.
     """
-    if learner.policy.shows == "duel" or learner.policy.feature_dims != (0, 0):
-        remedy = "it shows duels, or reads features of arms, of which a click log holds none"
-        raise InvalidValue("policy", learner.policy, f"{remedy}; teach it by learn_many")
+    if learner.policy.shows == "duel":
+        remedy = "it shows duels, of which a click log holds none; teach it by learn_many"
+        raise InvalidValue("policy", learner.policy, remedy)
     if missing_reward is not None:
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
-    reader = _LogLessons(learner, placement, missing_reward)
+    found = LoggedFeatures(learner.policy, features)
+    reader = _LogLessons(learner, placement, missing_reward, found)
     before, made = learner.lanes.kept(), learner.made
     try:
-        for lesson in reader.read(log):
+        for lesson in reader.read(found.opened(log)):
             learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
     except BaseException:
         learner.lanes.take_back(before)
@@ -73,9 +91,14 @@ def learn_log(
 
 class _LogLessons:
     def __init__(
-        self, learner: BatchLearner, placement: str | None, missing_reward: float | None
+        self,
+        learner: BatchLearner,
+        placement: str | None,
+        missing_reward: float | None,
+        features: LoggedFeatures,
     ) -> None:
         self._learner, self._placement, self._missing = learner, placement, missing_reward
+        self._features = features
         self._lists = learner.policy.shows == "slate"
         self._only = placement is None
         self._names = pa.array(list(map(str, learner.offer.names)))
@@ -84,6 +107,7 @@ class _LogLessons:
         columns = ["placement", "key", "propensity", "reward"]
         columns += ["context"] if self._learner.policy.context_dim else []
         columns += ["decision_id", "position"] if self._lists else []
+        columns += [FEATURE + name for name in self._features.names]
         chunks = selected(log, columns)
         for chunk in whole_lists(chunks) if self._lists else chunks:
             mine = self._placed(chunk)
@@ -108,10 +132,10 @@ class _LogLessons:
 
     def _of_arms(self, chunk: Chunk) -> Lesson:
         first = np.arange(len(chunk.rows))
-        shown = self._slots(chunk, chunk.batch["arm"])
+        batch, shown = self._impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         known = _numbers(chunk.batch, "propensity")
-        return Lesson(self._batch(chunk, first), shown[:, None], rewards[:, None].copy(), known)
+        return Lesson(batch, shown[:, None], rewards[:, None].copy(), known)
 
     def _of_lists(self, chunk: Chunk) -> Lesson:
         starts = beginnings(chunk.batch["decision_id"])
@@ -130,33 +154,60 @@ class _LogLessons:
             )
         at = of, place.astype(np.int64)
         shape = len(first), width
+        batch, shown = self._impressions(chunk, first, of)
         actions, feedback, known = np.full(shape, -1), np.zeros(shape), np.ones(shape)
-        actions[at] = self._slots(chunk, chunk.batch["arm"])
+        actions[at] = shown
         feedback[at] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         known[at] = _numbers(chunk.batch, "propensity")
-        return Lesson(self._batch(chunk, first), actions, feedback, known.prod(axis=1))
+        return Lesson(batch, actions, feedback, known.prod(axis=1))
 
-    def _batch(self, chunk: Chunk, first: Ints) -> Batch:
-        """Return the impressions of which these are the first rows."""
+    def _impressions(self, chunk: Chunk, first: Ints, of: Ints) -> tuple[Batch, Ints]:
+        """Return the impressions of which these are the first rows, and what each row shows.
+
+        ``of`` has for each row the number of its impression.
+        """
+        offer = self._offered(chunk, first, of)
+        if self._learner.policy.arms is None:
+            slots, shown = np.arange(len(offer.names)), offer.shown - offer.starts[of]
+            if offer.starts.any():  # else all look at the one offer
+                slots -= np.repeat(offer.starts, offer.stops - offer.starts)
+        else:
+            slots = self._slots(chunk, offer.names)
+            shown = slots[offer.shown]
         batch = chunk.batch.take(pa.array(first))
-        keys = batch["key"].cast(pa.string()).to_pylist()
-        return Batch(
-            self._learner.lanes.admit(keys),
-            *self._offers(chunk, batch["arms"]),
-            self._contexts(
-                chunk, first, batch["context"] if "context" in batch.schema.names else None
-            ),
-            NO_FEATURES,
-            NO_FEATURES,
+        contexts = batch["context"] if "context" in batch.schema.names else None
+        impressions = Batch(
+            self._learner.lanes.admit(batch["key"].cast(pa.string()).to_pylist()),
+            slots,
+            offer.starts,
+            offer.stops,
+            self._contexts(chunk, first, contexts),
+            *self._features.of(chunk, offer.names),
         )
+        return impressions, shown
 
-    def _offers(self, chunk: Chunk, arms: Any) -> tuple[Ints, Ints, Ints]:
-        """Return the slots on offer, and where those of each row start and stop."""
+    def _offered(self, chunk: Chunk, first: Ints, of: Ints) -> _Offered:
+        if self._features.by_row:
+            # Of what was on offer besides, nothing is known; what was shown teaches all the same.
+            rows = np.arange(len(of))
+            return _Offered(chunk.batch["arm"], first, np.append(first[1:], len(of)), rows)
+        arms, shown = chunk.batch["arms"], chunk.batch["arm"].cast(pa.string())
         if list_codes(arms) is not None:
-            offer = self._slots(chunk, pa.array(arms[0].as_py(), pa.string()))
-            return offer, np.zeros(len(arms), np.int64), np.full(len(arms), len(offer))
-        stops = np.cumsum(lengths(arms))
-        return self._slots(chunk, arms.flatten()), stops - lengths(arms), stops
+            names = pa.array(arms[0].as_py(), pa.string())
+            places = pc.index_in(shown, value_set=names).to_numpy()
+            count = np.full(len(first), len(names))
+            return _Offered(names, np.zeros(len(first), np.int64), count, places)
+        names = arms.take(pa.array(first)).flatten().cast(pa.string())
+        sizes = lengths(arms)[first]
+        stops = np.cumsum(sizes)
+        whose = np.repeat(np.arange(len(first)), sizes)
+        codes = names.dictionary_encode()
+        wanted = pc.index_in(shown, value_set=codes.dictionary).to_numpy()
+        # Each row's arm is once among those on offer: so many arms past its offer's first one.
+        keys = whose * len(codes.dictionary) + codes.indices.to_numpy()
+        order = np.argsort(keys, kind="stable")
+        at = np.searchsorted(keys, of * len(codes.dictionary) + wanted, sorter=order)
+        return _Offered(names, stops - sizes, stops, order[at])
 
     def _slots(self, chunk: Chunk, names: Any) -> Ints:
         found = pc.index_in(names.cast(pa.string()), value_set=self._names)

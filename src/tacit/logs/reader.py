@@ -18,7 +18,7 @@ from tacit.logs.formats import FORMATS, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.places import File, RemoteFile
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, without_nothing
-from tacit.logs.schema import ALLOWED, SCHEMA, SEGMENT
+from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT
 from tacit.logs.times import EpochTimes, checked_unit
 
 BATCH_ROWS = 65_536
@@ -131,6 +131,18 @@ class LogReader:
         found = copy.copy(self)
         found.report = LogReport()
         found.files = files
+        return found
+
+    def with_features(self, columns: Sequence[str]) -> LogReader:
+        """Return the log with columns of numbers of its files, besides those of the schema.
+
+        Raises
+        ------
+        LogError
+            If a file has no such column.
+        """
+        found = copy.copy(self)
+        found.files = [_featured(file, columns) for file in self.files]
         return found
 
     def __iter__(self) -> Iterator[Any]:
@@ -268,14 +280,23 @@ def _meant(name: str, names: Sequence[str]) -> str:
 
 
 def _segmented(file: LogFile, column: str) -> LogFile:
+    return file._replace(columns=file.columns | {SEGMENT: _theirs(file, "by", column)})
+
+
+def _featured(file: LogFile, columns: Sequence[str]) -> LogFile:
+    added = {FEATURE + column: _theirs(file, "features", column) for column in columns}
+    return file._replace(columns=file.columns | added)
+
+
+def _theirs(file: LogFile, field: str, column: str) -> str:
     theirs = column if column in file.names else file.columns.get(column)
     if theirs is None:
         meant = _meant(column, [*file.names, *file.columns])
         raise LogError(
-            f"{file.path}: by: there is no column {column!r}{meant}; the columns are "
+            f"{file.path}: {field}: there is no column {column!r}{meant}; the columns are "
             f"{', '.join(map(repr, file.names))}"
         )
-    return file._replace(columns=file.columns | {SEGMENT: theirs})
+    return theirs
 
 
 def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
@@ -291,9 +312,8 @@ def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]
             complete[field.name] = numbered(raw.rows)
         else:
             complete[field.name] = pa.nulls(rows, field.type)
-    if SEGMENT in columns:
-        complete[SEGMENT] = raw.columns[columns[SEGMENT]]
-    return raw._replace(columns=complete)
+    besides = {name: raw.columns[columns[name]] for name in columns if name not in complete}
+    return raw._replace(columns=complete | besides)
 
 
 def numbered(rows: Ints) -> Any:

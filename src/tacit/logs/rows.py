@@ -486,8 +486,10 @@ def checked(
     for reason, count, example in rejected:
         report.reject(reason, count, example)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
-    if SEGMENT in raw.columns:
-        batch = batch.append_column(SEGMENT, converted(raw.columns[SEGMENT], pa.string()))
+    for name in raw.columns:
+        if name not in columns:
+            kind = pa.string() if name == SEGMENT else pa.float64()
+            batch = batch.append_column(name, converted(raw.columns[name], kind))
     return Chunk(batch.filter(pa.array(kept)), source, raw.rows[kept])
 
 

@@ -41,6 +41,8 @@ import pyarrow as pa
 VERSION = 1
 SEGMENT = "segment"
 """A column that batches have besides those of the schema, where results are wanted per segment."""
+FEATURE = "feature "
+"""What begins the names of further such columns: features of the arm that a row shows."""
 VERSION_KEY = b"tacit_log_version"
 
 SCHEMA = pa.schema(

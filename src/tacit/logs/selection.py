@@ -43,7 +43,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     ----------
     log : LogReader, LogPart, KeyShard, or what :func:`read_log` takes
     names : collection of str
-        Columns of the schema, or ``segment``.
+        Columns of the schema, ``segment``, or features.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[st
             full[field.name] = (
                 pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
             )
-    return full | {name: arrays[name] for name in arrays if name == SEGMENT}
+    return full | {name: arrays[name] for name in arrays if name not in full}
 
 
 def _plain(array: Any) -> Any:
@@ -171,7 +171,7 @@ def _plain(array: Any) -> Any:
 def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
     """Whether every row passes every check; False also where that would take a closer look."""
     for name, array in arrays.items():
-        if name == SEGMENT:
+        if name not in SCHEMA.names:
             continue
         kind = SCHEMA.field(name).type
         if name in TEXTS:

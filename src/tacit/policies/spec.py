@@ -84,7 +84,7 @@ def policy_from_spec(
         Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
     setting : mapping, optional
         What ``auto`` is told of where the policy decides, such as ``shows``, if the spec does not
-        say it.
+        say it; of any policy, how many features arms have there.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def policy_from_spec(
     if canonical(name) == AUTO:
         return _recommended(positional, named, arms, setting)
     kind = policy_class(name)
-    given = _given(kind, positional, named, arms)
+    given = _given(kind, positional, _dims(kind, positional, setting) | named, arms)
     if "classifier" in given:
         from tacit.classifiers.spec import classifier_from_spec
 
@@ -151,6 +151,30 @@ def _recommended(
     if surplus:
         raise InvalidValue(AUTO, surplus[0], f"it takes, by name, {', '.join(takes)}")
     return auto(**{"arms": arms, **setting, **named})
+
+
+def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
+    """Return how many features the policy reads, as far as its setting knows that."""
+    told = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
+    takes = {field.name for field in fields(kind)}
+    found = {name: setting[ours] for name, ours in told.items() if setting.get(ours)}
+    return {} if positional else {name: found[name] for name in found if name in takes}
+
+
+def reads_features(spec: str) -> str | None:
+    """Return the name of a policy that knows arms by features; None for any other one.
+
+    Examples
+    --------
+    >>> reads_features("lin-ucb"), reads_features("thompson"), reads_features("auto")
+    ('LinUCB', None, None)
+    """
+    name, _, _ = parsed_call(spec)
+    if canonical(name) == AUTO:
+        return None
+    kind = policy_class(name)
+    takes = {field.name for field in fields(kind)}
+    return kind.__name__ if takes & {"dim", "relevance_dim", "examination_dim"} else None
 
 
 def _given(
