@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import NormalDist
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +102,10 @@ def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coeffi
         What its ``posterior`` returns.
     confidence : float
     """
-    reach = NormalDist().inv_cdf(1 - _tail(confidence))
+    from statistics import NormalDist  # brings decimal and fractions along
+
+    normal = NormalDist()
+    reach = normal.inv_cdf(1 - _tail(confidence))
     inner: Any = policy
     while hasattr(inner, "policy"):
         inner = inner.policy
@@ -113,7 +115,7 @@ def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coeffi
     else:
         blocks = [(getattr(posterior, name), _given(inner, i)) for i, name in enumerate(BLOCKS)]
     found = Coefficients(
-        _coefficient(name, float(mean), noise * float(spread), reach)
+        _coefficient(name, float(mean), noise * float(spread), reach, normal.cdf)
         for belief, names in blocks
         for name, mean, spread in zip(
             _named(names, len(belief.mean), inner),
@@ -130,9 +132,11 @@ def _tail(confidence: float) -> float:
     return (1 - checks.number("confidence", confidence, 0.0, 1.0, open_low=True)) / 2
 
 
-def _coefficient(name: str, mean: float, spread: float, reach: float) -> Coefficient:
-    above = NormalDist(mean, spread).cdf(0.0) if spread else float(mean <= 0.0)
-    return Coefficient(name, mean, mean - reach * spread, mean + reach * spread, 1.0 - above)
+def _coefficient(
+    name: str, mean: float, spread: float, reach: float, cdf: Callable[[float], float]
+) -> Coefficient:
+    above = cdf(mean / spread) if spread else float(mean > 0.0)
+    return Coefficient(name, mean, mean - reach * spread, mean + reach * spread, above)
 
 
 def _given(policy: Policy, block: int) -> list[str]:
