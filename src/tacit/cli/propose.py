@@ -97,7 +97,7 @@ def fit(
     """Learn a click log, and write the learner to a file.
 
     LOGS are as for evaluate. What was learned is a warm start: go on with it by
-    tacit.Learner.load(FILE).
+    tacit.Learner.load(FILE), or in the service by start = FILE in a placement's configuration.
     """
     from tacit.core.progress import progress
     from tacit.evaluate import arms_of

@@ -25,7 +25,7 @@ class Change(msgspec.Struct):
         str,
         Meta(
             description="``mode``, ``arms``, ``pin``, ``unpin``, ``rebuild``, ``rollback``, "
-            "``settings`` or ``configuration``."
+            "``settings``, ``start`` or ``configuration``."
         ),
     ]
     detail: Annotated[
@@ -34,7 +34,8 @@ class Change(msgspec.Struct):
             description="Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went "
             "(``retire``) and came back (``restore``). Of ``pin``: which ``arms``, ``until`` "
             "when. Of ``rebuild`` and ``rollback``: the new ``policy``, the state that was "
-            "``left``, the one gone back ``to``, and what is ``approximate``. Of "
+            "``left``, the one gone back ``to``, and what is ``approximate``. Of ``start``: the "
+            "``file`` of the learner, its ``sha256``, how many ``decisions`` and ``keys``. Of "
             "``configuration``: by the name of each setting that is another one, what it was "
             "(``before``) and is (``after``)."
         ),

@@ -112,6 +112,10 @@ def _read(path: Path) -> dict[str, Any]:
     for place in ("path", "archive"):
         if isinstance(store, dict) and isinstance(store.get(place), str):
             store[place] = str(path.parent / store[place])
+    placements = table.get("placements")
+    for placement in placements.values() if isinstance(placements, dict) else ():
+        if isinstance(placement, dict) and isinstance(placement.get("start"), str):
+            placement["start"] = str(path.parent / placement["start"])
     return table
 
 

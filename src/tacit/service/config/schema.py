@@ -210,6 +210,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         The arms that are configured, where the policy has those that the placement began with.
     rebuild : bool
         Whether the log is folded into the policy where it was into another one.
+    start : str or None
+        File of the learner from which the placement starts, before its first decision.
     """
 
     policy: Policy
@@ -231,6 +233,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     recommended: bool = False
     arms: int | tuple[str, ...] | None = None
     rebuild: bool = False
+    start: str | None = None
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):
@@ -241,6 +244,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
         if self.spread:
             _check_sums(self.policy)
+        if self.start is not None and kind_of(self.kind).form is None:
+            raise ConfigError(
+                f"start: placements of kind {self.kind!r} start from nothing; leave it out"
+            )
         if self.signals is not None:
             reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
             check_config(self.signals, reads)

@@ -24,6 +24,8 @@ def settings_of(config: PlacementConfig) -> str:
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
     # Arms that the configuration changes are told apart.
     del fields["arms"]
+    # What a placement started from is told by a mark of its own.
+    del fields["start"]
     if fields.pop("recommended"):
         fields["policy"] = AUTO
     return json.dumps({name: _plain(value) for name, value in fields.items()}, sort_keys=True)

@@ -71,6 +71,10 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rebuild : bool
         Whether another policy than before takes over what was logged: the log is folded into it
         while the one before decides, once for each policy that is configured so.
+    start : str
+        File of a learner, as ``tacit fit`` writes it, from which a new placement starts: of the
+        same policy and the same arms. Read before the first decision, and never again. In a
+        configuration file, relative to that file.
     """
 
     kind: str = ARMS
@@ -93,6 +97,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
     rebuild: bool = False
+    start: str | None = None
 
     @property
     def slots(self) -> Any:
@@ -192,6 +197,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.learned,
             is_auto(self.policy),
             rebuild=self.rebuild,
+            start=self.start,
         )
 
     @property

@@ -32,7 +32,7 @@ from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.config.settings import differences, settings_of
 from tacit.service.engine.commits import Commits
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.group import apply
 from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.pending import PendingLog
@@ -71,6 +71,7 @@ from tacit.service.log.rows import (
     MODE,
     POLICY,
     SETTINGS,
+    START,
     DecisionRow,
     Event,
     RecordRow,
@@ -162,6 +163,8 @@ class Engine(Verbs):
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
+        for name in names:
+            start(name, self.config.placements[name], self.store, secrets.randbits(63))
         made = {
             name: opened(name, self.config.placements[name], self.store, secrets.randbits(63))
             for name in names
@@ -233,12 +236,14 @@ class Engine(Verbs):
             placement.check_configured()
 
     def _follow_configuration(self) -> list[str]:
-        """Log what the configuration says of arms and holdouts and the log does not say yet.
+        """Log what the configuration says of starts, arms and holdouts, and the log not yet.
 
         Returns the placements which that concerns.
         """
         changes: list[Request] = []
         for name, placement in self.placements.items():
+            if placement.start is not None and not placement.start_told:
+                changes.append(Switch(name, placement.start.text, START, CONFIGURATION))
             if self._leads and (change := placement.configured_change) is not None:
                 changes.append(change)
             arms = self._leading.get(name)

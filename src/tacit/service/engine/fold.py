@@ -7,21 +7,26 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any
 
+from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.errors import Damaged
+from tacit.service.config.start import start_learner
+from tacit.service.errors import Damaged, StoreError
 from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
 from tacit.service.log.regimes import Regime, regimes_of
-from tacit.service.log.rows import DecisionRow, Event, FeedbackRow
+from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow
+from tacit.service.log.starts import marked_start
 from tacit.service.placements.base import Placement
 from tacit.service.placements.snapshots import damaged_base
-from tacit.service.stores.base import Snapshot, Store, StoredPlacement
+from tacit.service.stores.base import BASES, Snapshot, Store, StoredPlacement
 from tacit.service.stores.fit import as_stored
 
 FOLD_ROWS = 4096
+EVER = 2**62
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +63,8 @@ def opened(
     """
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
-    regimes = regimes_of(store.changes(stored.id))
+    marks = store.changes(stored.id)
+    regimes = regimes_of(marks)
     if as_if is not None:
         regimes.append(as_if)
     regime = regimes[-1] if regimes else None
@@ -75,7 +81,60 @@ def opened(
         origin = store.state(stored.id, regime.origin)
     kind = kind_of(config.kind)
     made: Placement = kind.placement(name, config, stored, latest, base, regime, origin)
+    told = marked_start(marks)
+    if told is not None and base is None:
+        raise StoreError(
+            f"store: placement {name}: it started from {told.file}, and what that had learned is "
+            "missing; restore a backup"
+        )
+    made.start_told = told is not None
     return made
+
+
+def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> None:
+    """Let a placement that has decided nothing yet begin with the learner that is configured.
+
+    What was learned is kept where the log begins, so that nobody reads the file again.
+
+    Parameters
+    ----------
+    name, config, store, new_seed
+        As for :func:`opened`.
+
+    Raises
+    ------
+    ConfigError
+        If the learner is not for the placement, or this has decided, or started, without it.
+    """
+    if config.start is None:
+        return
+    stored = store.placements().get(name)
+    marks = [] if stored is None else store.changes(stored.id)
+    told, file = marked_start(marks), Path(config.start).name
+    if told is not None and told.file == file:
+        return
+    if told is not None or (stored is not None and _has_begun(stored, marks, store)):
+        before = "nothing" if told is None else told.file
+        raise ConfigError(
+            f"placements.{name}.start: it has started from {before}, not from {file}; set that "
+            "back, or give the placement a new name"
+        )
+    if stored is not None:
+        config = as_stored(name, config, stored)
+    told, learner = start_learner(name, config)
+    spec = json.dumps(policy_to_spec(learner.policy))
+    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    made: Placement = kind_of(config.kind).placement(name, as_stored(name, config, stored), stored)
+    for _ in store.saving(made.started(told, learner), BASES):
+        pass
+
+
+def _has_begun(stored: StoredPlacement, marks: list[MarkRow], store: Store) -> bool:
+    """Whether a placement has decided anything, or has a policy of its own."""
+    begins = store.begins(stored.id)
+    if (begins is not None and begins.seq) or regimes_of(marks):
+        return True
+    return bool(store.old(stored.id, EVER, EVER, 1).rows.decisions)
 
 
 def _latest(name: str, stored: StoredPlacement, store: Store) -> Snapshot | None:

@@ -10,7 +10,16 @@ from tacit.learning.decisions import Arm
 from tacit.service.log.clock import as_text
 from tacit.service.log.pins import pin_of
 from tacit.service.log.regimes import regime_of
-from tacit.service.log.rows import ARMS, CONFIGURATION, MODE, PIN, POLICY, SETTINGS, MarkRow
+from tacit.service.log.rows import (
+    ARMS,
+    CONFIGURATION,
+    MODE,
+    PIN,
+    POLICY,
+    SETTINGS,
+    START,
+    MarkRow,
+)
 
 UNPIN = "unpin"
 
@@ -104,4 +113,5 @@ _DETAILS: dict[str, Callable[[str], dict[str, Any]]] = {
     MODE: lambda value: {"mode": value},
     SETTINGS: json.loads,
     CONFIGURATION: json.loads,
+    START: json.loads,
 }

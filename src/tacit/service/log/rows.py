@@ -19,7 +19,8 @@ from tacit.service.log.blocks import Block, Run
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
-HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION)
+START = "start"
+HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START)
 """Marks that say who changed what; they are kept for good."""
 
 QUERY, EVENT = "query", "event"

@@ -215,10 +215,12 @@ def _deal(
                 raise ConfigError(
                     f"placements.{name}: the log holds it; configure it as it was when it learned"
                 )
-            if store.begins(stored.id) is not None:
+            begins = store.begins(stored.id)
+            if begins is not None:
+                why = "its oldest rows were dropped, and what they taught"
+                why = why if begins.seq else "it started from a learner, which"
                 raise ConfigError(
-                    f"placements.{name}: its oldest rows were dropped, and what they taught cannot "
-                    "be dealt out; begin with a new schema"
+                    f"placements.{name}: {why} cannot be dealt out; begin with a new schema"
                 )
             layouts.placement(name, stored.spec, stored.seed)
             for target in targets:

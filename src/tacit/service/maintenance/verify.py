@@ -12,6 +12,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Damaged
 from tacit.service.log.rows import FeedbackRow
+from tacit.service.log.starts import marked_start
 from tacit.service.placements.base import Placement
 from tacit.service.stores.base import Store
 
@@ -35,6 +36,9 @@ def verify(config: Config, store: Store) -> list[str]:
         except Damaged as error:
             wrong.append(f"placement {name}: its snapshot is {error}")
         kept = opened(name, each, store, 0)
+        told = marked_start(store.changes(stored.id))
+        if told is not None and told != kept.start:
+            wrong.append(f"placement {name}: the log begins with {kept.start}, a mark says {told}")
         anew = opened(name, each, store, 0, snapshot=False)
         for placement in (kept, anew):
             fold({placement.id: placement}, store)

@@ -52,6 +52,8 @@ def words(change: Change) -> str:
     if change.what in ("rebuild", "rollback"):
         to = f" of {detail['to']}" if "to" in detail else ""
         return f"{change.what}: {detail['policy']}{to} decides"
+    if change.what == "start":
+        return f"started from {detail['file']}"
     if change.what == "mode":
         return f"mode: {detail.get('mode')}"
     parts = [f"{name}: {_value(value)}" for name, value in detail.items()]

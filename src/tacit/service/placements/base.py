@@ -19,8 +19,10 @@ from tacit.service.log.rows import (
     PIN,
     POLICY,
     SHADOW,
+    START,
     MarkRow,
 )
+from tacit.service.log.starts import start_of
 from tacit.service.placements.learning import Learning
 from tacit.service.placements.living import encoded
 from tacit.service.placements.snapshots import Saving
@@ -66,6 +68,7 @@ class Placement(Learning, Saving):
         origin: Snapshot | None = None,
     ) -> None:
         super().__init__(name, config, stored, regime)
+        self.start = None if base is None else start_of(base.plan)
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
             snapshot = None
         if snapshot is None or not self._restored(snapshot):
@@ -106,6 +109,7 @@ class Placement(Learning, Saving):
             HOLDOUT: self.lift.terms,
             ARMS: encoded(self.arms_now),
             PIN: pin_text(self.pin),
+            START: self.start.text if self.start is not None and self.start_told else None,
         }.get(kind)
 
     def is_news(self, kind: str, value: str) -> bool:
@@ -135,6 +139,8 @@ class Placement(Learning, Saving):
         elif mark.kind == ARMS:
             self.since_snapshot += 1
             self._arms_changed(mark.value, mark.seq, mark.time)
+        elif mark.kind == START:
+            self.start_told = True
         elif mark.kind == PIN:
             self.pin = pin_of(mark.value)
         elif mark.kind == POLICY:

@@ -16,6 +16,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
+from tacit.policies.spec import goes_on
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
@@ -24,6 +25,7 @@ from tacit.service.log.pins import Pin
 from tacit.service.log.rows import (
     DecisionRow,
 )
+from tacit.service.log.starts import Start
 from tacit.service.placements.elsewhere import Elsewhere
 from tacit.service.placements.living import ArmsNow, fit
 from tacit.service.placements.series import Series
@@ -58,7 +60,18 @@ class _Saved(msgspec.Struct):
 
 
 class Saving(Elsewhere):
-    """Writes snapshots, and begins at one."""
+    """Writes snapshots, and begins at one.
+
+    Attributes
+    ----------
+    start : Start or None
+        What it started from.
+    start_told : bool
+        Whether a mark of the log says so.
+    """
+
+    start: Start | None = None
+    start_told = False
 
     @property
     def fold_spec(self) -> str:
@@ -75,6 +88,8 @@ class Saving(Elsewhere):
         }
         if self.regime is not None:
             spec["regime"] = self.regime.seq
+        if self.start is not None:
+            spec["start"] = msgspec.to_builtins(self.start)
         if self.config.signals is not None:
             spec["signals"] = msgspec.to_builtins(self.config.signals)
         return json.dumps(spec, sort_keys=True)
@@ -115,6 +130,15 @@ class Saving(Elsewhere):
             learners["shadow"] = self._frozen(self.shadow)
         series = self.series.to_bytes()
         return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
+
+    def started(self, start: Start, learner: Learner) -> Draft:
+        """Return where the log begins, of a placement that has learned nothing, with a learner."""
+        self.start, self.learner = start, learner
+        if self.restarts:
+            # They are none that happen here.
+            epochs = {key: learner.epoch(key) for key in learner.keys}
+            self.series.epochs = {key: epoch for key, epoch in epochs.items() if epoch}
+        return self.draft(0, 0)
 
     def open_windows(self) -> list[Any]:
         """Return the open decisions as what JSON can hold, in the order of their windows."""
@@ -172,6 +196,8 @@ class Saving(Elsewhere):
 
     def _without_base(self, base: Snapshot, origin: Snapshot | None) -> Learner:
         """Return what the policy knows where the log begins with what another one has learned."""
+        if not base.seq and (self.regime is None or self.regime.origin is None):
+            return self._started_otherwise(base)
         if self.signals is not None:
             raise InvalidValue(
                 "placement", self.name, "its signals rest on rows that were dropped, and cannot be "
@@ -192,6 +218,18 @@ class Saving(Elsewhere):
         )
         config = self.config
         return Learner(config.policy, self.seed, propensities=config.propensities)
+
+    def _started_otherwise(self, base: Snapshot) -> Learner:
+        """Return what a policy that was rebuilt knows of what the placement started from."""
+        learner = from_bytes(base.learner, f"start of placement {self.name}", restored)
+        policy = self.config.policy
+        if goes_on(policy, learner.policy):
+            return learner
+        self.approximate.append(
+            f"what {self.start.file if self.start else 'the start'} taught was for "
+            f"{type(learner.policy).__name__}: the new policy begins without it"
+        )
+        return Learner(policy, self.seed, propensities=self.config.propensities)
 
     def _shadow_anew(self) -> None:
         """Begin anew with a second policy that was not there before."""
@@ -264,7 +302,8 @@ class Saving(Elsewhere):
         anew = learner is not None
         self._reopen(saved.open, defaulted=False, anew=anew)
         self._reopen(saved.defaults, defaulted=True, anew=anew)
-        self.covered, self.snapshot_time = snapshot.seq, snapshot.time
+        # A start has no time of its own.
+        self.covered, self.snapshot_time = snapshot.seq, snapshot.time or None
         self._held = len(self.learner) + len(saved.open)
 
     def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
@@ -287,8 +326,8 @@ class Saving(Elsewhere):
 def damaged_base(name: str, error: Exception) -> StoreError:
     """Return what to raise where the beginning of a placement's log cannot be read."""
     return StoreError(
-        f"store: placement {name}: what it had learned from rows that were dropped is damaged: "
-        f"{error}; restore a backup"
+        f"store: placement {name}: what it had learned where its log begins is damaged: {error}; "
+        "restore a backup"
     )
 
 

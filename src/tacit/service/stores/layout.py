@@ -144,12 +144,17 @@ def check_kinds(config: Config) -> None:
     Raises
     ------
     ConfigError
-        If one is of a kind whose requests read the whole log.
+        If one is of a kind whose requests read the whole log, or starts from a learner.
     """
     for name, each in config.placements.items():
         if not kind_of(each.kind).sharded:
             raise ConfigError(
                 f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray"
+            )
+        if each.start is not None:
+            raise ConfigError(
+                f"placements.{name}.start: shards start from nothing; serve it without --ray, or "
+                "leave it out"
             )
 
 
