@@ -22,14 +22,17 @@ from tacit.service.placements.results import (
     DECISIONS,
     HOUR,
     MINUTE,
+    SLOTS,
+    WW,
     R,
     Results,
+    W,
     impressions,
     rewards,
 )
+from tacit.service.placements.series import LEAST_CHANCE, Series
 
 START = 1_700_000_000_000_000
-NONE = np.empty(0)
 ARMS = 3
 
 
@@ -38,7 +41,7 @@ def counted(events, results=None):
     results, time = results or Results(ARMS), START
     for seconds, arm, reward in events:
         time += seconds * 1_000_000
-        results.decided(time, 1, np.array([arm]), NONE)
+        results.decided(time, 1)[SLOTS + 2 * arm] += 1.0
         if reward is not None:
             results.rewarded(time, arm, [reward])
     return results, time
@@ -53,6 +56,26 @@ events = st.lists(
     min_size=1,
     max_size=60,
 )
+
+
+chances = st.lists(
+    st.tuples(st.integers(0, ARMS - 1), st.none() | st.floats(0.0, 1.0), st.integers(1, ARMS)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(chances)
+def test_decisions_count_the_same_bits_however_they_are_grouped(made):
+    together, alone = Series(ARMS), Series(ARMS)
+    together.decided_many(START, *map(list, zip(*made, strict=True)))
+    for one in made:
+        alone.decided(START, *one)
+    assert together.to_bytes() == alone.to_bytes()
+    assert together.results.saved() == alone.results.saved()
+    weights = [1.0 / (n * max(p, LEAST_CHANCE)) for _, p, n in made if p is not None]
+    assert together.table[0, W] == pytest.approx(sum(weights))
+    assert together.table[0, WW] == pytest.approx(sum(weight**2 for weight in weights))
 
 
 @given(events)
@@ -92,7 +115,7 @@ def test_results_go_on_from_where_they_were_saved(told, cut):
     again.restore(json.loads(json.dumps(before.saved())))
     for seconds, arm, reward in told[max(cut, 1) :]:
         time += seconds * 1_000_000
-        again.decided(time, 1, np.array([arm]), NONE)
+        again.decided(time, 1)[SLOTS + 2 * arm] += 1.0
         if reward is not None:
             again.rewarded(time, arm, [reward])
     assert again.saved() == whole.saved()
@@ -111,7 +134,7 @@ def test_results_of_shards_add_up(told, others):
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
     results.reach(4)
-    results.decided(time, 1, np.array([3]), NONE)
+    results.decided(time, 1)[SLOTS + 6] += 1.0
     assert impressions(results.over(0)).tolist() == [1, 1, 0, 1]
     assert rewards(results.over(0)).tolist() == [1, 0, 0, 0]
 
@@ -152,6 +175,6 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
 def test_years_take_no_more_room_than_a_month():
     results = Results(1)
     for day in range(3000):
-        results.decided(START + day * DAY, 1, np.array([0]), NONE)
+        results.decided(START + day * DAY, 1)[SLOTS] += 1.0
     assert results.over(0)[DECISIONS] == 3000
     assert sum(map(len, results.saved()["rows"])) < 400

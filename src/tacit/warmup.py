@@ -15,7 +15,7 @@ from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
-from tacit.service.attribution.windows import Terms, Windows, entries
+from tacit.service.attribution.windows import loops
 from tacit.simulation import simulate
 
 
@@ -39,7 +39,7 @@ def compile_all() -> tuple[int, int, Path]:
     from tacit.core.compiled import cache_root, cache_statistics
 
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
-    entries(Windows.zeros(0), Terms(1, 0.0, 0.0, 0, False, False))
+    loops()
     parts, worlds = all_policies(), all_environments()
     with progress(len(parts) * (1 + len(worlds)), "compiling") as advance:
         for policy in parts:

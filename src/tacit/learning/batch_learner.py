@@ -180,9 +180,9 @@ class BatchLearner:
             if drawn and asked is None:
                 propensities[:] = np.nan
         offers = (arms or [None] * rows) if self.policy.arms is None else None
-        made = self.decisions(batch, actions, epochs, propensities)
+        told = self.made, tuple(keys), self.offer.names, offers, actions, epochs, propensities
+        made = Decisions(*told, batch, self.lanes.of)
         self.made += rows
-        made = replace(made, keys=tuple(keys), offers=offers)
         if not self.reports_places:
             return made
         prefixes, places = np.empty((2, *actions.shape))

@@ -20,7 +20,7 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.service.attribution import windows as codes
 from tacit.service.attribution.open_slots import Beside, OpenSlots
-from tacit.service.attribution.windows import LISTED, FeedbackColumns, Terms, entries
+from tacit.service.attribution.windows import LISTED, Closing, FeedbackColumns, Terms
 from tacit.service.config.rule import Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
@@ -164,7 +164,6 @@ class Attribution(OpenSlots):
         self._deferred: deque[_Queued] = deque()
         self._defaulted: deque[_Queued] = deque()
         self.rule = rule
-        self._tell, self._close = entries(self._windows, self._terms)
 
     @property
     def rule(self) -> Rule:
@@ -191,12 +190,10 @@ class Attribution(OpenSlots):
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
-        slots = self._given(block)
+        deadline = self.time + self.rule.window
+        slots = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
-        windows.active[slots] = True
         if not any(deferred):
-            deadline = self.time + self.rule.window
-            windows.deadline[slots] = deadline
             self._enqueue(self._queue, deadline, slots)
             return slots
         for waits, queue, length in (
@@ -234,23 +231,14 @@ class Attribution(OpenSlots):
         return self._closed(closed)
 
     def _closed(self, closed: Sequence[_Queued]) -> Rewards:
-        slots = np.concatenate([queued.slots for queued in closed])
-        earned = np.empty(len(slots))
-        self._close(self._windows, self._terms, slots, earned)
-        self.ended = self._ended(slots)
+        closing = Closing.of(np.concatenate([queued.slots for queued in closed]))
+        self._loops.close(self._windows, self._terms, closing)
+        self.ended = Ended(closing.slots, closing.earned, closing.answered)
         for queued in closed:
             self._forget(queued)
-        taught = np.flatnonzero(earned == earned)
-        return Rewards(slots[taught], self._earned(slots[taught], earned[taught].tolist()))
-
-    def _ended(self, slots: Ints) -> Ended:
-        """Return what decisions have earned in all, learned by now or not."""
-        came = self._windows.reward[slots]
-        answered = came == came
-        defaults = self._windows.examined[slots] | (self.rule.seen == "decided")
-        unanswered = np.where(defaults, self.rule.default, np.nan)
-        earned = np.where(answered, np.clip(came, self.rule.lowest, 1.0), unanswered)
-        return Ended(slots, earned, answered)
+        taught = np.flatnonzero(closing.taught == closing.taught)
+        slots = closing.slots[taught]
+        return Rewards(slots, self._earned(slots, closing.taught[taught].tolist()))
 
     def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned whose windows closed."""
@@ -258,16 +246,13 @@ class Attribution(OpenSlots):
 
     def _forget(self, queued: _Queued) -> None:
         """Forget closed decisions, but for defaults that may be corrected."""
-        slots, windows = queued.slots, self._windows
-        for number in np.unique(windows.block[slots]).tolist():
-            ids = self._rows.block(number).column("id")
-            places = windows.place[slots[windows.block[slots] == number]].tolist()
-            # An id is unique in a placement, so whatever it names is this decision.
-            for place in places:
-                del self._open[ids[place]]
+        slots = queued.slots
+        # An id is unique in a placement, so whatever it names is this decision.
+        for id in self.values(slots, "id"):
+            del self._open[id]
         for slot in slots.tolist() if self._ids else ():
             self._ids.pop(slot, None)
-        kept = windows.defaulted[slots]
+        kept = self._windows.defaulted[slots]
         if kept.any():
             self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
             slots = slots[~kept]
@@ -319,10 +304,11 @@ class Attribution(OpenSlots):
         if slots is None:
             slots = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
         came = self._came(feedback, slots)
-        self._tell(self._windows, self._terms, self.time, came)
+        self._loops.tell(self._windows, self._terms, self.time, came)
         self._note_ids(feedback, came)
         self._aggregate(feedback, came)
-        self._start_windows(came)
+        if ACTIVATE in feedback.column("kind"):
+            self._start_windows(came)
         outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
         return outcomes, list(self._to_learn(came))
 

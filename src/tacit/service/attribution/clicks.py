@@ -67,8 +67,8 @@ class ClickAttribution(Attribution):
             self._clicked[slot], reward = reward, 0.0
         super()._take_so_far(slot, reward)
 
-    def _given(self, block: Block[DecisionRow], *, in_order: bool = True) -> Ints:
-        slots = super()._given(block, in_order=in_order)
+    def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+        slots = super()._given(block, deadline, in_order=in_order)
         for slot in slots.tolist() if self._clicked else ():
             self._clicked.pop(slot, None)
         return slots

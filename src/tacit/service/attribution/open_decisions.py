@@ -106,7 +106,8 @@ class OpenDecisions:
 
     def _batch(self, slots: Ints) -> Batch:
         plain = self._learner._batch.impressions(self._lanes[slots], self._contexts[slots])
-        if not self._offers and np.array_equal(plain.arms, self._whole):
+        same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
+        if not self._offers and same:
             return plain
         whole = self._whole, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(slot, whole) for slot in slots.tolist()]

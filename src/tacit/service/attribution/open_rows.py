@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-
-import numpy as np
+from collections import Counter
 
 from tacit.core.arrays import Ints
 from tacit.service.log.blocks import Block
@@ -59,8 +58,7 @@ class OpenRows:
 
     def release(self, numbers: Ints) -> None:
         """Hold one decision less of a block, for each time that its number is given."""
-        each, counts = np.unique(numbers, return_counts=True)
-        for number, count in zip(each.tolist(), counts.tolist(), strict=True):
+        for number, count in Counter(numbers.tolist()).items():
             self._held[number] -= count
             if not self._held[number]:
                 self._drop(number)

@@ -12,7 +12,7 @@ from tacit.core.arrays import Ints
 from tacit.core.state import copied_into
 from tacit.learning.decisions import none_for_nan
 from tacit.service.attribution.open_rows import OpenRows
-from tacit.service.attribution.windows import Windows
+from tacit.service.attribution.windows import Windows, loops
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import Content, DecisionRow
 
@@ -30,6 +30,7 @@ class OpenSlots:
         self.find = self._open.get
         """Return the slot of an open decision by its id, or None."""
         self._windows = Windows.zeros(0)
+        self._loops = loops()
         self._free = np.empty(0, np.int64)
         self._free_count = 0
         self._spent: list[Ints] = []
@@ -74,10 +75,19 @@ class OpenSlots:
 
     def values(self, slots: Ints, field: str) -> list[Any]:
         """Return one field of the rows of decisions."""
+        return self.columns(slots, field)[0]
+
+    def columns(self, slots: Ints, *fields: str) -> list[list[Any]]:
+        """Return some fields of the rows of decisions, a list for each."""
         numbers = self._windows.block[slots].tolist()
-        columns = {number: self._rows.block(number).column(field) for number in set(numbers)}
         places = self._windows.place[slots].tolist()
-        return [columns[n][place] for n, place in zip(numbers, places, strict=True)]
+        blocks = {number: self._rows.block(number) for number in set(numbers)}
+        found = []
+        for field in fields:
+            columns = {number: block.column(field) for number, block in blocks.items()}
+            pairs = zip(numbers, places, strict=True)
+            found.append([columns[number][place] for number, place in pairs])
+        return found
 
     def seqs(self, slots: Ints) -> list[int]:
         """Return the numbers of decisions in the log."""
@@ -105,23 +115,18 @@ class OpenSlots:
         """Return what came with an id, by that id."""
         return self._ids.get(slot, {})
 
-    def _given(self, block: Block[DecisionRow], *, in_order: bool = True) -> Ints:
-        """Give decisions slots, in which nothing is known but where their rows are."""
+    def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+        """Give decisions slots, open until a time."""
         self._release()
         count = len(block)
         if self._free_count < count:
             self._grow(count)
         self._free_count -= count
         slots = self._free[self._free_count : self._free_count + count].copy()
-        given, windows = slots.tolist(), self._windows
-        seqs = block.column("seq")
-        windows.seq[slots], windows.told[slots], windows.reward[slots] = seqs, 0, np.nan
-        windows.open[slots] = True
-        for flags in (windows.examined, windows.settled, windows.defaulted):
-            flags[slots] = False
         number = self._rows.put(block, slots, in_order=in_order)
-        windows.block[slots], windows.place[slots] = number, np.arange(count)
-        self._open.update(zip(block.column("id"), given, strict=True))
+        seqs = np.array(block.column("seq"), np.int64)
+        self._loops.open(self._windows, slots, seqs, number, deadline)
+        self._open.update(zip(block.column("id"), slots.tolist(), strict=True))
         return slots
 
     def _grow(self, count: int) -> None:
@@ -181,7 +186,7 @@ class OpenSlots:
         rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
         # Rows of earlier versions are shorter.
         block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow(*row) for row in rows])
-        slots, windows = self._given(block, in_order=False), self._windows
+        slots, windows = self._given(block, 0, in_order=False), self._windows
         windows.deadline[slots], windows.active[slots] = deadlines, active
         windows.examined[slots], windows.settled[slots] = examined, settled
         windows.told[slots] = told

@@ -7,6 +7,7 @@ the window closes.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,52 @@ class FeedbackColumns(NamedTuple):
         return cls(slots, kinds, rewards, np.full(len(slots), LATE), np.zeros(len(slots), np.bool_))
 
 
+class Closing(NamedTuple):
+    """Windows that close, and what is to be filled in of their decisions.
+
+    Attributes
+    ----------
+    slots : array of int64, shape (rows,)
+    taught : array of float64, shape (rows,)
+        What is now to be learned; NaN for nothing.
+    earned : array of float64, shape (rows,)
+        What they have earned in all, learned before or not; NaN for nothing.
+    answered : array of bool, shape (rows,)
+        Whether a reward came, and not the default.
+    """
+
+    slots: Ints
+    taught: Floats
+    earned: Floats
+    answered: Booleans
+
+    @classmethod
+    def of(cls, slots: Ints) -> Closing:
+        """Return windows with nothing filled in."""
+        taught, earned = np.empty((2, len(slots)))
+        return cls(slots, taught, earned, np.empty(len(slots), np.bool_))
+
+
+class Loops(NamedTuple):
+    """The compiled loops of this file."""
+
+    open: Any
+    tell: Any
+    close: Any
+
+
+def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, deadline: int) -> None:
+    """Open the windows of the decisions of a block, of which nothing came back yet."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        windows.seq[slot], windows.deadline[slot], windows.told[slot] = seqs[i], deadline, 0
+        windows.reward[slot] = np.nan
+        windows.open[slot], windows.active[slot] = True, True
+        windows.examined[slot], windows.settled[slot] = False, False
+        windows.defaulted[slot] = False
+        windows.block[slot], windows.place[slot] = block, i
+
+
 def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColumns) -> None:
     """Take feedback in, row by row."""
     for i in range(len(feedback.slots)):
@@ -166,27 +213,34 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
                 outcomes[i] = PENDING
 
 
-def close_rows(windows: Windows, terms: Terms, slots: Ints, earned: Floats) -> None:
-    """Close windows; fill in what is now to be learned, NaN for nothing."""
-    for i in range(len(slots)):
-        slot = slots[i]
+def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
+    """Close windows; fill in what their decisions have earned."""
+    for i in range(len(closing.slots)):
+        slot = closing.slots[i]
         reward = windows.reward[slot]
+        came = reward == reward
         windows.open[slot] = False
-        earned[i] = np.nan
-        if windows.settled[slot]:
-            continue
-        if reward == reward:
-            earned[i] = min(max(reward, terms.lowest), 1.0)
+        earned = np.nan
+        if came:
+            earned = min(max(reward, terms.lowest), 1.0)
         elif windows.examined[slot] or not terms.only_examined:
-            earned[i] = terms.default
+            earned = terms.default
+        closing.earned[i], closing.answered[i] = earned, came
+        closing.taught[i] = np.nan if windows.settled[slot] else earned
+        if earned == earned and not came and not windows.settled[slot]:
             windows.defaulted[slot] = terms.corrects
 
 
-def entries(windows: Windows, terms: Terms) -> tuple[Any, Any]:
-    """Return the loops :func:`tell_rows` and :func:`close_rows`, compiled."""
+@cache
+def loops() -> Loops:
+    """Return the loops :func:`open_rows`, :func:`tell_rows` and :func:`close_rows`, compiled."""
     from tacit.core.compiled import compiled
 
+    windows, terms = Windows.zeros(0), Terms(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))
-    tell = compiled(tell_rows).entry((windows, terms, 0, feedback))
-    return tell, compiled(close_rows).entry((windows, terms, none, np.empty(0)))
+    return Loops(
+        compiled(open_rows).entry((windows, none, none, 0, 0)),
+        compiled(tell_rows).entry((windows, terms, 0, feedback)),
+        compiled(close_rows).entry((windows, terms, Closing.of(none))),
+    )

@@ -57,6 +57,8 @@ class Learning(Opening):
         """Add decisions whose windows have closed to the sums behind the lift."""
         if self.mode == APPRENTICE or not len(ended.slots) or not self._has_lift:
             return
+        if self._says_nothing(ended.slots):
+            return
         seqs = self.windows.seqs(ended.slots)
         metrics = self.lift.amounts_of(seqs)
         counts = np.array(seqs) >= self.lift.seq
@@ -84,6 +86,14 @@ class Learning(Opening):
                 {name: amounts[counts] for name, amounts in metrics.items()},
             )
         )
+
+    def _says_nothing(self, slots: Ints) -> bool:
+        """Whether decisions add to no sum behind the lift: there is no chance in them."""
+        if self.coin is not None or self.config.metrics:
+            return False
+        if np.isfinite(self._open.propensities(slots)).any():
+            return False
+        return set(self.windows.values(slots, "control")) == {None}
 
     def _count_shown(self, slots: Ints) -> None:
         if len(slots) and self._slots and self.shows_one:

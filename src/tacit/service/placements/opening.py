@@ -110,8 +110,7 @@ class Opening(State):
 
     def _propensities(self, slots: Ints) -> list[float | None]:
         """Return the propensities by which open decisions may be weighed."""
-        propensities = self.windows.values(slots, "propensity")
-        modes = self.windows.values(slots, "mode")
+        propensities, modes = self.windows.columns(slots, "propensity", "mode")
         if set(modes).isdisjoint(FIXED):
             return propensities
         pairs = zip(propensities, modes, strict=True)

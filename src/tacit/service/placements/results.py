@@ -126,25 +126,19 @@ class Results:
             row = rows[place] = np.zeros(self._columns)
         return row
 
-    def decided(self, time: int, count: int, slots: Ints, weights: Floats) -> None:
+    def decided(self, time: int, count: int) -> Floats:
         """Count decisions that were made at the same time.
 
-        Parameters
-        ----------
-        time : int
-        count : int
-        slots : array of int64
-            All that they showed.
-        weights : array of float64
-            Those that are known.
+        Returns
+        -------
+        array of float64, shape (columns,)
+            The sums to which what they showed is to be added.
         """
         self.advance(time)
         self.last = time
         row = self.at(time)
         row[DECISIONS] += count
-        np.add.at(row, SLOTS + 2 * slots, 1.0)
-        if len(weights):
-            np.add.at(row, np.repeat((W, WW), len(weights)), np.append(weights, weights * weights))
+        return row
 
     def rewarded(self, time: int, slot: int | None, amounts: Sequence[float]) -> None:
         """Count a reward by the time of its decision.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from tacit.core.arrays import Floats
-from tacit.service.placements.results import REWARDED, WR, WW, WWR, WWRR, R, Results, W
+from tacit.core.arrays import Floats, Ints
+from tacit.service.placements.results import REWARDED, SLOTS, WR, WW, WWR, WWRR, R, Results, W
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000
@@ -112,18 +113,12 @@ class Series:
         count: int | None = None,
     ) -> None:
         """Count what was shown at the same time: by so many decisions, or by one each."""
-        row, weights = self._row(time), np.empty(0)
-        row[ARMS:] += np.bincount(slots, minlength=len(row) - ARMS)
-        if propensities.count(None) < len(propensities):
-            # NumPy takes None for NaN.
-            chances = np.array(propensities, np.float64)
-            known = ~np.isnan(chances)
-            weights = 1.0 / (np.array(offered)[known] * np.maximum(chances[known], LEAST_CHANCE))
-            # One after the other, so that the sums are the same however decisions are grouped.
-            for column, added in ((W, weights), (WW, weights * weights)):
-                row[column] = np.add.accumulate(np.append(row[column], added))[-1]
-        shown = len(slots) if count is None else count
-        self.results.decided(time, shown, np.asarray(slots, np.int64), weights)
+        # NumPy takes None for NaN.
+        chances = np.array(propensities, np.float64)
+        sizes, shown = np.array(offered, np.int64), np.array(slots, np.int64)
+        made = len(shown) if count is None else count
+        fine = self.results.decided(time, made)
+        _counting()(self._row(time), fine, shown, chances, sizes)
 
     def rewarded(
         self,
@@ -223,6 +218,31 @@ class Series:
         series.table[:] = saved.rows
         series.shifts.extend(saved.shifts)
         return series
+
+
+def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered: Ints) -> None:
+    """Count what was shown into a row of a series, and into one of its results.
+
+    One after the other, so that the sums are the same however decisions are grouped.
+    """
+    for slot in slots:
+        row[ARMS + slot] += 1.0
+        fine[SLOTS + 2 * slot] += 1.0
+    for i in range(len(chances)):
+        if chances[i] == chances[i]:
+            weight = 1.0 / (offered[i] * max(chances[i], LEAST_CHANCE))
+            for sums in (row, fine):
+                sums[W] += weight
+                sums[WW] += weight * weight
+
+
+@cache
+def _counting() -> Any:
+    """Return :func:`count_rows`, compiled."""
+    from tacit.core.compiled import compiled
+
+    none, sums = np.empty(0, np.int64), np.empty(0)
+    return compiled(count_rows).entry((sums, sums, none, sums, none))
 
 
 def weighed(
