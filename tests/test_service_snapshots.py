@@ -14,12 +14,13 @@ from stores import store_at
 
 import tacit
 from tacit.learning.learner import Learner, restored, snapshot_of
-from tacit.learning.snapshot import PIECE, from_bytes, pieces
+from tacit.learning.snapshot import PIECE, Room, from_bytes, pieces
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.snapshots import LEAST_ROOM
 from tacit.service.stores.base import Draft, Snapshot, save
 from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
@@ -65,7 +66,12 @@ async def begun(store, times):
     await reached(lambda: store.begun >= times)
 
 
-@pytest.mark.usefixtures("kind")
+@pytest.fixture(params=[LEAST_ROOM, 0], ids=["copied at once", "memory touched first"])
+def least_room(request, monkeypatch):
+    monkeypatch.setattr("tacit.service.placements.snapshots.LEAST_ROOM", request.param)
+
+
+@pytest.mark.usefixtures("kind", "least_room")
 def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     path, config = tmp_path / "s.db", configured()
 
@@ -104,7 +110,23 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     store.close()
 
 
-@pytest.mark.usefixtures("kind")
+@pytest.mark.usefixtures("least_room")
+def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
+    async def session():
+        engine = Engine(configured(), store_at(tmp_path / "s.db"))
+        await engine.start()
+        await decided(engine, 25)
+        await engine.stop()
+        return engine.health().events
+
+    events = asyncio.run(session())
+    store = store_at(tmp_path / "s.db")
+    assert store.snapshot(1).seq == events
+    assert verify(configured(), store) == []
+    store.close()
+
+
+@pytest.mark.usefixtures("kind", "least_room")
 def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
     path = tmp_path / "s.db"
 
@@ -224,10 +246,14 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     learner = Learner(tacit.Thompson(10), seed=3)
     keys = [f"clé “{i}”" for i in range(50_000)]
     learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
-    then, parts = b"".join(pieces(snapshot_of(learner))), snapshot_of(learner).copied()
+    small, large = Room(tacit.Thompson(10).init(7)), Room(tacit.Thompson(10).init(len(keys)))
+    assert len(list(large.touched())) > 3
+    then = b"".join(pieces(snapshot_of(learner)))
+    parts, *others = (snapshot_of(learner).copied(room) for room in (None, small, large))
     learner.learn_many(learner.choose_many([*keys, "new"]), np.zeros(len(keys) + 1))
     written = list(pieces(parts))
-    assert b"".join(written) == then
+    for one in (written, *map(pieces, others)):
+        assert b"".join(one) == then
     assert len(written) > 3
     assert max(map(len, written)) <= 2.1 * PIECE
     assert arrays(from_bytes(then, "then", restored))[0] == keys

@@ -30,6 +30,8 @@ VERSION = 1
 PIECE = 2**20
 """Bytes of a snapshot from which on they are given away."""
 KEYS_AT_ONCE = 10_000
+SPARE = 16
+"""Room is made for so many lanes more: one for each 16."""
 
 
 class LearnerSnapshot(NamedTuple):
@@ -59,8 +61,10 @@ class LearnerSnapshot(NamedTuple):
     keys: list[str]
     state: Any
 
-    def copied(self) -> LearnerSnapshot:
-        """Return one with arrays of its own, whatever is learned from here on."""
+    def copied(self, room: Room | None = None) -> LearnerSnapshot:
+        """Return one with arrays of its own, in a room if there is one, whatever is learned."""
+        if room is not None:
+            return self._replace(state=room.copied(self.state))
         arrays = (np.array(array, order="C") for _, array in leaves(self.state))
         return self._replace(state=rebuilt(self.state, arrays))
 
@@ -77,6 +81,53 @@ class LearnerSnapshot(NamedTuple):
             "generator": self.generator,
             "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(self.state)},
         }
+
+
+class Room:
+    """Memory for a copy of a state, to be touched ahead.
+
+    A copy into pages that nobody has touched takes many times as long.
+
+    Parameters
+    ----------
+    state : named tuple
+        It may have some more lanes by the time of the copy.
+
+    Examples
+    --------
+    >>> from tacit.policies import UCB1
+    >>> state = UCB1(arms=2).init(3)
+    >>> room = Room(state)
+    >>> for _ in room.touched():
+    ...     pass
+    >>> type(room.copied(state)) is type(state)
+    True
+    """
+
+    def __init__(self, state: Any) -> None:
+        shapes = ((len(a) + len(a) // SPARE, *a.shape[1:]) for _, a in leaves(state))
+        types = (array.dtype for _, array in leaves(state))
+        self._arrays = list(map(np.empty, shapes, types))
+
+    def touched(self) -> Iterator[None]:
+        """Touch the memory, a piece for each step."""
+        for array in self._arrays:
+            content = array.reshape(-1).view(np.uint8)
+            for first in range(0, len(content), PIECE):
+                content[first : first + PIECE] = 0
+                yield
+
+    def copied(self, state: Any) -> Any:
+        """Return a copy of a state; what does not fit is copied elsewhere."""
+        return rebuilt(state, map(_copied, (a for _, a in leaves(state)), self._arrays))
+
+
+def _copied(array: Any, room: Any) -> Any:
+    same = room.dtype == array.dtype and room.shape[1:] == array.shape[1:]
+    if not same or len(room) < len(array):
+        return np.array(array, order="C")
+    room[: len(array)] = array
+    return room[: len(array)]
 
 
 def write(snapshot: LearnerSnapshot, path: Path) -> None:

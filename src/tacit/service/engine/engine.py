@@ -323,8 +323,6 @@ class Engine(Verbs):
         Unavailable
             If the service is stopping.
         """
-        if self._writer.stopping:
-            raise Unavailable(STOPPING)
         await self._writer.between_groups(step)
 
     async def frozen(self, read: Callable[[int, int], Result]) -> Result:

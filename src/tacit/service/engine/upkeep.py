@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 from tacit.errors import TacitError
+from tacit.learning.snapshot import Room
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.retention import Retention
 from tacit.service.engine.worker import Worker
+from tacit.service.errors import Unavailable
 from tacit.service.placements.base import Placement
 from tacit.service.stores.base import BASES, SNAPSHOTS, Draft, Store
+
+Rooms = Mapping[str, Room] | None
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +25,9 @@ logger = logging.getLogger(__name__)
 class Upkeep:
     """Keeps a log short.
 
-    No group is served while a placement is copied or old rows are looked for. While a copy is
-    written groups are: every step is one of the store's thread, which commits them in between.
+    No group is served while a placement is copied or old rows are looked for. While memory for a
+    large copy is touched and while a copy is written groups are: every step is one of the store's
+    thread, which commits them in between.
 
     Parameters
     ----------
@@ -30,12 +37,20 @@ class Upkeep:
     pending : PendingLog
     wake : function
         Called when there is more to do.
+    between_groups : function
+        Runs a step when all rows are in the log.
     """
 
     def __init__(
-        self, store: Store, worker: Worker, pending: PendingLog, wake: Callable[[], None]
+        self,
+        store: Store,
+        worker: Worker,
+        pending: PendingLog,
+        wake: Callable[[], None],
+        between_groups: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]],
     ) -> None:
         self._store, self._worker, self._pending, self._wake = store, worker, pending, wake
+        self._between_groups = between_groups
         self._retention = Retention(store)
         self._writing: asyncio.Task[None] | None = None
 
@@ -65,7 +80,8 @@ class Upkeep:
         placements = self._pending.placements.values()
         due = [p for p in placements if p.since_snapshot >= p.snapshot_after]
         if due and self._idle:
-            await self._save_snapshot(max(due, key=lambda p: p.since_snapshot / p.snapshot_after))
+            neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
+            await self._begin(neediest, self._save_snapshot)
         if self._idle:
             await self._drop_old(archive)
 
@@ -79,18 +95,57 @@ class Upkeep:
 
     async def written(self) -> None:
         """Wait until no snapshot is being written."""
-        if self._writing is not None:
+        while self._writing is not None:
             await asyncio.wait([self._writing])
 
-    async def _save_snapshot(self, placement: Placement) -> None:
+    async def _begin(
+        self, placement: Placement, save: Callable[[Placement, Rooms], Awaitable[None]]
+    ) -> None:
+        """Save a placement: at once, or when the memory for a large copy was touched."""
+        rooms = placement.rooms()
+        if rooms is None:
+            await save(placement, None)
+        else:
+            self._writing = asyncio.create_task(self._begin_in(rooms, placement, save))
+
+    async def _begin_in(
+        self,
+        rooms: Mapping[str, Room],
+        placement: Placement,
+        save: Callable[[Placement, Rooms], Awaitable[None]],
+    ) -> None:
+        async def begin() -> None:
+            # Another one may have taken its place meanwhile.
+            if self._pending.placements.get(placement.name) is placement:
+                await save(placement, rooms)
+
+        try:
+            for room in rooms.values():
+                await self._in_steps(room.touched())
+            await self._between_groups(begin)
+        except Unavailable:
+            # All is saved at the end.
+            pass
+        except Exception as error:
+            logger.warning("no snapshot of placement %s: %s", placement.name, error)
+        finally:
+            if self._writing is asyncio.current_task():
+                self._writing = None
+
+    async def _in_steps(self, steps: Iterator[Any]) -> None:
+        while await self._worker.do(next, steps, steps) is not steps:
+            pass
+
+    async def _save_snapshot(self, placement: Placement, rooms: Rooms = None) -> None:
         time, placement.since_snapshot = self._pending.time.clock(), 0
 
         def saved() -> None:
             placement.snapshot_time = time
 
-        await self._save(placement, time, SNAPSHOTS, saved)
+        copy = partial(placement.draft, self._pending.seq, time, rooms)
+        await self._save(placement.name, copy, SNAPSHOTS, saved)
 
-    async def _save_base(self, placement: Placement) -> None:
+    async def _save_base(self, placement: Placement, rooms: Rooms = None) -> None:
         oldest, seq = placement.windows.oldest, self._pending.seq
         before = seq if oldest is None else min(seq, oldest)
 
@@ -98,21 +153,20 @@ class Upkeep:
             self._retention.rest(placement, before)
             self._wake()
 
-        await self._save(placement, self._pending.time.now(), BASES, saved)
+        copy = partial(placement.draft, seq, self._pending.time.now(), rooms)
+        await self._save(placement.name, copy, BASES, saved)
 
     async def _save(
-        self, placement: Placement, time: int, what: str, saved: Callable[[], None]
+        self, name: str, copy: Callable[[], Draft], what: str, saved: Callable[[], None]
     ) -> None:
         """Copy what a placement has learned by now, and begin to write the copy."""
         with self._pending.freeze():
-            draft = await self._worker.do(placement.draft, self._pending.seq, time)
-        self._writing = asyncio.create_task(self._write(placement.name, draft, what, saved))
+            draft = await self._worker.do(copy)
+        self._writing = asyncio.create_task(self._write(name, draft, what, saved))
 
     async def _write(self, name: str, draft: Draft, what: str, saved: Callable[[], None]) -> None:
         try:
-            steps = self._store.saving(draft, what)
-            while await self._worker.do(next, steps, steps) is not steps:
-                pass
+            await self._in_steps(self._store.saving(draft, what))
             saved()
         # The log is the truth, so this costs time at the next start and nothing else.
         except Exception as error:
@@ -136,4 +190,4 @@ class Upkeep:
             logger.warning("old rows could not be dropped: %s", error)
             return
         if needy is not None:
-            await self._save_base(needy)
+            await self._begin(needy, self._save_base)

@@ -79,7 +79,7 @@ class Writer:
         self._steps: deque[tuple[_Step, _Reply]] = deque()
         self._heal_after = 0.0
         self._alarm: asyncio.TimerHandle | None = None
-        self.upkeep = Upkeep(store, self.worker, pending, self.wake)
+        self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.between_groups)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -121,7 +121,15 @@ class Writer:
         return await reply
 
     async def between_groups(self, step: _Step) -> None:
-        """Run a step when all rows are in the log, and raise what it raises."""
+        """Run a step when all rows are in the log, and raise what it raises.
+
+        Raises
+        ------
+        Unavailable
+            If the service is stopping.
+        """
+        if self.stopping:
+            raise Unavailable(STOPPING)
         reply: _Reply = asyncio.get_running_loop().create_future()
         self._steps.append((step, reply))
         self.wake()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from tacit.core.arrays import Ints
+from tacit.core.state import byte_count
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
-from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces
+from tacit.learning.snapshot import LearnerSnapshot, Room, from_bytes, pieces
 from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
 from tacit.service.attribution.open_decisions import OpenDecisions
@@ -33,6 +34,8 @@ from tacit.service.placements.state import read_by
 from tacit.service.stores.base import Draft, Snapshot
 
 OPEN_AT_ONCE = 500
+LEAST_ROOM = 2**22
+"""Bytes of a state whose copy is worth memory that is touched ahead."""
 NOTHING_OPEN = b'"defaults":[],"open":[]}'
 
 logger = logging.getLogger(__name__)
@@ -103,11 +106,22 @@ class Saving(Elsewhere):
         """
         return max(self.config.snapshot_every, self._held)
 
-    def draft(self, seq: int, time: int) -> Draft:
+    def rooms(self) -> dict[str, Room] | None:
+        """Return memory for the next draft, to be touched ahead; None where it takes no time."""
+        learners = {"learner": self.learner}
+        if self.shadow is not None:
+            learners["shadow"] = self.shadow
+        states = {name: one._batch.lanes.used() for name, one in learners.items()}
+        if sum(map(byte_count, states.values())) < LEAST_ROOM:
+            return None
+        return {name: Room(state) for name, state in states.items()}
+
+    def draft(self, seq: int, time: int, rooms: Mapping[str, Room] | None = None) -> Draft:
         """Return what was learned from the log up to ``seq``, which is all of it.
 
         It is a copy, so that it can be encoded while more is learned.
         """
+        rooms = rooms or {}
         self._held = len(self.learner) + len(self.windows)
         saved = _Saved(
             self.windows.time,
@@ -125,9 +139,9 @@ class Saving(Elsewhere):
             self.arms_now if self.arms_now.changes else None,
         )
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
-        learners = {"learner": self._frozen(self.learner)}
+        learners = {"learner": self._frozen(self.learner, rooms.get("learner"))}
         if self.shadow is not None:
-            learners["shadow"] = self._frozen(self.shadow)
+            learners["shadow"] = self._frozen(self.shadow, rooms.get("shadow"))
         series = self.series.to_bytes()
         return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
 
@@ -163,10 +177,10 @@ class Saving(Elsewhere):
         self.check_lends(time)
         return self._frozen(self.learner)
 
-    def _frozen(self, learner: Learner) -> LearnerSnapshot:
+    def _frozen(self, learner: Learner, room: Room | None = None) -> LearnerSnapshot:
         # Where the generator stands is no part of what was learned.
         self._draws.begin(learner.rng, "")
-        return snapshot_of(learner).copied()
+        return snapshot_of(learner).copied(room)
 
     def _rest_on(self, base: Snapshot | None, origin: Snapshot | None) -> None:
         """Begin where the log begins, or where the state stood that was gone back to."""
