@@ -48,6 +48,17 @@ def test_ours_pass(policy):
     assert found.passed, found.summary()
 
 
+def test_a_policy_that_remembers_what_no_log_holds_is_refused_where_logs_are_folded():
+    policy = tacit.RankedBandit(tacit.UCB1(3), positions=2)
+    found = tacit.check(policy, draws=100, only=["propensity", "service"])
+    assert found.passed, found.summary()
+    told = "the service refuses it: it remembers which arms were replaced"
+    assert found.verdicts[-1].detail.startswith(told)
+    log = {"decision_id": ["1", "1"], "key": ["a", "a"], "arm": ["0", "1"], "position": [0, 1]}
+    with pytest.raises(InvalidValue, match=r"policy: RankedBandit.*give one that learns from what"):
+        tacit.Learner(policy).fit_log(log, arms=["0", "1", "2"])
+
+
 def test_what_keys_share_may_depend_on_others():
     found = tacit.check(Pooled(3), only=["lanes", "snapshot", "simulation", "replay", "service"])
     assert found.passed, found.summary()

@@ -73,6 +73,18 @@ def test_a_pickle_holds_a_snapshot_and_nothing_that_runs():
     assert [d.shown for d in pickle.loads(pickle.dumps(decisions))] == [d.shown for d in decisions]
 
 
+def test_a_learner_goes_through_joblib(tmp_path):
+    joblib = pytest.importorskip("joblib", reason="joblib comes with scikit-learn")
+    learner, own = taught(tacit.Thompson(ARMS)), taught(Forgetful(3))
+    joblib.dump(learner, tmp_path / "learner.joblib", compress=3)
+    loaded = joblib.load(tmp_path / "learner.joblib")
+    there = joblib.Parallel(n_jobs=2, backend="loky")(
+        joblib.delayed(going_on)(each) for each in (learner, own)
+    )
+    assert there == [going_on(learner), going_on(own)]
+    assert going_on(loaded) == there[0]
+
+
 # JSON -----------------------------------------------------------------------------------------
 
 

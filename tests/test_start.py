@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+
+from click.testing import CliRunner
+
+import tacit
+from tacit import warmup
+from tacit.cli import cli
+from tacit.policies.base import registry
 
 HEAVY = "pyarrow", "pandas", "matplotlib", "ray", "scipy.linalg", "scipy.special", "asyncio"
 SHOWN = f"import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))"
@@ -51,3 +59,37 @@ def test_a_service_brings_nothing_for_logs(tmp_path):
     """Who reads or writes Arrow pays for it, and not whoever waits for a start."""
     packages = brought(SERVICE, str(tmp_path / "tacit.db"))
     assert packages == ["asyncio"]
+
+
+# What is compiled ahead -----------------------------------------------------------------------
+
+
+def warmed(*names):
+    run = CliRunner().invoke(cli, ["warmup", *names, "--json"])
+    assert run.exit_code == 0, run.output
+    return json.loads(run.output)
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again():
+    """Choosing, learning and a simulation, of what is named."""
+    before = warmed("thompson")
+    learner = tacit.Learner(tacit.Thompson(["film", "holiday"]), seed=1)
+    learner.learn(learner.choose("tomato"), 1.0)
+    tacit.simulate(tacit.Thompson(3), tacit.BernoulliArms([0.1, 0.2, 0.3]), 10, workers=1)
+    assert warmed("thompson")["compiled"] == before["compiled"]
+
+
+def test_only_what_is_named_is_compiled_ahead(monkeypatch):
+    seen = []
+    monkeypatch.setattr(warmup, "_learned", lambda policy: seen.append(type(policy).__name__))
+    monkeypatch.setattr(warmup, "simulate", lambda policy, *_, **__: None)
+    warmed("auto", "thompson(discount=0.9)", "ucb1")
+    recommended = {kind.__name__ for kind in registry.values() if kind.about.suits}
+    assert seen[-2:] == ["Thompson", "UCB1"]
+    assert set(seen[:-2]) == recommended >= {type(tacit.auto(2)).__name__, "ClickMixture"}
+    seen.clear()
+    wrong = CliRunner().invoke(cli, ["warmup", "ucb1", "tomson"])
+    assert wrong.exit_code == 2
+    assert "tomson" in wrong.output
+    assert "Thompson" in wrong.output
+    assert seen == []

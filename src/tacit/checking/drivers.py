@@ -16,7 +16,7 @@ from tacit.core.seeds import stream
 from tacit.core.state import leaves, rebuilt, trimmed
 from tacit.environments.base import Environment
 from tacit.environments.base import registry as environments
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.uniform import UniformRandom
@@ -149,6 +149,10 @@ def serves_as_it_learns(trial: Trial) -> str:
         raise LeftOut("the service is not installed: pip install 'tacit[service]'") from None
     from tacit.service.maintenance.verify import verify
 
+    try:
+        trial.policy.check_folds()
+    except InvalidValue as why:
+        raise LeftOut(f"the service refuses it: {why.allowed}") from None
     kind = "slates" if trial.policy.shows == "slate" else "arms"
     kind = kind if trial.policy.feature_dims == (0, 0) else "features"
     try:

@@ -203,7 +203,9 @@ def _drawn(trial: Trial, learner: Learner, batch: Batch) -> tuple[Ints, Ints, Fl
     actions = np.zeros((trial.draws, width), np.int64)
     before = [array.copy() for _, array in leaves(state)]
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
-    same_states(state, rebuilt(state, iter(before)), "choose writes it; only learn and observe may")
+    if not trial.policy.remembers:
+        told = "choose writes it; only learn and observe may"
+        same_states(state, rebuilt(state, iter(before)), told)
     shown, counts = np.unique(actions, axis=0, return_counts=True)
     if trial.policy.shows == "arm":
         shown = np.arange(trial.arms)[:, None]

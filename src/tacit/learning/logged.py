@@ -71,6 +71,7 @@ def learn_log(
     InvalidValue, UnknownName, LogError
         As there; then nothing was learned.
     """
+    learner.policy.check_folds()
     if learner.policy.shows == "duel":
         remedy = "it shows duels, of which a click log holds none; teach it by learn_many"
         raise InvalidValue("policy", learner.policy, remedy)

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.part import Part
+from tacit.errors import InvalidValue
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -218,6 +219,9 @@ class Policy(Part):
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
     begins_in_turn: ClassVar[bool] = False
     """Whether a key that knows nothing is shown arms in their order, as its schedule wants."""
+    remembers: ClassVar[str] = ""
+    """What ``decide`` writes down of a decision for ``learn``, in words, if anything. No log holds
+    that, so none folds to what was learned: the service refuses such a policy."""
     sums: ClassVar[tuple[str, ...]] = ()
     """Which arrays of the state (or tuples of them) that all keys share are sums over rewards, by
     their dotted names: learners that went apart add them up, and then :meth:`refit`."""
@@ -242,6 +246,19 @@ class Policy(Part):
     def with_arms(self, arms: Any) -> Self:
         """Return the same policy over other arms."""
         return replace(self, arms=arms)
+
+    def check_folds(self) -> None:
+        """Refuse a policy whose decisions cannot be learned from a log.
+
+        Raises
+        ------
+        InvalidValue
+            If it :attr:`remembers` something of them.
+        """
+        if self.remembers:
+            remedy = "give one that learns from what was shown alone, as CascadeKLUCB or PBMUCB do"
+            why = f"it remembers {self.remembers}, which no log holds"
+            raise InvalidValue("policy", self, f"{why}; {remedy}")
 
     @property
     def arm_count(self) -> int:

@@ -30,7 +30,9 @@ class RankedBandit(SlatePolicy):
 
     What was replaced is remembered for the last 16 lists of a key that had a replacement and whose
     feedback is still to come; the feedback of an older one is taken for the arms it showed. A
-    policy that learns from propensities is given those of the moment at which it learns.
+    policy that learns from propensities is given those of the moment at which it learns. A log has
+    the arms that were shown, not those that were replaced: no log teaches this policy what it
+    learned itself, and the service does not serve it.
 
     Parameters
     ----------
@@ -80,6 +82,7 @@ class RankedBandit(SlatePolicy):
         otherwise="CascadeKLUCB, faster where attraction does not depend on the arms above",
     )
     randomized: ClassVar[bool] = False
+    remembers: ClassVar[str] = "which arms were replaced in lists whose feedback is to come"
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy

@@ -135,8 +135,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Raises
         ------
         InvalidValue
-            If it is not fit for the kind.
+            If it is not fit for the kind, or no log folds to what it learns.
         """
+        policy.check_folds()
         return policy
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:

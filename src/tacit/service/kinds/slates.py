@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tacit.errors import InvalidValue
-from tacit.policies import Policy, RankedBandit
+from tacit.policies import Policy
 from tacit.policies.actions import SlatePolicy
 from tacit.service.api import wire_lists
 from tacit.service.api.form import Form, Wires
@@ -58,13 +57,7 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         return {"aggregation": self.aggregation}
 
     def fitted(self, policy: Policy) -> Policy:
-        if isinstance(policy, RankedBandit):
-            raise InvalidValue(
-                "policy",
-                policy,
-                "what it remembers of lists under way is not in the log; give CascadeKLUCB or "
-                "PBMUCB",
-            )
+        super().fitted(policy)
         if not isinstance(policy, SlatePolicy):
             return policy
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
