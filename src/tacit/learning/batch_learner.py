@@ -88,7 +88,7 @@ class BatchLearner:
         self._prepare()
         self.refit()
 
-    def add_arms(self, arms: int | Sequence[str]) -> list[Arm]:
+    def add_arms(self, arms: int | Sequence[str]) -> list[Any]:
         """Put new arms on offer; return them."""
         before = self.policy.arm_count
         added, offer = self.offer.with_new(arms)
@@ -106,7 +106,7 @@ class BatchLearner:
 
     # Decide ----------------------------------------------------------------------------------
 
-    def choose_one(self, key: str) -> Decision:
+    def choose_one(self, key: str) -> Decision[Any]:
         """Choose among all arms on offer, for a policy that reads nothing else."""
         loops, lanes = self.loops, self.lanes
         lane = lanes.of.get(key)
@@ -141,7 +141,7 @@ class BatchLearner:
         keys: Sequence[str],
         given: tuple[Any, Any, Any, Any],
         imposed: Ints | None = None,
-    ) -> Decisions:
+    ) -> Decisions[Any]:
         """Choose for many impressions, in their order.
 
         Parameters
@@ -337,7 +337,7 @@ class BatchLearner:
 
     def decisions(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
-    ) -> Decisions:
+    ) -> Decisions[Any]:
         """Return decisions that were made here as columns, without their keys.
 
         Parameters

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
 
@@ -17,13 +17,23 @@ from tacit.learning.batch import Batch
 from tacit.policies.base import NO_FEATURES
 
 Arm = int | str
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ArmT_co = TypeVar("ArmT_co", bound=Arm, default=Arm, covariant=True)
+else:
+    from typing import TypeVar
+
+    ArmT_co = TypeVar("ArmT_co")
 Key = str | int
 """A key as it is given; a number stands for its digits."""
 NOTHING: Floats = np.empty(0)
 
 
-class Decision(NamedTuple):
+class Decision(NamedTuple, Generic[ArmT_co]):
     """What was shown for one impression.
+
+    Where the arms are names, a type checker may be told so: ``Decision[str]``.
 
     Attributes
     ----------
@@ -54,7 +64,7 @@ class Decision(NamedTuple):
 
     id: int
     key: str
-    shown: tuple[Arm, ...]
+    shown: tuple[ArmT_co, ...]
     propensity: float | None
     epoch: int
     offered: Ints
@@ -82,7 +92,7 @@ class Decision(NamedTuple):
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Decision:
+    def from_json(cls, text: str | bytes) -> Decision[Any]:
         """Return the decision that :meth:`to_json` wrote, bit for bit.
 
         Raises
@@ -99,7 +109,7 @@ class Decision(NamedTuple):
         return _read(given)
 
     @property
-    def arm(self) -> Arm:
+    def arm(self) -> ArmT_co:
         """The arm that was shown; the left one of a duel, the first one of a slate."""
         return self.shown[0]
 
@@ -109,13 +119,13 @@ class Decision(NamedTuple):
         return int(self.slots[0])
 
     @property
-    def pair(self) -> tuple[Arm, Arm]:
+    def pair(self) -> tuple[ArmT_co, ArmT_co]:
         """The left and the right arm of a duel."""
         left, right = self.shown
         return left, right
 
     @property
-    def slate(self) -> tuple[Arm, ...]:
+    def slate(self) -> tuple[ArmT_co, ...]:
         """The arms of a slate, best first."""
         return self.shown
 
@@ -164,7 +174,7 @@ def no_places() -> Floats:
 
 
 @dataclass(frozen=True)
-class Decisions(Sequence[Decision]):
+class Decisions(Sequence[Decision[ArmT_co]]):
     """Decisions as columns; a sequence of :class:`Decision`.
 
     Attributes
@@ -192,8 +202,8 @@ class Decisions(Sequence[Decision]):
 
     first_id: int
     keys: Sequence[str]
-    names: tuple[Arm, ...]
-    offers: Sequence[Sequence[Arm] | None] | None
+    names: tuple[ArmT_co, ...]
+    offers: Sequence[Sequence[Any] | None] | None
     actions: Ints
     epochs: Ints
     propensities: Floats
@@ -203,7 +213,7 @@ class Decisions(Sequence[Decision]):
     places: Floats = field(default_factory=no_places)
 
     @property
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[ArmT_co]:
         """The (first) arm of each decision."""
         if self.offers is None:
             return [self.names[slot] for slot in self.slots.tolist()]
@@ -218,10 +228,10 @@ class Decisions(Sequence[Decision]):
         return len(self.actions)
 
     @overload
-    def __getitem__(self, index: int) -> Decision: ...
+    def __getitem__(self, index: int) -> Decision[ArmT_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Decision]: ...
-    def __getitem__(self, index: int | slice) -> Decision | list[Decision]:
+    def __getitem__(self, index: slice) -> list[Decision[ArmT_co]]: ...
+    def __getitem__(self, index: int | slice) -> Decision | list[Decision[ArmT_co]]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
@@ -242,7 +252,7 @@ class Decisions(Sequence[Decision]):
             position_propensities=self.places[i] if len(self.places) else NOTHING,
         )
 
-    def __iter__(self) -> Iterator[Decision]:
+    def __iter__(self) -> Iterator[Decision[ArmT_co]]:
         # Column by column: in a loop over rows, Python would cost more than deciding.
         batch, contexts = self.batch, self.batch.contexts
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
@@ -270,7 +280,7 @@ class Decisions(Sequence[Decision]):
         )
         return map(Decision._make, zip(*columns, strict=False))
 
-    def _shown(self, i: int) -> tuple[Arm, ...]:
+    def _shown(self, i: int) -> tuple[ArmT_co, ...]:
         slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
         if self.offers is None:
             return tuple(self.names[slot] for slot in slots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
-from tacit.learning.decisions import Arm, Decision, Decisions, Key
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.estimates.arms import Estimates, estimates_of
 from tacit.learning.estimates.features import (
     DRAWS,
@@ -33,11 +33,12 @@ SHOWN = 12
 """Arms that a notebook names."""
 
 
-class Learner:
+class Learner(Generic[ArmT_co]):
     """Decide and learn, each key on its own.
 
     Not safe for use from several threads at once. What is given is checked before anything
     changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
+    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``.
 
     Parameters
     ----------
@@ -117,12 +118,12 @@ class Learner:
         return True
 
     @property
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[ArmT_co]:
         """The arms on offer."""
         return self._batch.offer.arms
 
     @property
-    def retired(self) -> list[Arm]:
+    def retired(self) -> list[ArmT_co]:
         """The arms that are no longer on offer."""
         return self._batch.offer.retired
 
@@ -159,7 +160,7 @@ class Learner:
             policy = type(self.policy).__name__
             raise UnknownName(f"{name}: {policy} {otherwise}") from None
 
-    def add_arms(self, arms: int | Sequence[str]) -> list[Arm]:
+    def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
         """Put new arms on offer, for all keys; return them.
 
         They begin as arms do of which nothing is known; where a policy has learned over all keys
@@ -194,7 +195,7 @@ class Learner:
         """Put retired arms on offer again, with all that was learned of them; others stay."""
         self._batch.set_offer(self.policy, self._batch.offer.restored(checks.listed(arms)))
 
-    def add_arm(self, name: str | None = None) -> Arm:
+    def add_arm(self, name: str | None = None) -> ArmT_co:
         """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
         if name is not None and name in self.retired:
             self.restore_arms([name])
@@ -229,7 +230,7 @@ class Learner:
         *,
         relevance: npt.ArrayLike | None = None,
         examination: npt.ArrayLike | None = None,
-    ) -> Decision:
+    ) -> Decision[ArmT_co]:
         """Choose what to show for one impression.
 
         Parameters
@@ -260,7 +261,7 @@ class Learner:
         *,
         relevance: Sequence[npt.ArrayLike] | None = None,
         examination: Sequence[npt.ArrayLike] | None = None,
-    ) -> Decisions:
+    ) -> Decisions[ArmT_co]:
         """Choose what to show for each of many impressions, in their order.
 
         Parameters
@@ -537,7 +538,7 @@ class Learner:
         write(snapshot_of(self), Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> Learner:
+    def load(cls, path: str | Path) -> Learner[Any]:
         """Read what :meth:`save` wrote; runs no code that the file could choose.
 
         A policy of one's own must have been imported before, so that its name is known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,12 +40,12 @@ class Offer:
         self.slots = np.array([s for s in range(len(self.names)) if s not in out], np.int64)
 
     @property
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[Any]:
         """The arms on offer."""
         return [self.names[slot] for slot in self.slots.tolist()]
 
     @property
-    def retired(self) -> list[Arm]:
+    def retired(self) -> list[Any]:
         """The other ones."""
         offered = set(self.slots.tolist())
         return [name for slot, name in enumerate(self.names) if slot not in offered]
