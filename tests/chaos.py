@@ -175,11 +175,11 @@ def limited(pid, as_owner=()):
 
 
 class Operator:
-    """A thread that pins arms, rebuilds with another policy and rolls back, and lets arms come and
-    go: over HTTP, and by the configuration."""
+    """A thread that pins arms, changes a holdout, rebuilds with another policy and rolls back, and
+    lets arms come and go: over HTTP, and by the configuration."""
 
     def __init__(self, port, configure, reread, seed):
-        self.wrong, self.became, self.pinned, self.left = [], [], [], []
+        self.wrong, self.became, self.pinned, self.held, self.left = [], [], [], [], []
         self._client, self._rng = Client(f"http://127.0.0.1:{port}"), random.Random(f"arms {seed}")
         self._configure, self._reread = configure, reread
         self._over = threading.Event()
@@ -208,6 +208,8 @@ class Operator:
                     self._regime("rebuild", {"policy": self._rng.choice(POLICIES)})
                 elif turn < 0.35:
                     self._regime("rollback", {})
+                elif turn < 0.45:
+                    self._hold(self._rng.choice([None, 0.1, 0.2, 0.4]))
                 else:
                     self._change(f"new {count}")
 
@@ -222,6 +224,18 @@ class Operator:
             self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
         elif status not in (503, 422):
             self.wrong.append((arm, answer))
+
+    def _hold(self, share):
+        """Give a control another share, or end the holdout."""
+        path = "/v1/placements/held/holdout"
+        if share is None:
+            status, _, answer = self._client.ask("DELETE", path)
+        else:
+            status, _, answer = self._client.ask("POST", path, {"share": share, "unit": "user"})
+        if status == 200:
+            self.held.append(answer["holdout"] and answer["holdout"]["share"])
+        elif status != 503:
+            self.wrong.append((share, answer))
 
     def _regime(self, what, asked):
         """Let another policy decide; 422 where there is nothing to roll back to, or not with these
@@ -371,7 +385,7 @@ class Run:
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
         became, pinned = list(self.operator.became), list(self.operator.pinned)
-        states = list(self.operator.left)
+        states, held = list(self.operator.left), list(self.operator.held)
         config = load_config(self.path)
         from tacit.service.stores.opening import open_store
 
@@ -380,7 +394,7 @@ class Run:
         try:
             names = {p.id: name for name, p in store.placements().items()}
             decisions, rewards, ids, arms = Counter(), Counter(), {}, [(ARMS, [])]
-            pins, left = [None], []
+            pins, left, holdouts = [None], [], []
             shown, rewarded = {}, {}
             for event in store.events(0):
                 if isinstance(event, DecisionRow):
@@ -397,11 +411,14 @@ class Run:
                     arms.append(on_offer(event.value))
                 elif event.kind == "policy":
                     left.append(json.loads(event.value)["left"])
+                elif event.kind == "holdout":
+                    told = json.loads(event.value)["holdout"]
+                    holdouts.append(told and told["share"])
                 elif event.kind == "pin":
                     pin = json.loads(event.value)
                     pins.append(None if pin is None else pin["arms"])
             self.problems += follows(became, arms) + lost_of(pinned, pins)
-            self.problems += lost_of(states, left)
+            self.problems += lost_of(states, left) + lost_of(held, holdouts)
             for what, acknowledged, logged, counted in (
                 ("decision", decided, shown, decisions),
                 ("feedback", told, rewarded, rewards),
@@ -439,6 +456,7 @@ class Run:
             "acknowledged": self.clients.acknowledged,
             "changes of arms": len(self.operator.became),
             "pins": len(self.operator.pinned),
+            "holdouts": len(self.operator.held),
             "rebuilt or rolled back": len(self.operator.left),
             "answers": dict(self.clients.answers),
             "problems": self.problems,

@@ -14,6 +14,7 @@ import pytest
 from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import store_at
 from test_cli import tacit
 
 from tacit.client import AsyncClient, Client, Feedback, Impression, InvalidRequest, NotFound
@@ -25,16 +26,17 @@ from tacit.learning.learner import Learner
 from tacit.proof import decisions_needed
 from tacit.proof.sums import BUCKETS
 from tacit.service.config.file import load_config
-from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
 from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.lift.coin import Coin
 from tacit.service.lift.controls import Control
 from tacit.service.lift.report import lift_report
 from tacit.service.lift.slices import Slices
 from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import ChangeHoldout, as_content
 from tacit.service.log.requests import Feedback as Told
-from tacit.service.log.requests import as_content
 from tacit.service.log.rows import HOLDOUT, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.base import Placement
@@ -737,6 +739,94 @@ def test_a_change_begins_anew_and_leaves_out_what_was_open(tmp_path):
             )
 
     asyncio.run(session())
+
+
+def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
+    path, clock = tmp_path / "s.db", Clock()
+    arm = HoldoutConfig(0.25, ControlTable(arm="recipe"))
+
+    async def session(path, config, step):
+        async with served(path, config, clock) as engine:
+            await step(engine)
+            await traffic(engine, 3, size=40)
+            live = everything(engine.placements["home"])
+            copy = as_after_a_crash(path)
+            terms, held = engine.placements["home"].lift.terms, engine.placements["home"].holdout
+        for store in (copy, path):
+            again = store_at(store)
+            assert verify(config, again) == []
+            for snapshot in (True, False):
+                home = opened("home", config.placements["home"], again, 0, snapshot=snapshot)
+                fold({home.id: home}, again)
+                assert (home.lift.terms, home.holdout) == (terms, held)
+                assert everything(home) == live or store is path
+            again.close()
+        return held
+
+    def holds(holdout):
+        async def step(engine):
+            assert await engine.hold(ChangeHoldout("home", holdout, "lead")) == holdout
+
+        return step
+
+    async def leaves(engine):
+        pass
+
+    def run(config, step):
+        return asyncio.run(session(path, config, step))
+
+    assert run(configured(), holds(arm)) == arm
+    # An unchanged file undoes nothing; neither does one that says other things.
+    assert run(configured(), leaves) == arm
+    assert run(configured(metrics={"revenue": {}}), leaves) == arm
+    assert run(configured(), holds(None)) is None
+    assert run(configured(), leaves) is None
+    # What the file says of it now is newer.
+    assert run(configured({"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(configured(None), leaves) is None
+    assert run(configured(None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(configured(None), leaves) == HoldoutConfig(0.5)
+
+
+def test_a_holdout_is_set_and_ended_over_http(tmp_path):
+    clock = Clock()
+    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    control = {"control": {"policy": "ucb1"}}
+    overrides = {
+        "server.port": 0,
+        "store.path": str(tmp_path / "s.db"),
+        "placements": {"home": learns, "own": learns | {"holdout": control}},
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(load_config(overrides=overrides)) as url, Client(url) as client:
+            held = client.hold_out("home", 0.4, {"arm": "recipe"})
+            assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
+            assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
+            assert client.hold_out("home", 0.3).control == "uniform"
+            found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+            # Three in ten of the second round are the control's; eight standard errors.
+            assert (found.method, found.share) == ("holdout", 0.3)
+            control = found.groups["control"]["decisions"]
+            assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
+            for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
+                with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):
+                    client.hold_out("home", **wrong)
+            with pytest.raises(InvalidRequest, match="on offer are film, recipe"):
+                client.hold_out("home", control={"arm": "soup"})
+            with pytest.raises(InvalidRequest, match="configuration"):
+                client.hold_out("own")
+            client.hold_out("home", control={"arm": "film"})
+            with pytest.raises(InvalidRequest, match="the control of the holdout shows it"):
+                client.change_arms("home", retire=["film"])
+            told = tacit("placement", "holdout", "home", "--control", "arm=film", "--url", url)
+            assert told.stdout == "0.1 of decisions, by decision, are the control's: arm film\n"
+            told = tacit("placement", "holdout", "home", "--none", "--url", url)
+            assert told.stdout == "nobody is shown a control\n"
+            assert client.end_holdout("home") is None
+            first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
+            assert (first["share"], last) == (0.4, None)
+            assert client.lift("home").method == "propensities"
 
 
 def test_apprentices_have_no_holdout(tmp_path):

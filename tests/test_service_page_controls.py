@@ -122,6 +122,24 @@ def test_an_arm_is_pinned_and_let_go(controls, address):
     page.wait_for_selector('[data-table="history"] tbody tr:nth-child(2) >> text=key ops')
 
 
+def test_a_holdout_is_set_and_ended(controls, address):
+    page = controls("second")
+    page.fill("#admin", ADMIN[0])
+    page.fill('#settings input[name="share"]', "20")
+    page.select_option('#settings select[name="control"]', label="arm <b>recipe</b>")
+    page.select_option('#settings select[name="unit"]', "user")
+    assert "20 % of decisions show arm <b>recipe</b>" in submit(page, "Set the holdout")
+    page.wait_for_selector("text=Done: set the holdout.")
+    page.wait_for_selector("text=20 % of decisions, by user, are the control’s: arm <b>recipe</b>.")
+    (last, *_) = asked(address, "/second/history")["history"]
+    held = {"share": 0.2, "control": {"arm": "<b>recipe</b>"}, "unit": "user"}
+    assert (last["by"], last["detail"]) == ("ops", {"holdout": held})
+    page.wait_for_selector('[data-table="history"] tbody tr:nth-child(1) >> text=holdout')
+    submit(page, "End the holdout")
+    page.wait_for_selector("text=Done: end the holdout.")
+    page.wait_for_selector("text=None: nobody is shown a control.")
+
+
 def test_the_log_is_folded_into_another_policy_and_back(controls, address):
     page = controls("rebuilt")
     page.fill("#admin", ADMIN[0])

@@ -75,6 +75,55 @@ def _show_pin(pinned: Any, as_json: bool) -> None:
 
 @placement.command()
 @click.argument("name")
+@click.option("--share", type=float, default=0.1, show_default=True, help="Of decisions; to 0.5.")
+@click.option(
+    "--control",
+    default="uniform",
+    show_default=True,
+    help="What it shows: uniform, baseline, or arm=NAME.",
+)
+@click.option(
+    "--unit",
+    default="decision",
+    show_default=True,
+    type=click.Choice(["decision", "session", "user"]),
+    help="Who stays in one group.",
+)
+@click.option("--none", is_flag=True, help="Show nobody a control any more.")
+@service_options
+def holdout(
+    name: str,
+    share: float,
+    control: str,
+    unit: str,
+    none: bool,
+    url: str,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Keep a part of the traffic of the placement NAME for a control, which shows the lift.
+
+    The lift is counted anew from then.
+    """
+    import msgspec
+
+    word, _, arm = control.partition("=")
+    with connected(url, key) as client:
+        if none:
+            held = client.end_holdout(name)
+        elif word == "arm":
+            held = client.hold_out(name, share, {"arm": int(arm) if arm.isdecimal() else arm}, unit)
+        else:
+            held = client.hold_out(name, share, control, unit)
+    text = "nobody is shown a control"
+    if held is not None:
+        shown = control if isinstance(held.control, str) else f"arm {held.control['arm']}"
+        text = f"{held.share:.3g} of decisions, by {held.unit}, are the control's: {shown}"
+    show({"holdout": msgspec.to_builtins(held)}, text, as_json)
+
+
+@placement.command()
+@click.argument("name")
 @click.option("--policy", required=True, help="As the configuration says it, such as ucb1.")
 @service_options
 def rebuild(name: str, policy: str, url: str, key: str | None, as_json: bool) -> None:

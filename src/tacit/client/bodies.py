@@ -88,7 +88,7 @@ def _position(field: str, given: Any) -> int:
     return checks.integer(field, given, 0, LONGEST_LIST)
 
 
-def _policy(field: str, given: Any) -> str | dict[str, Any]:
+def _named(field: str, given: Any) -> str | dict[str, Any]:
     return dict(given) if isinstance(given, Mapping) else checks.name(field, given)
 
 
@@ -126,7 +126,7 @@ CHECKS: dict[str, Check] = {
     "arms": list_of(_arm),
     "begin": checks.name,
     "clicks": list_of(_position),
-    "control": checks.name,
+    "control": _named,
     "confidence": number_within(0.0, 1.0),
     "context": _features,
     "decision_id": checks.name,
@@ -141,7 +141,7 @@ CHECKS: dict[str, Check] = {
     "metrics": _metrics,
     "mode": checks.name,
     "propensity": number_within(0.0, 1.0),
-    "policy": _policy,
+    "policy": _named,
     "rankings": _rankings,
     "restore": list_of(_arm),
     "retire": list_of(_arm),
@@ -153,5 +153,6 @@ CHECKS: dict[str, Check] = {
     "shown": number_within(0.0, LARGEST),
     "to": checks.name,
     "until": checks.name,
+    "unit": checks.name,
     "user": checks.name,
 }

@@ -14,6 +14,8 @@ from tacit.client.messages import (
     Arm,
     Change,
     HistoryOf,
+    Holdout,
+    HoldoutOf,
     Pinned,
     PinOf,
     RebuildOf,
@@ -34,6 +36,14 @@ class _States(msgspec.Struct):
 
 class _Pin(msgspec.Struct):
     pinned: Pinned | None
+
+
+class _Holdout(msgspec.Struct):
+    holdout: Holdout | None
+
+
+def _read_holdout(reply: bytes) -> Holdout | None:
+    return decode(reply, type=_Holdout).holdout
 
 
 def _read_pin(reply: bytes) -> Pinned | None:
@@ -89,6 +99,60 @@ class ControlCalls:
             As :meth:`decide`.
         """
         return call_to(placement, "pin", None, _read_pin, "DELETE")
+
+    @call
+    def hold_out(
+        self,
+        placement: str,
+        share: float = 0.1,
+        control: str | Mapping[str, Arm] = "uniform",
+        unit: str = "decision",
+    ) -> Call[Holdout | None]:
+        """Keep a part of the traffic for a control, so that it shows what learning is worth.
+
+        It takes the place of the holdout that there was, until the one of the configuration is
+        changed. The lift is counted anew from then.
+
+        Parameters
+        ----------
+        placement : str
+        share : float, default 0.1
+            Of the decisions that are the control's; above 0, at most 0.5.
+        control : str or dict, default "uniform"
+            What it shows: an arm drawn ``uniform``ly, the ``baseline``, which is the first one on
+            offer, or always ``{"arm": …}``.
+        unit : str, default "decision"
+            Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+
+        Returns
+        -------
+        Holdout
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return call_to(placement, "holdout", body(HoldoutOf(share, control, unit)), _read_holdout)
+
+    @call
+    def end_holdout(self, placement: str) -> Call[Holdout | None]:
+        """Show nobody a control any more.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        None
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return call_to(placement, "holdout", None, _read_holdout, "DELETE")
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[Rebuilt]:

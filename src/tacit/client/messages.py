@@ -214,6 +214,32 @@ class Pinned(msgspec.Struct, frozen=True):
     until: str
 
 
+class HoldoutOf(msgspec.Struct, frozen=True):
+    """What shall be held out."""
+
+    share: float
+    control: str | Mapping[str, Arm]
+    unit: str
+
+
+class Holdout(msgspec.Struct, frozen=True):
+    """A part of the traffic that a control has.
+
+    Attributes
+    ----------
+    share : float
+        Of the decisions that are the control's.
+    control : str or dict
+        What it shows: ``uniform``, ``baseline``, or ``{"arm": …}`` always.
+    unit : str
+        Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+    """
+
+    share: float
+    control: str | dict[str, Any]
+    unit: str
+
+
 class RebuildOf(msgspec.Struct, frozen=True):
     """The policy into which a log shall be folded."""
 
@@ -308,6 +334,7 @@ Message = (
     | ArmsOf
     | HistoryOf
     | PinOf
+    | HoldoutOf
     | RebuildOf
     | RollbackOf
 )

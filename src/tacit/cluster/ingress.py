@@ -14,6 +14,7 @@ from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
@@ -25,7 +26,13 @@ from tacit.service.log.changes import Change
 from tacit.service.log.clock import LogClock
 from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
-from tacit.service.log.requests import ChangeArms, Feedback, PinArms, checked_feedback
+from tacit.service.log.requests import (
+    ChangeArms,
+    ChangeHoldout,
+    Feedback,
+    PinArms,
+    checked_feedback,
+)
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
@@ -232,6 +239,14 @@ class Ingress(Verbs):
         await self._of_all(link.call("pin", asked) for link in self.links)
         await self._look()
         return after
+
+    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
+        """Give a placement another holdout in every shard; otherwise as ``Engine.hold``."""
+        self.placement(asked.placement).terms_after(asked)
+        await self._of_all(link.call("hold", asked) for link in self.links)
+        await self._look()
+        held: HoldoutConfig | None = asked.holdout
+        return held
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key in its shard; otherwise as ``Engine.key``."""

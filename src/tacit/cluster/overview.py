@@ -12,6 +12,7 @@ from tacit.core.arrays import Floats
 from tacit.core.state import leaves
 from tacit.service.kind import kind_of
 from tacit.service.lift.sums import LiftSums
+from tacit.service.lift.terms import holdout_in
 from tacit.service.log.pins import Pin
 from tacit.service.placements.base import Placement
 from tacit.service.placements.results import Results
@@ -98,6 +99,7 @@ class ShardedView:
         self.series = _together(self.series, snapshots)
         lifts = [one.lift for one in snapshots if one.lift.over == snapshots[0].lift.over]
         self.lift = reduce(LiftSums.merged, lifts)
+        self._hold(holdout_in(self.lift.terms))
         self.lift.left_out = len(snapshots) - len(lifts)
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
 from tacit.service.log.changes import Change
 from tacit.service.log.pins import Pin
-from tacit.service.log.requests import ChangeArms, PinArms
+from tacit.service.log.requests import ChangeArms, ChangeHoldout, PinArms
 from tacit.service.log.slots import Shard
 from tacit.service.reading.keys import Found, KeyFacts
 from tacit.service.sharing.base import Learned
@@ -126,6 +127,10 @@ class ShardActor:
     async def pin(self, asked: PinArms) -> Pin | None:
         """Let every decision of a placement show some arms until a time."""
         return await self._ready().pin(asked)
+
+    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
+        """Give a placement another holdout, or none."""
+        return await self._ready().hold(asked)
 
     async def history(self, placement: str) -> list[Change]:
         """Return who changed what of a placement."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.datastructures import QueryParams
 
 from tacit.core import checks
 from tacit.service.api import wire_control as wire
 from tacit.service.api.decisions import post
+from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.config.keys import ADMIN
 from tacit.service.engine.rebuilding import Rebuilt
 from tacit.service.engine.service import Service
 from tacit.service.http.route import GUARDED, Call, Route
 from tacit.service.log.clock import as_text, as_time
 from tacit.service.log.pins import Pin
-from tacit.service.log.requests import PinArms
+from tacit.service.log.requests import ChangeHoldout, PinArms
 
 MOST_CHANGES = 1000
 
@@ -42,6 +44,24 @@ async def _unpin(engine: Service, call: Call) -> wire.PinAnswer:
 
 def _pinned(pin: Pin | None) -> wire.PinAnswer:
     return wire.PinAnswer(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
+
+
+async def _hold(engine: Service, call: Call) -> wire.HoldoutAnswer:
+    asked: wire.HoldoutRequest = call.request
+    shown = asked.control
+    control = shown if isinstance(shown, str) else ControlTable(arm=shown.arm)
+    holdout = HoldoutConfig(asked.share, control, asked.unit)
+    return _held(await engine.hold(ChangeHoldout(call.placement, holdout, call.who)))
+
+
+async def _hold_none(engine: Service, call: Call) -> wire.HoldoutAnswer:
+    return _held(await engine.hold(ChangeHoldout(call.placement, None, call.who)))
+
+
+def _held(holdout: HoldoutConfig | None) -> wire.HoldoutAnswer:
+    if holdout is None:
+        return wire.HoldoutAnswer(None)
+    return wire.HoldoutAnswer(wire.HoldoutKept(**msgspec.to_builtins(holdout)))
 
 
 async def _states(engine: Service, call: Call) -> wire.States:
@@ -76,6 +96,10 @@ ROUTES = (
          (wire.PinRequest, wire.PinAnswer), ADMIN),
     Route("DELETE", "pin", "unpin", "Let the policy decide again", _unpin,
           answer=wire.PinAnswer, scope=ADMIN, problems=(*GUARDED, 404)),
+    post("holdout", "holdOut", "Give a placement another holdout", _hold,
+         (wire.HoldoutRequest, wire.HoldoutAnswer), ADMIN),
+    Route("DELETE", "holdout", "endHoldout", "Show nobody a control any more", _hold_none,
+          answer=wire.HoldoutAnswer, scope=ADMIN, problems=(*GUARDED, 404, 422)),
     Route("GET", "history", "history", "Say who changed what of a placement, and when", _history,
           answer=wire.History, problems=(*GUARDED, 404, 422),
           query=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -24,8 +24,8 @@ class Change(msgspec.Struct):
     what: Annotated[
         str,
         Meta(
-            description="``mode``, ``arms``, ``pin``, ``unpin``, ``rebuild``, ``rollback``, "
-            "``settings``, ``start`` or ``configuration``."
+            description="``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, "
+            "``rollback``, ``settings``, ``start`` or ``configuration``."
         ),
     ]
     detail: Annotated[
@@ -33,10 +33,11 @@ class Change(msgspec.Struct):
         Meta(
             description="Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went "
             "(``retire``) and came back (``restore``). Of ``pin``: which ``arms``, ``until`` "
-            "when. Of ``rebuild`` and ``rollback``: the new ``policy``, the state that was "
-            "``left``, the one gone back ``to``, and what is ``approximate``. Of ``start``: the "
-            "``file`` of the learner, its ``sha256``, how many ``decisions`` and ``keys``. Of "
-            "``configuration``: by the name of each setting that is another one, what it was "
+            "when. Of ``holdout``: the new one, null for none. Of ``rebuild`` and ``rollback``: "
+            "the new ``policy``, the state that was ``left``, the one gone back ``to``, and what "
+            "is ``approximate``. Of ``start``: the ``file`` of the learner, its ``sha256``, how "
+            "many ``decisions`` and ``keys``. Of ``configuration``: by the name of each setting "
+            "that is another one, what it was "
             "(``before``) and is (``after``)."
         ),
     ]
@@ -71,6 +72,49 @@ class PinAnswer(msgspec.Struct):
     """What is pinned, logged; null where the policy decides."""
 
     pinned: Pinned | None
+
+
+class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
+    """A control that shows one arm always."""
+
+    arm: int | str
+
+
+class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of the traffic for a control, from the next decision on."""
+
+    share: Annotated[
+        float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")
+    ] = 0.1
+    control: Annotated[
+        Literal["uniform", "baseline"] | ArmShown,
+        Meta(
+            description="What the control shows: an arm drawn ``uniform``ly, the ``baseline``, "
+            'which is the first one on offer, or always ``{"arm": …}``.',
+            examples=["uniform", "baseline", {"arm": "a"}],
+        ),
+    ] = "uniform"
+    unit: Annotated[
+        Literal["decision", "session", "user"],
+        Meta(
+            description="Who stays in one group: each ``decision``, all of a ``session``, or all "
+            "of a ``user``."
+        ),
+    ] = "decision"
+
+
+class HoldoutKept(msgspec.Struct):
+    """A holdout."""
+
+    share: float
+    control: str | dict[str, Any]
+    unit: str
+
+
+class HoldoutAnswer(msgspec.Struct):
+    """The holdout, logged; null where there is none."""
+
+    holdout: HoldoutKept | None
 
 
 class RebuildRequest(msgspec.Struct, forbid_unknown_fields=True):

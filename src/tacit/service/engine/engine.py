@@ -29,6 +29,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, pieces
 from tacit.policies.spec import goes_on, policy_from_stored
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.config.settings import differences, settings_of
 from tacit.service.engine.commits import Commits
@@ -54,6 +55,7 @@ from tacit.service.log.pins import Pin
 from tacit.service.log.regimes import Regime, regimes_of
 from tacit.service.log.requests import (
     ChangeArms,
+    ChangeHoldout,
     Decide,
     Export,
     Feedback,
@@ -504,6 +506,22 @@ class Engine(Verbs):
         self.placement(asked.placement)
         pinned: Pin | None = await self._submit(asked)
         return pinned
+
+    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
+        """Give a placement another holdout, or none; return it.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement, or it cannot have such a holdout.
+        Unavailable
+            If it could not be made durable.
+        """
+        learner = self.placement(asked.placement).learner
+        # Nobody's request shall wait for the compiler.
+        await asyncio.to_thread(getattr, learner._batch.loops, "impose")
+        holdout: HoldoutConfig | None = await self._submit(asked)
+        return holdout
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.

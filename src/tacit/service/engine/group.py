@@ -7,12 +7,14 @@ from typing import Any
 
 from tacit.errors import TacitError
 from tacit.learning.offer import Offer
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.deciding import decide
 from tacit.service.engine.pending import Key, PendingLog
 from tacit.service.engine.recording import record
 from tacit.service.log.pins import Pin, pin_text
 from tacit.service.log.requests import (
     ChangeArms,
+    ChangeHoldout,
     Decide,
     Export,
     PinArms,
@@ -20,7 +22,7 @@ from tacit.service.log.requests import (
     Request,
     Switch,
 )
-from tacit.service.log.rows import ARMS, PIN, REWARD, TICK, FeedbackRow, Found
+from tacit.service.log.rows import ARMS, HOLDOUT, PIN, REWARD, TICK, FeedbackRow, Found
 from tacit.service.placements.base import Placement
 from tacit.service.placements.living import encoded
 
@@ -28,7 +30,7 @@ from tacit.service.placements.living import encoded
 def apply(
     pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]
 ) -> list[Any | Exception]:
-    """Close windows, switch modes, change arms, pin, decide, record and export, in this order.
+    """Close windows, switch, change arms, pin, hold out, decide, record and export, in this order.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def apply(
     before = pending.seq
     results: dict[int, Any] = {}
     kinds: dict[type, dict[int, Any]] = {
-        kind: {} for kind in (Switch, ChangeArms, PinArms, Decide, Record, Export)
+        kind: {} for kind in (Switch, ChangeArms, PinArms, ChangeHoldout, Decide, Record, Export)
     }
     for i, request in enumerate(requests):
         kinds[type(request)][i] = request
@@ -62,6 +64,8 @@ def apply(
         results[i] = _change_arms(pending, change, now)
     for i, pin in kinds[PinArms].items():
         results[i] = _pin(pending, pin, now)
+    for i, holdout in kinds[ChangeHoldout].items():
+        results[i] = _hold(pending, holdout, now)
     if kinds[Decide]:
         results |= decide(pending, kinds[Decide], found, now)
     if kinds[Record]:
@@ -121,6 +125,19 @@ def _pin(pending: PendingLog, request: PinArms, now: int) -> Pin | TacitError | 
     if after is not None or placement.pin_at(now) is not None:
         _switch(pending, Switch(request.placement, pin_text(after), PIN, request.who), now)
     return after
+
+
+def _hold(
+    pending: PendingLog, request: ChangeHoldout, now: int
+) -> HoldoutConfig | TacitError | None:
+    """Return the holdout after a request, or why it cannot be."""
+    placement = pending.placements[request.placement]
+    try:
+        terms = placement.terms_after(request)
+    except TacitError as error:
+        return error
+    _switch(pending, Switch(request.placement, terms, HOLDOUT, request.who), now)
+    return placement.holdout
 
 
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:

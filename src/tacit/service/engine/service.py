@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tacit.errors import TacitError
 from tacit.learning.offer import Offer
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.health import Health, ShardHealth
@@ -15,7 +16,7 @@ from tacit.service.engine.rebuilding import Rebuilt, State
 from tacit.service.log.changes import Change
 from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
-from tacit.service.log.requests import ChangeArms, Feedback, PinArms
+from tacit.service.log.requests import ChangeArms, ChangeHoldout, Feedback, PinArms
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
 from tacit.service.reading.keys import Found, KeyFacts
@@ -121,6 +122,9 @@ class Service(Overview, Protocol):
 
     async def pin(self, asked: PinArms) -> Pin | None:
         """Let every decision of a placement show some arms until a time."""
+
+    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
+        """Give a placement another holdout, or none."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key."""

@@ -83,7 +83,7 @@ class LiftMetrics(Collector):
 
     def _reports(self) -> dict[str, LiftReport]:
         placements = self._engine.placements
-        names = sorted(name for name, one in placements.items() if one.config.holdout is not None)
+        names = sorted(name for name, one in placements.items() if one.holdout is not None)
         names, now = names[:MOST], self._now()
         self._known = {name: known for name, known in self._known.items() if name in names}
         stale = [name for name in names if now - self._asked(name) >= FRESH]

@@ -182,7 +182,7 @@ def lift_report(
     boundary(confidence)
     _check_wish(wish)
     if not placement.shows_one:
-        if placement.config.holdout is None:
+        if placement.holdout is None:
             remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
             raise InvalidValue("placement", placement.name, remedy)
         if control is not None:
@@ -213,7 +213,8 @@ class _Reporter:
         self._name, self._arms = placement.name, placement.arms
         self._sums: LiftSums = placement.lift
         self._config: PlacementConfig = placement.config
-        self._holdout = placement.config.holdout if control is None else None
+        self._held: HoldoutConfig | None = placement.holdout
+        self._holdout = self._held if control is None else None
         self._control = control or "uniform"
         self._now, self._confidence = now, confidence
         self._lowest = placement.config.rule.lowest
@@ -370,7 +371,7 @@ class _Reporter:
 
     def _plan(self) -> Plan | None:
         """Return when a lift would show, of the holdout that there is or might be."""
-        wish, holdout = self._wish, self._config.holdout
+        wish, holdout = self._wish, self._held
         if self._lowest:
             return None
         share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
@@ -395,7 +396,7 @@ class _Reporter:
     def _observed(self) -> tuple[float, float, float]:
         """Return how many decisions there were, their rewards, and how these scatter."""
         sums = self._sums.reward
-        if self._config.holdout is not None:
+        if self._held is not None:
             n, rewards = float(sums.counts.sum()), float(sums.totals.sum())
             known = sums.counts.all() and 0 < rewards < n
             return n, rewards, float(dispersion(sums)) if known else 1.0
@@ -407,7 +408,7 @@ class _Reporter:
         scores = self._sums.scores
         if len(self._arms) < 2 or not self._shows_one:
             return None, ""
-        holdout = self._config.holdout
+        holdout = self._held
         if not scores.overall[0] and holdout is None:
             return None, said.NO_PROPENSITIES
         if self._sums.partial:

@@ -13,10 +13,9 @@ from tacit.proof import FrequencySums, HoldoutSums, ScoreSums
 from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.lift.slices import Slices
+from tacit.service.lift.terms import NO_HOLDOUT
 
 SURE = 1 - 1e-9
-NO_HOLDOUT = "null"
-"""What a mark says where there is no holdout."""
 
 
 class Closed(NamedTuple):

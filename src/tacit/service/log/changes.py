@@ -13,6 +13,7 @@ from tacit.service.log.regimes import regime_of
 from tacit.service.log.rows import (
     ARMS,
     CONFIGURATION,
+    HOLDOUT,
     MODE,
     PIN,
     POLICY,
@@ -81,6 +82,8 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
                 detail["approximate"] = regime.approximate
             told.append(Change(mark.time, mark.who, regime.what, detail))
             continue
+        elif mark.kind == HOLDOUT and mark.who != CONFIGURATION:
+            detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
         elif mark.kind in _DETAILS:
             detail = _DETAILS[mark.kind](mark.value)
         else:

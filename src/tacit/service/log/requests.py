@@ -147,6 +147,22 @@ class PinArms(NamedTuple):
     who: str | None = None
 
 
+class ChangeHoldout(NamedTuple):
+    """To give a placement another holdout.
+
+    Attributes
+    ----------
+    placement : str
+    holdout : HoldoutConfig or None
+        None for none.
+    who : str or None
+    """
+
+    placement: str
+    holdout: Any
+    who: str | None = None
+
+
 class Export(NamedTuple):
     """To return what was learned, for other shards."""
 
@@ -154,7 +170,7 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | Record | Switch | ChangeArms | PinArms | Export
+Request = Decide | Record | Switch | ChangeArms | PinArms | ChangeHoldout | Export
 
 
 def checked_feedback(

@@ -25,6 +25,10 @@ class Controls(NamedTuple):
     modes : list of (str, str)
         Those that the placement can have, and what each does.
     holdout : HoldoutConfig or None
+    holding : list of (str or dict, str), or str
+        The controls that there can be, and what each is in words; or why it cannot be set here.
+    units : tuple of str
+        Who can stay in one group.
     fixed : str or None
         Why arms cannot change; None where they can.
     numbered : bool
@@ -47,6 +51,8 @@ class Controls(NamedTuple):
     keyed: bool
     modes: list[tuple[str, str]]
     holdout: HoldoutConfig | None
+    holding: list[tuple[Any, str]] | str
+    units: tuple[str, ...]
     fixed: str | None
     numbered: bool
     offered: list[Any]
@@ -98,7 +104,9 @@ def controls_of(
     return Controls(
         bool(config.keys),
         modes,
-        placement.config.holdout,
+        placement.holdout,
+        _holding(placement),
+        placement.kind.units,
         fixed,
         isinstance(offer.all, int),
         offer.arms,
@@ -110,3 +118,15 @@ def controls_of(
         sharded,
         [(one.name, f"{clock_time(one.time)}, {one.policy['name']}") for one in states[::-1]],
     )
+
+
+def _holding(placement: PlacementReader) -> list[tuple[Any, str]] | str:
+    """Return the controls that a holdout can have, or why none can be set here."""
+    kinds = placement.kind.controls
+    if not kinds:
+        return f"Placements of kind {placement.kind.name!r} have none."
+    if placement.config.holdout is not None and placement.config.holdout.policy is not None:
+        return "A control’s own policy is set in the configuration, and taken over at SIGHUP."
+    named: list[tuple[Any, str]] = [(one, one) for one in ("uniform", "baseline") if one in kinds]
+    arms = placement.offer.arms if "arm" in kinds else ()
+    return named + [({"arm": arm}, f"arm {arm}") for arm in arms]

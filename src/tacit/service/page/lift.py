@@ -50,7 +50,7 @@ class Shown(NamedTuple):
 
 def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) -> LiftReport | None:
     """Return the lift, of a range where that is kept; None of lists without a holdout."""
-    if not placement.shows_one and placement.config.holdout is None:
+    if not placement.shows_one and placement.holdout is None:
         return None
     if asked is not None and not asked.whole:
         ends = (datetime.fromtimestamp(time / 1e6, UTC).isoformat() for time in asked.span)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tacit.learning.decisions import Arm
 from tacit.learning.offer import Offer
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.rebuilding import State
@@ -39,6 +40,8 @@ class PlacementReader(Protocol):
     series : Series
         Sums over time, of all keys.
     lift : LiftSums
+    holdout : HoldoutConfig or None
+        The one that holds now.
     arms : list of arms
         Of all slots.
     restarts : bool
@@ -58,6 +61,7 @@ class PlacementReader(Protocol):
     outcomes: Counter[str]
     series: Series
     lift: LiftSums
+    holdout: HoldoutConfig | None
     arms: list[Arm]
     restarts: bool
     snapshot_time: int | None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from tacit.errors import InvalidValue
-from tacit.service.config.holdout import DECISION
+from tacit.errors import ConfigError, InvalidValue
+from tacit.service.config.holdout import DECISION, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.lift.sums import NO_HOLDOUT
+from tacit.service.lift.terms import configured_in, holdout_in, terms_of
 from tacit.service.log.pins import pin_of, pin_text
 from tacit.service.log.regimes import Regime
+from tacit.service.log.requests import ChangeHoldout
 from tacit.service.log.rows import (
     ARMS,
     FROZEN,
@@ -118,12 +119,42 @@ class Placement(Learning, Saving):
 
     @property
     def lift_terms(self) -> str:
-        """What the sums behind the lift rest on, as JSON; with other terms they begin anew."""
-        holdout, rule = self.config.holdout, self.config.rule
-        if holdout is None:
-            return NO_HOLDOUT
-        terms = {"holdout": holdout, "rule": rule, "metrics": self.config.metrics}
-        return msgspec.json.encode(terms, order="sorted").decode()
+        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew.
+
+        What somebody has put in the place of the configured holdout stays until that is changed.
+        """
+        configured = self.config.holdout
+        stays = configured_in(self.lift.terms) == configured
+        return self._terms_with(self.holdout if stays else configured)
+
+    def terms_after(self, change: ChangeHoldout) -> str:
+        """Return the terms after a request; nothing is changed yet.
+
+        Raises
+        ------
+        InvalidValue
+            If the placement cannot have such a holdout.
+        """
+        holdout = change.holdout
+        if self.two or (holdout is not None and holdout.policy is not None):
+            remedy = "a control's own policy is set in the configuration, and taken over at SIGHUP"
+            raise InvalidValue("holdout", self.name, remedy)
+        if holdout is not None:
+            if holdout.arm is not None and holdout.arm not in self.offer.arms:
+                offered = ", ".join(map(str, self.offer.arms)) or "none: they come with requests"
+                raise InvalidValue("control", holdout.arm, f"on offer are {offered}")
+            try:
+                holdout.check(self.kind.name, self.kind.controls, self.kind.units)
+            except ConfigError as error:
+                raise InvalidValue("holdout", self.name, str(error)) from error
+        return self._terms_with(holdout)
+
+    def _terms_with(self, holdout: HoldoutConfig | None) -> str:
+        config = self.config
+        if holdout == config.holdout:
+            rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
+            return terms_of(holdout, rules)
+        return terms_of(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -133,8 +164,8 @@ class Placement(Learning, Saving):
             self.mode = mark.value
             self.lift.begin(None, mark.seq, mark.time)
         elif mark.kind == HOLDOUT:
-            unit = self.config.holdout and self.config.holdout.unit
-            sticky = unit not in (None, DECISION)
+            self._hold(holdout_in(mark.value))
+            sticky = self.holdout is not None and self.holdout.unit != DECISION
             self.lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
         elif mark.kind == ARMS:
             self.since_snapshot += 1

@@ -80,7 +80,7 @@ class Deciding(Pinned, Opening):
         if id is None:
             return None
         checked_id("session", id)
-        held = self.config.holdout is not None and self.config.holdout.unit == SESSION
+        held = self.holdout is not None and self.holdout.unit == SESSION
         if self.signals is not None and (self.signals.stream.follows_sessions or not held):
             return self.signals.session(id)
         if not held:
@@ -91,7 +91,7 @@ class Deciding(Pinned, Opening):
         """Return an impression with who stays in their group of a holdout, checked."""
         if user is not None:
             checked_id("user", user)
-        holdout = self.config.holdout
+        holdout = self.holdout
         if holdout is None:
             return told
         arm = holdout.arm

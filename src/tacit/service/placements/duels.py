@@ -157,7 +157,7 @@ class DuelPlacement(Placement):
         for name in self._named if not self._wholes else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
-        arm = self.config.holdout and self.config.holdout.arm
+        arm = self.holdout and self.holdout.arm
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
         given = [name for name in self._named if name in rankings]

@@ -89,7 +89,7 @@ class Living(State):
             _, offer = checked_as("add", offer.with_new, change.add)
         offer = checked_as("restore", offer.restored, change.restore)
         offer = checked_as("retire", offer.without, change.retire)
-        holdout = self.config.holdout
+        holdout = self.holdout
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
         for learner in self._learners:

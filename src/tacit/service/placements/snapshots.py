@@ -20,6 +20,7 @@ from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.errors import StoreError
+from tacit.service.lift.terms import holdout_in
 from tacit.service.log.blocks import Block
 from tacit.service.log.clock import as_text
 from tacit.service.log.pins import Pin
@@ -301,6 +302,7 @@ class Saving(Elsewhere):
             self.lift.begin(None, snapshot.seq + 1, snapshot.time)
         else:
             self.lift.restore(saved.lift)
+            self._hold(holdout_in(self.lift.terms))
         if saved.results is None:
             self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
         else:

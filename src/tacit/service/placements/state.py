@@ -96,6 +96,7 @@ class State:
         self.shadow: Learner | None = None
         if config.shadow is not None:
             self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
+        self.holdout = config.holdout
         self._name_arms()
         # The arms that the placement began with; and, since these changed, all that were on offer
         # at a time.
@@ -131,9 +132,14 @@ class State:
         self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.coin = self._made_coin()
 
+    def _hold(self, holdout: HoldoutConfig | None) -> None:
+        """Have a holdout from now on."""
+        self.holdout = holdout
+        self.coin = self._made_coin()
+
     def _made_coin(self) -> Coin | None:
         """Return the coin of the holdout, which knows the slot of its control's arm."""
-        holdout = self.config.holdout
+        holdout = self.holdout
         return None if holdout is None else Coin(holdout, self.seed, self._control(holdout))
 
     @property

@@ -197,6 +197,8 @@ const settings = () => document.getElementById("settings");
 const READ = {
   text: (field) => [field.value, field.selectedOptions?.[0].textContent ?? field.value],
   number: (field) => [Number(field.value), field.value],
+  percent: (field) => [Number(field.value) / 100, `${field.value} %`],
+  json: (field) => [JSON.parse(field.value), field.selectedOptions[0].textContent],
   one: (field) => [[JSON.parse(field.value)], field.selectedOptions[0].textContent],
   list: (field) => {
     const names = field.value.split(",").map((name) => name.trim()).filter(Boolean);
