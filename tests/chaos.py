@@ -412,8 +412,8 @@ class Run:
                 elif event.kind == "policy":
                     left.append(json.loads(event.value)["left"])
                 elif event.kind == "holdout":
-                    told = json.loads(event.value)["holdout"]
-                    holdouts.append(told and told["share"])
+                    kept = json.loads(event.value)["holdout"]
+                    holdouts.append(kept and kept["share"])
                 elif event.kind == "pin":
                     pin = json.loads(event.value)
                     pins.append(None if pin is None else pin["arms"])
