@@ -108,11 +108,11 @@ async def fill(path, keys):
             filled = memory()
     told("fill", cpu=timed.cpu, clock=timed.clock, memory=filled)
     before = [await waited(engine) for _ in range(1000)]
-    engine.placement("home").since_snapshot = 10**9
+    placement = engine.placement("home")
+    placement.since_snapshot = 10**9
     with Timed() as timed:
-        waits = [await waited(engine)]
-        written = asyncio.create_task(engine.written())
-        while not written.done():
+        waits = []
+        while placement.snapshot_time is None:
             waits.append(await waited(engine))
     usual = before + [await waited(engine) for _ in range(1000)]
     told("while it is written", cpu=timed.cpu, clock=timed.clock, groups=len(waits),
