@@ -1,6 +1,7 @@
 """What every policy costs: time of a round, memory of a key, whether decisions have propensities.
 
     python benchmarks/policies.py            # writes docs/generate/policies.json
+    python benchmarks/policies.py NAME ...   # adds some policies, by their ratio to one that it has
 
 A round is an impression, a decision, a response and an update in the compiled loop of a
 simulation; the time is the processor's, the least of three.
@@ -8,6 +9,7 @@ simulation; the time is the processor's, the least of three.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -15,6 +17,7 @@ import sys
 import time
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +36,7 @@ SETTINGS: dict[str, tacit.Environment] = {
     "5 arms": tacit.BernoulliArms([0.1, 0.2, 0.3, 0.4, 0.5]),
     "5 arms, 5 signals": tacit.ShiftingArms(arms=5, dim=DIM, announced=True),
     "6 arms, duels": tacit.PreferenceMatrix("arxiv"),
+    "6 arms, duels, 5 signals": tacit.ContextualDuels(6, DIM),
     "3 of 8 arms": tacit.CascadeArms([0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], positions=3),
     "1 of 10 arms by 10 features": tacit.ExaminationArms(DIM, DIM, pool=100, offered=10),
     "1 of 10 arms by 10 features, 100 in all": tacit.ExaminationArms(
@@ -97,21 +101,58 @@ def facts(policy: Policy, setting: str | None, time_of_round: float | None) -> d
 
 
 def main() -> None:
-    """Measure every policy and write what was found."""
-    found: dict[str, dict[str, object]] = {}
+    """Measure every policy, or those that are named, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names
+    content = json.loads(OUT.read_text()) if names else {"machine": machine(), "policies": {}}
     for kind in shipped(registry, "policies"):
+        if names and kind.__name__ not in names:
+            continue
         policy, setting = played(kind)
-        taken = nanoseconds(policy, SETTINGS[setting]) if setting else None
-        found[kind.__name__] = facts(policy, setting, float(f"{taken:.2g}") if taken else None)
-        print(kind.__name__, found[kind.__name__], file=sys.stderr)
-    machine = {
+        taken, other = None, None
+        if setting and names:
+            other = compared(setting, content["policies"])
+            taken = beside(policy, setting, other) * content["policies"][other]["nanoseconds"]
+        elif setting:
+            taken = nanoseconds(policy, SETTINGS[setting])
+        found = facts(policy, setting, float(f"{taken:.2g}") if taken else None)
+        found |= {"beside": other} if other else {}
+        content["policies"][kind.__name__] = found
+        print(kind.__name__, found, file=sys.stderr)
+    OUT.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def compared(setting: str, known: dict[str, dict[str, Any]]) -> str:
+    """Return the middle one of the policies that play a setting, or else UCB1."""
+    same = [name for name, facts in known.items() if facts["setting"] == setting]
+    same.sort(key=lambda name: float(known[name]["nanoseconds"]))
+    return same[len(same) // 2] if same else "UCB1"
+
+
+def beside(policy: Policy, setting: str, other: str) -> float:
+    """Return how many times another policy's time a round takes, measured in turn.
+
+    Machines differ, and so does what else they do: ratios hold.
+    """
+    reference, where = played(getattr(tacit, other))
+    assert where is not None
+    pairs = [
+        (nanoseconds(policy, SETTINGS[setting]), nanoseconds(reference, SETTINGS[where]))
+        for _ in range(3)
+    ]
+    return float(np.median([mine / theirs for mine, theirs in pairs]))
+
+
+def machine() -> dict[str, object]:
+    """Return what the times are of."""
+    return {
         "date": date.today().isoformat(),
         "cpu": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "tacit": tacit.__version__,
     }
-    OUT.write_text(json.dumps({"machine": machine, "policies": found}, indent=1) + "\n")
 
 
 def processor() -> str:

@@ -95,7 +95,13 @@ def settings() -> str:
         "Policies play"
     )
     lists = "\n".join(f"- {setting}: {', '.join(names)}" for setting, names in kinds.items())
-    return f"{where}\n\n{lists}"
+    later = [
+        f"{name} (beside {facts['beside']})"
+        for name, facts in MEASURED["policies"].items()
+        if "beside" in facts
+    ]
+    told = f"\n\nMeasured later, by the ratio to another one: {', '.join(later)}." if later else ""
+    return f"{where}\n\n{lists}{told}"
 
 
 def worlds() -> str:
