@@ -6,9 +6,6 @@ import msgspec
 
 from tacit.learning.decisions import Arm
 
-NO_PIN = "null"
-"""What a mark says where nothing is pinned."""
-
 
 class Pin(msgspec.Struct, frozen=True):
     """What is shown always, as a mark of the log holds it.

@@ -37,7 +37,6 @@ from tacit.service.placements.series import UniformEstimate
 from tacit.service.reading.keys import KeyFacts
 
 MOST_ARMS = 7
-MOST_ROWS = 30
 MOST_SHIFTS = 8
 MOST_REMARKS = 12
 
