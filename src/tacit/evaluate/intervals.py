@@ -24,15 +24,13 @@ from tacit.core.arrays import Floats
 from tacit.core.seeds import stream
 from tacit.evaluate.sums import Sums
 from tacit.proof.boundary import ANY_TIME, boundary
+from tacit.proof.scores import Scores
 
 CONFIDENCE = 0.95
 REPLICATES = 1000
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
-
-ENOUGH = 10.0
-"""The least information, in rewards over the mean squared weight, for a score interval."""
 
 Bounds = tuple[float, float]
 
@@ -230,15 +228,14 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
     """
     if confidence not in ANY_TIME or sums.rr <= 0 or sums.ww <= 0:
         return None
-    n, squares = sums.n, sums.ww / slots**2
-    if sums.r**2 / sums.rr * n / squares < ENOUGH:
+    mean, squares = sums.r / sums.n, sums.ww / slots**2
+    d = sums.y - mean * sums.w / slots
+    dd = sums.yy - 2 * mean * sums.wy / slots + mean**2 * squares
+    scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
+    if not scores.enough:
         return None
-    mean = sums.r / n
-    centre = mean + (sums.y - mean * sums.w / slots) / n
-    realised = sums.yy - 2 * mean * sums.wy / slots + mean**2 * squares - n * (centre - mean) ** 2
-    spread = max(realised, (sums.rr / n - mean**2) * squares, 0.0)
-    radius = boundary(confidence) * math.sqrt(spread) / n
-    return centre - radius, centre + radius
+    low, high = scores.ends(boundary(confidence))
+    return mean + float(low), mean + float(high)
 
 
 def anytime(
