@@ -17,7 +17,8 @@ from policies_of_ones_own import Forgetful
 
 import tacit
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, MissingPackage, UnknownName
+from tacit.errors import InvalidValue, MissingPackage, SnapshotError, UnknownName
+from tacit.policies.base import registry
 
 ARMS = ("film", "holiday", "recipe")
 
@@ -83,6 +84,17 @@ def test_a_learner_goes_through_joblib(tmp_path):
     )
     assert there == [going_on(learner), going_on(own)]
     assert going_on(loaded) == there[0]
+
+
+def test_a_saved_learner_says_which_class_it_wants(tmp_path, monkeypatch):
+    taught(Forgetful(3)).save(tmp_path / "own.tacit")
+    for name in [name for name, kind in registry.items() if kind is Forgetful]:
+        monkeypatch.delitem(registry, name)
+    with pytest.raises(SnapshotError) as caught:
+        tacit.Learner.load(tmp_path / "own.tacit")
+    told = "own.tacit: policy: none is called 'Forgetful'; import or define that class first"
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 250
 
 
 # JSON -----------------------------------------------------------------------------------------
@@ -251,6 +263,12 @@ def test_results_are_tables_for_notebooks_and_papers():
         assert latex.startswith(r"\begin{tabular}{")
         assert latex.count(r"\\") == len(records) + 1
         assert r"\_" in latex or not any("_" in name for name in records[0])
+
+
+def test_print_shows_words_and_no_arrays():
+    for result in results():
+        assert str(result) == result.summary()
+        assert "array(" not in str(result)
 
 
 def test_what_a_table_holds_is_escaped():

@@ -61,6 +61,13 @@ class Tabulated:
         """Return the result as flat dicts, all with the same names: a row each."""
         raise NotImplementedError
 
+    def summary(self) -> str:
+        """Return the result in words, as ``print`` shows it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.summary()
+
     def to_pandas(self) -> Any:
         """Return the rows as a ``pandas.DataFrame``.
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tacit.core.state import leaves, rebuilt
-from tacit.errors import SnapshotError, TacitError
+from tacit.errors import SnapshotError, TacitError, UnknownName
 from tacit.policies.base import Policy
 from tacit.policies.spec import policy_from_stored, policy_to_spec
 
@@ -225,7 +225,9 @@ def from_bytes(
         If it is damaged, truncated, foreign or of a newer version, whoever notices that.
     """
     if not content.startswith(b"PK\x03\x04"):
-        raise SnapshotError(f"{source}: foreign: this is no tacit snapshot")
+        raise SnapshotError(
+            f"{source}: foreign: this is no tacit snapshot; give a file that save wrote"
+        )
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile as error:
@@ -234,7 +236,7 @@ def from_bytes(
         raise SnapshotError(f"{source}: damaged: {error}") from error
     with archive:
         try:
-            return restore(_snapshot(archive, _header(archive, source)))
+            return restore(_snapshot(archive, _header(archive, source), source))
         except TacitError:
             raise
         except Exception as error:
@@ -257,8 +259,13 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
     return header
 
 
-def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any]) -> LearnerSnapshot:
-    policy = policy_from_stored(header["policy"], imports=False)
+def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> LearnerSnapshot:
+    try:
+        policy = policy_from_stored(header["policy"], imports=False)
+    except UnknownName as error:
+        told = str(error).partition(";")[0]
+        remedy = "import or define that class first, as where the learner was saved"
+        raise SnapshotError(f"{source}: {told}; {remedy}") from error
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
     arrays = []
