@@ -107,6 +107,9 @@ class DecisionReader(NamedTuple):
             given = np.empty(0, object)
         shape = (rows,) if width == 1 else (rows, width)
         if given.shape != shape or (given.dtype.kind not in "fiub" and given.size):
+            if field == "reward":
+                remedy = f"give {width} numbers, one for each position: 1 for a click, 0 for none"
+                raise InvalidValue(field, rewards[0], remedy)
             each = "one" if width == 1 else f"{width} numbers"
             raise InvalidValue(field, rewards, f"give {each} for each of {rows} decisions")
         values = np.ascontiguousarray(given, dtype=np.float64)

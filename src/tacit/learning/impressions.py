@@ -91,7 +91,10 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     if dim == 0 and array.ndim == 2 and len(array) == rows:
         return np.zeros((rows, 0))
     if array.shape != (rows, dim) or not np.isfinite(array).all():
-        raise InvalidValue("context", contexts, f"give {dim} finite numbers for each impression")
+        numbers = f"give {dim} finite numbers"
+        if _is_one(contexts, rows):
+            raise InvalidValue("context", contexts[0], numbers)
+        raise InvalidValue("context", contexts, f"{numbers} for each impression")
     return array
 
 
@@ -119,8 +122,10 @@ def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]
 
     def refusal() -> InvalidValue:
         # Made only when needed: its message prints the features, which takes its time.
-        each = f"for each of {rows} impressions, {dim} finite numbers per arm on offer"
-        return InvalidValue(field, given, f"give {each}")
+        each = f"a row of {dim} finite numbers for each arm on offer"
+        if given is None or _is_one(given, rows):
+            return InvalidValue(field, given and given[0], f"give {each}")
+        return InvalidValue(field, given, f"give, for each of {rows} impressions, {each}")
 
     try:
         matrices = [np.asarray(matrix(field, block), dtype=np.float64) for block in given]
@@ -136,6 +141,11 @@ def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]
     if not np.isfinite(stacked).all():
         raise refusal()
     return stacked, sizes
+
+
+def _is_one(given: Any, rows: int) -> bool:
+    """Whether something is given of one impression, as :meth:`tacit.Learner.choose` does it."""
+    return isinstance(given, list) and rows == len(given) == 1
 
 
 def _offers(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,10 @@ from tacit.errors import UnknownName
 from tacit.policies.base import Policy
 
 SPARE_LANES = 64
+
+
+FEW = 1000
+"""Keys among which one that may have been meant is searched."""
 
 
 class Lanes:
@@ -54,7 +59,12 @@ class Lanes:
         try:
             return self.of[key]
         except KeyError:
-            raise UnknownName(f"key: nothing was ever chosen for {key!r}") from None
+            near = get_close_matches(key, self.of, 1) if len(self.of) <= FEW else []
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise UnknownName(
+                f"key: nothing was ever chosen for {key!r} by this learner{meant}; choose for it "
+                "first, or give a key that is in keys"
+            ) from None
 
     @cached_property
     def rows(self) -> list[int]:
