@@ -36,6 +36,7 @@ from tacit.service.stores.layout import check_kinds
 NAMES = ("a", "b", "c")
 POLICIES = {
     **living.POLICIES,
+    "features": tacit.LinTS(relevance_dim=2),
     "context": tacit.BWC(NAMES, classifier=tacit.classifiers.Rectangle(dim=2, margin=0.1)),
 }
 KINDS = {**living.KINDS, "context": "arms"}
@@ -46,7 +47,8 @@ def fitted(path, policy, rounds=40, seed=3):
     learner, rng = tacit.Learner(policy, seed), np.random.default_rng(seed)
     for i in range(rounds):
         context = rng.random(policy.context_dim) if policy.context_dim else None
-        decision = learner.choose(f"key {i % 2}", context)
+        features = {"relevance": rng.random((2, 2))} if policy.feature_dims[0] else {}
+        decision = learner.choose(f"key {i % 2}", context, **features)
         clicks = (rng.random(policy.feedback_width) < 0.4).astype(float)
         learner.learn(decision, clicks if len(clicks) > 1 else clicks[0])
     learner.save(path)
@@ -55,8 +57,10 @@ def fitted(path, policy, rounds=40, seed=3):
 
 def configured(path, kind="arms", **more):
     """Return the configuration of a placement that starts from a file."""
-    home = living.configured(kind if kind != "context" else "arms", snapshot_every=9)
+    home = living.configured(kind if kind in living.POLICIES else "arms", snapshot_every=9)
     home = home.placements["home"]
+    if kind == "features":
+        more["kind"] = kind
     more = {"policy": POLICIES[kind], "start": str(path), **more}
     return Config({"home": msgspec.structs.replace(home, **more)})
 
@@ -66,10 +70,10 @@ async def traffic(engine, first, count):
     for i in range(first, first + count):
         engine.clock.now = harness.START + i * living.ROUND_TIME
         key, id = f"key {i % 3}", f"{i}"
-        told = living.asked(engine, key, id) if not policy.context_dim else None
-        told = told or engine.placements["home"].checked(
-            DecisionRequest(key, None, id=id, context=[0.01 * i, 0.5])
-        )
+        given = {"context": [0.01 * i, 0.5]} if policy.context_dim else {}
+        given |= {"relevance": [[0.1 * i, 1], [1, 0.5]]} if policy.feature_dims[0] else {}
+        told = living.asked(engine, key, id) if not given else None
+        told = told or engine.placements["home"].checked(DecisionRequest(key, id=id, **given))
         (row,) = await engine.decide_many("home", [told])
         if i % 3:
             await living.feedback(engine, row, i)

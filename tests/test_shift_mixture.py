@@ -413,7 +413,7 @@ def test_priors_come_to_the_maximum_of_the_likelihood():
         return -real.sum() - keys * (stats.betabinom(32, *beside).pmf(x) * imagined).sum()
 
     for _ in range(40):
-        fit_all(priors)
+        fit_all(priors, None)
     common = np.exp(optimize.minimize(loss, [0, 0], args=((1, 1), 2), tol=1e-10).x)
     np.testing.assert_allclose(priors.beta[0, 0], common, rtol=1e-3)
     own = np.exp(optimize.minimize(loss, [0, 0], args=(common, 5), tol=1e-10).x)

@@ -27,6 +27,7 @@ def auto(
     examination_dim: int = 0,
     notice_within: int | None = None,
     sums: bool = False,
+    priors: Any = None,
 ) -> Policy:
     """Return the recommended policy; it has no knob that must be turned.
 
@@ -56,6 +57,9 @@ def auto(
     sums : bool, default False
         Whether what is learned must be sums, from which a reward can be taken out again and which
         shards can add up.
+    priors : dict of arm to (float, float), optional
+        Successes and failures known before of arms by their names: ``{"film": (4, 96)}`` is 4
+        clicks in 100 impressions.
 
     Raises
     ------
@@ -82,6 +86,7 @@ def auto(
         "examination_dim": examination_dim,
         "notice_within": notice_within,
         "sums": sums,
+        "priors": priors,
     }
     if shows not in SHOWS:
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
@@ -95,10 +100,11 @@ def auto(
         _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
     if sums:
-        _only(said, "an arm by what sums say", ("sums",))
-        return Thompson(_told(arms))
-    _only(said, "an arm by its name", ("context_dim", "notice_within"))
-    return ShiftMixture(_told(arms), context_dim=context_dim, notice_within=notice_within)
+        _only(said, "an arm by what sums say", ("sums", "priors"))
+        return Thompson(_told(arms), priors=priors or ())
+    _only(said, "an arm by its name", ("context_dim", "notice_within", "priors"))
+    given: dict[str, Any] = {"context_dim": context_dim, "notice_within": notice_within}
+    return ShiftMixture(_told(arms), **given, priors=priors or ())
 
 
 def _told(arms: Any) -> Any:

@@ -18,6 +18,7 @@ from tacit.policies.base import (
     forget,
     uncount,
 )
+from tacit.policies.known import TellsArms
 
 
 @kernel
@@ -79,11 +80,18 @@ class IndexPolicy(Policy):
     propensity = staticmethod(greedy_propensity)
 
 
-class CountingPolicy(IndexPolicy):
-    """Base of the index policies that keep plays and rewards per arm, and nothing else."""
+class CountingPolicy(TellsArms, IndexPolicy):
+    """Base of the index policies that keep plays and rewards per arm, and nothing else.
+
+    One with the field ``priors`` begins each key as if it had been shown so often before.
+    """
 
     def init(self, lanes: int) -> Counts:
-        return Counts.zeros(lanes, self.arm_count)
+        state = Counts.zeros(lanes, self.arm_count)
+        if len(self.priors):
+            plays = self.known.sum(axis=1)
+            state.plays[:], state.rewards[:], state.rounds[:] = plays, self.known[:, 0], plays.sum()
+        return state
 
     @staticmethod
     def learn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:

@@ -224,7 +224,7 @@ def goes_on(told: Policy, before: Policy) -> bool:
     """Return whether what ``before`` learned is for the policy that is told now.
 
     They are equal, or differ only where ``before`` has the default of an earlier version and the
-    policy told has today's.
+    policy told has today's, or where it tells of fewer arms what was known of them.
 
     Examples
     --------
@@ -243,6 +243,8 @@ def goes_on(told: Policy, before: Policy) -> bool:
         else:
             was_default = field.name in told.earlier and then == told.earlier[field.name]
             same = now == then or (was_default and now == field.default)
+            # Arms that are told of no longer have begun with it.
+            same = same or (field.name == "priors" and set(now) <= set(then))
         if not same:
             return False
     return True

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from tacit.core.arrays import Generator
 from tacit.core.ranges import Fraction
 from tacit.policies.base import About, Counts, Impression
 from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
+from tacit.policies.known import LATER
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EpsilonGreedy(CountingPolicy):
     """Play a uniformly chosen arm with probability ε, else the arm of the highest mean.
 
@@ -24,6 +25,9 @@ class EpsilonGreedy(CountingPolicy):
         How many arms there are, or their names.
     epsilon : float, default 0.1
         Probability of a uniform choice, in [0, 1].
+    priors : dict of arm to (float, float), optional
+        Successes and failures known of arms before: each key begins as if it had been shown the arm
+        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
 
     Raises
     ------
@@ -55,6 +59,7 @@ class EpsilonGreedy(CountingPolicy):
     randomized: ClassVar[bool] = True
 
     epsilon: Fraction = 0.1
+    priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     @staticmethod
     def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.ranges import within
 from tacit.policies.base import About, Counts
 from tacit.policies.index import CountingPolicy
+from tacit.policies.known import LATER
 
 
 @kernel
@@ -56,7 +57,7 @@ def kl_upper_bound(mean: float, budget: float) -> float:
     return float(max(q, mean))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KLUCB(CountingPolicy):
     """Play the arm with the highest Kullback–Leibler upper confidence bound.
 
@@ -69,6 +70,9 @@ class KLUCB(CountingPolicy):
         How many arms there are, or their names.
     c : float, default 0
         Weight of ln ln t; at least 0. The proof wants 3, the authors recommend 0.
+    priors : dict of arm to (float, float), optional
+        Successes and failures known of arms before: each key begins as if it had been shown the arm
+        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class KLUCB(CountingPolicy):
     )
 
     c: Annotated[float, within(0.0, 1000000.0)] = 0.0
+    priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     @staticmethod
     def confidence(params: Params, state: Counts, lane: int) -> float:
