@@ -1,8 +1,10 @@
 """Typical mistakes of beginners: the error names the field, the value and the remedy, in a line."""
 
 import pytest
+from click.testing import CliRunner
 
 import tacit
+from tacit.cli import cli
 from tacit.errors import TacitError
 
 ARMS = ["film", "holiday"]
@@ -54,6 +56,16 @@ MISTAKES = {
         f"{__file__}: foreign: this is no tacit snapshot; give a file that save wrote",
     ),
 }
+
+
+def test_a_column_that_is_told_otherwise_says_how(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("search,team,position,click,uid\n1,new,1,0,7\n1,old,2,1,7\n")
+    run = CliRunner().invoke(cli, ["duel", str(path), "--column", "user=uid"])
+    assert run.exit_code == 2
+    told = " ".join(run.output.split())
+    assert "--column: 'user' is not one of left, right" in told
+    assert "whose a search is goes with --unit" in told
 
 
 def taught(policy, reward):

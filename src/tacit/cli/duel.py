@@ -108,8 +108,12 @@ def duel(
         figure()  # the lack of what draws must not show only when the work is done
     columns = pairs("column", column)
     known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
-    if not set(columns) <= set(known):
-        raise click.UsageError(f"--column: a log of duels has {', '.join(known)}")
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise click.UsageError(
+            f"--column: {unknown[0]!r} is not one of {', '.join(known)}; the column that says "
+            "whose a search is goes with --unit, one that tells segments apart with --by"
+        )
     report: Any
     plain = len(logs) == 1 and not any(crediting[name] for name in OPTIONS)
     with progress(None, "reading duels"):

@@ -154,7 +154,8 @@ class Summing:
             raise UnfitLog(
                 f"{rows.where(row)}: propensity: {arm!r} was certain to be shown, so the log could "
                 f"never have shown another arm, but the target policy shows {arm!r} only with "
-                f"probability {shown[row]:g}; log with a policy that randomizes"
+                f"probability {shown[row]:g}; log with a policy that randomizes, such as "
+                "ExplorationFloor, or ListMix(epsilon=0.1) for lists"
             )
         if self._logging is not None:
             wanted = self._target.every(rows)
