@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import shutil
 
 import harness
+import numpy as np
 import pytest
 from conftest import DATA
 from harness import Clock
 
+import tacit
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.impressions import Clicks, DecisionRequest
@@ -92,3 +95,27 @@ def test_its_service_goes_on(config):
         again.store.close()
 
     asyncio.run(session())
+
+
+# Learners -------------------------------------------------------------------------------------
+
+LEARNERS = WRITTEN / "learners"
+
+
+@pytest.mark.parametrize("name", ["thompson", "exp3", "glr-kl-ucb", "laplace-ec"])
+def test_its_learners_decide_as_they_would_have(name):
+    """Each goes on with the decisions that version 0.1 made after it had saved the file."""
+    learner = tacit.Learner.load(LEARNERS / f"{name}.tacit")
+    for i, (arm, propensity) in enumerate(json.loads((LEARNERS / "next.json").read_text())[name]):
+        decision = learner.choose(f"key {(60 + i) % 3}", **features(name, 60 + i))
+        assert (decision.arm, decision.propensity) == (arm, pytest.approx(propensity))
+        place = arm if isinstance(arm, int) else ["film", "holiday", "shop"].index(arm)
+        learner.learn(decision, float(((60 + i) * 7 + place * 3) % 5 < 2))
+
+
+def features(name, i):
+    """Return what the decision of number i was asked with."""
+    if name != "laplace-ec":
+        return {}
+    rng = np.random.default_rng(i)
+    return {"relevance": rng.random((3, 2)), "examination": rng.random((3, 1))}
