@@ -68,6 +68,15 @@ def test_a_column_that_is_told_otherwise_says_how(tmp_path):
     assert "whose a search is goes with --unit" in told
 
 
+def test_a_policy_misspelt_is_told_the_one_that_was_meant_and_not_all_of_them():
+    run = CliRunner().invoke(cli, ["simulate", "--policy", "tomson"])
+    assert run.exit_code == 2
+    told = " ".join(run.output.split())
+    assert told.endswith(
+        "policy: none is called 'tomson'; did you mean Thompson? \"module:Class\" is for your own"
+    )
+
+
 def taught(policy, reward):
     learner = tacit.Learner(policy, seed=1)
     learner.learn(learner.choose("tomato"), reward)

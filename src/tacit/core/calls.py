@@ -28,10 +28,8 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> ty
     kind = base.__name__.lower()
     names = ", ".join(sorted(found.__name__ for found in known.values()))
     near = get_close_matches(canonical(name), list(known), n=1)
-    hint = f"did you mean {known[near[0]].__name__}? " if near else ""
-    raise UnknownName(
-        f'{kind}: none is called {name!r}; {hint}there are {names}, and "module:Class" for your own'
-    )
+    told = f"did you mean {known[near[0]].__name__}?" if near else f"there are {names};"
+    raise UnknownName(f'{kind}: none is called {name!r}; {told} "module:Class" is for your own')
 
 
 def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
