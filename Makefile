@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks examples docs/generate
+SOURCES := src tests benchmarks examples docs/generate hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,7 +24,7 @@ help:
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
-	@echo "make release    build wheel and sdist into dist/, try each extra in an empty environment"
+	@echo "make release    build sdist and wheels, with and without compiled code, into dist/; try each extra in an empty environment"
 	@echo "make figures    run the tutorials and take over their outputs and pictures"
 
 $(VENV)/bin/python:
@@ -126,7 +126,7 @@ figures: $(VENV)/.dev $(VENV)/.browser
 PYTHONS ?= $(PYTHON)
 release: $(VENV)/.dev
 	rm -rf dist
-	$(BIN)/python tests/release.py --out dist --tests $(foreach each,$(PYTHONS),--python $(each))
+	$(BIN)/python tests/release.py --out dist --compiled --tests $(foreach each,$(PYTHONS),--python $(each))
 
 clean:
 	rm -rf $(VENV) build dist site out demo benchmarks/.venvs benchmarks/.measured

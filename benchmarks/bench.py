@@ -339,6 +339,8 @@ def calls(effort: Effort) -> Iterator[Row]:
         "UCB1": lambda: tacit.Learner(tacit.UCB1(ARMS), seed=7),
         "Thompson": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7, propensities=False),
         "Thompson with propensities": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7),
+        "RUCB": lambda: tacit.Learner(tacit.RUCB(ARMS), seed=7),
+        "WinnerStays": lambda: tacit.Learner(tacit.WinnerStays(ARMS), seed=7),
     }
     for name, make in learners.items():
         say(f"calls of {name}")

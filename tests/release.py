@@ -1,14 +1,16 @@
 """Build the wheel and the source distribution as they are released, and try them as a stranger.
 
 python tests/release.py --out dist
-python tests/release.py --python python3.12 --python python3.13 --tests
+python tests/release.py --python python3.12 --python python3.13 --compiled --tests
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -97,11 +99,55 @@ lists = [["a", "b", "c"], ["c", "a", "b"]]
 assert len(Optimized(length=3).interleave(lists, np.random.default_rng(1)).items) == 3
 """,
 }
+# Plays every policy; says what came of each, to the last bit, and how many loops were compiled.
+PLAYED = """
+import hashlib, json, sys
+import numpy as np, tacit
+from tacit.core.compiled import cache_statistics
+from tacit.core.state import leaves
+from tacit.warmup import all_policies
+
+def played(policy):
+    rng, learner = np.random.default_rng(1), tacit.Learner(policy, seed=2)
+    digest, (relevance, examination) = hashlib.sha256(), policy.feature_dims
+    for _ in range(200):
+        given = {}
+        if policy.context_dim:
+            given["context"] = rng.random(policy.context_dim)
+        if relevance or examination:
+            arms = ["a", "b", "c"] if policy.arms is None else policy.arm_count
+            given["arms"], rows = (arms, 3) if policy.arms is None else (None, arms)
+            given["relevance"] = rng.random((rows, relevance)) if relevance else None
+            given["examination"] = rng.random((rows, examination)) if examination else None
+        made = learner.choose("k%d" % rng.integers(3), **given)
+        clicks = (rng.random(policy.feedback_width) < 0.3).astype(float).tolist()
+        learner.learn(made, clicks if len(clicks) > 1 else clicks[0])
+        digest.update(repr((made.shown, made.propensity, made.epoch)).encode())
+    for _, array in leaves(learner.state):
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+print(json.dumps([{each.label: played(each) for each in all_policies()}, cache_statistics()[1]]))
+"""
+# What compiled code of this environment is made for: it can run wherever this very numba can.
+MADE_FOR = """
+import importlib.metadata, json
+from tacit.core.compilation.cache import SHIPPED_FOR
+numba = importlib.metadata.distribution("numba")
+lines = numba.read_text("WHEEL").splitlines()
+tags = [line[5:].split("-") for line in lines if line.startswith("Tag: ")]
+tag = "-".join([*tags[0][:2], ".".join(platform for _, _, platform in tags)])
+print(json.dumps({"numba": numba.version, "tag": tag, "processor": SHIPPED_FOR}))
+"""
 # Base, logs, learning, simulation, the service over HTTP and its store: some minutes of tests.
 REPRESENTATIVE = (
     "test_parts", "test_learner", "test_logs", "test_policies", "test_simulation", "test_bwc",
     "test_interleaving", "test_service_engine", "test_service_http", "test_client",
 )  # fmt: skip
+
+
+LARGEST = 100_000_000
+"""What PyPI takes, in bytes, if nobody asks for more."""
 
 
 def build(folder, root=ROOT, umask=-1):
@@ -184,6 +230,53 @@ def try_extra(python, wheel, extra):
         run(inside, "-c", EXTRAS[extra], **apart)
 
 
+def compiled(python, wheel, folder):
+    """Compile all policies with what pip installs today; return the wheel that brings it along."""
+    with tempfile.TemporaryDirectory() as apart:
+        inside = environment(python, Path(apart) / "venv", wheel, "")
+        code = Path(apart) / "compiled"
+        made_for = run(inside, "-c", MADE_FOR, quiet=True, cwd=apart).stdout
+        elsewhere = {
+            **os.environ,
+            "TACIT_CACHE_DIR": str(code),
+            "PYTHONPATH": "",
+            "NUMBA_CPU_NAME": json.loads(made_for)["processor"],
+            "NUMBA_CPU_FEATURES": "",
+        }
+        compile_all = "from tacit.warmup import compile_shipped; compile_shipped()"
+        run(inside, "-c", compile_all, env=elsewhere, cwd=apart, quiet=True)
+        for lock in code.rglob("lock"):
+            lock.unlink()
+        (code / "made_for.json").write_text(made_for)
+        command = sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", apart
+        run(*command, ROOT, quiet=True, env={**os.environ, "TACIT_COMPILED": str(code)})
+        (built,) = Path(apart).glob("*.whl")
+        return Path(shutil.move(built, folder))
+
+
+def try_compiled(python, wheel):
+    """Play all policies as the wheel brings them along, with nothing compiled; then compile them
+    for this very processor: what came of them must be the same to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = environment(python, Path(folder) / "venv", wheel, "")
+        apart = {
+            "cwd": folder,
+            "quiet": True,
+            "env": {**os.environ, "TACIT_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": ""},
+        }
+        done = run(inside, "-c", PLAYED, **apart)
+        brought, compilations = json.loads(done.stdout)
+        assert compilations == 0, done.stderr
+        assert "compil" not in done.stderr, done.stderr
+        assert not (Path(folder) / "cache").exists()
+        shutil.rmtree(next((Path(folder) / "venv").glob("lib/*/site-packages/tacit/compiled")))
+        made_here, compilations = json.loads(run(inside, "-c", PLAYED, **apart).stdout)
+        assert compilations
+        other = [label for label in brought if brought[label] != made_here[label]]
+        assert not other, f"not the same when compiled for this processor: {other}"
+        return len(brought)
+
+
 def try_tests(python, wheel, sdist):
     """Run the representative tests of the source distribution against the installed wheel."""
     with tempfile.TemporaryDirectory() as folder:
@@ -202,6 +295,9 @@ def main():
     parser.add_argument("--out", type=Path, help="where to keep what was built")
     parser.add_argument("--python", action="append", help="interpreters; default: this one")
     parser.add_argument("--extra", action="append", choices=EXTRAS, help="default: each")
+    parser.add_argument(
+        "--compiled", action="store_true", help="a wheel with compiled code, too, for each Python"
+    )
     parser.add_argument("--tests", action="store_true", help="run tests, too, with each Python")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -215,6 +311,13 @@ def main():
                 try_extra(python, wheel, extra)
                 label = f"tacit[{extra}]" if extra else "tacit"
                 print(f"{named}: {label} installs and works, {time.monotonic() - start:.0f} s")
+            if told.compiled:
+                built = compiled(python, wheel, told.out or folder)
+                if built.stat().st_size > LARGEST:
+                    raise SystemExit(f"{built.name}: PyPI takes no file of over {LARGEST:,} bytes")
+                print(f"{built.name}: {built.stat().st_size:,} bytes", flush=True)
+                count = try_compiled(python, built)
+                print(f"{named}: {count} policies run as compiled, the same to the last bit")
             if told.tests:
                 try_tests(python, wheel, sdist)
                 print(f"{named}: tests passed", flush=True)

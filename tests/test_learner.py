@@ -124,6 +124,18 @@ def test_decisions_are_a_sequence():
         decisions[3]
 
 
+@pytest.mark.parametrize("policy", [tacit.EpsilonGreedy(3), tacit.UCB1(3)])
+def test_a_decision_keeps_nothing_of_the_generator(policy):
+    """A reference for each would be a few bytes of memory for each, and never given back."""
+    learner = tacit.Learner(policy, seed=1)
+    learner.choose("a")
+    before = sys.getrefcount(learner.rng)
+    for _ in range(100):
+        learner.choose("a")
+    after = sys.getrefcount(learner.rng)
+    assert after == before
+
+
 def test_the_same_seed_gives_the_same_decisions_and_another_does_not():
     first, second, other = (tacit.Learner(tacit.Thompson(5), seed=s) for s in (7, 7, 8))
     arms = play(first, 200)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from tacit.core.dispatch import shipped
 from tacit.core.progress import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
+from tacit.learning.batch_learner import BatchLearner, knows_places
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
@@ -36,10 +39,10 @@ def all_environments() -> list[Environment]:
 
 def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver; return cache hits, compilations and the folder."""
-    from tacit.core.compiled import cache_root, cache_statistics
+    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compiled import cache_statistics
 
-    Signals(NAMES, arms=2, fast=1.0, slow=2.0)
-    loops()
+    _shared()
     parts, worlds = all_policies(), all_environments()
     with progress(len(parts) * (1 + len(worlds)), "compiling") as advance:
         for policy in parts:
@@ -65,7 +68,8 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
     UnknownName, InvalidValue
         If one is none.
     """
-    from tacit.core.compiled import cache_root, cache_statistics
+    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compiled import cache_statistics
 
     recommended = [kind.example() for kind in shipped(policies, "policies") if kind.about.suits]
     named: list[Policy] = []
@@ -75,12 +79,24 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
         for policy in named:
             _learned(policy)
             advance(1)
-            for environment in filter(None, (kind.example() for kind in _usual())):
-                if environment.takes == policy.shows and _reads(policy, environment):
-                    simulate(policy, environment, horizon=10, workers=1)
-                    break
+            _simulated(policy)
             advance(1)
     return *cache_statistics(), cache_root()
+
+
+def compile_shipped() -> None:
+    """Compile what a platform wheel brings along.
+
+    Of every policy what learners and the service run, and a simulation in its usual environment.
+    """
+    _shared()
+    parts = all_policies()
+    with progress(len(parts), "compiling") as advance:
+        for policy in parts:
+            _learned(policy)
+            _served(policy)
+            _simulated(policy)
+            advance(1)
 
 
 def _example(name: str) -> Policy:
@@ -98,6 +114,34 @@ def _usual() -> list[type[Environment]]:
 def _reads(policy: Policy, environment: Environment) -> bool:
     fits = policy.feature_dims in ((0, 0), environment.feature_dims)
     return fits and policy.context_dim <= environment.context_dim
+
+
+def _shared() -> None:
+    """Compile what no policy has a part in."""
+    Signals(NAMES, arms=2, fast=1.0, slow=2.0)
+    loops()
+
+
+def _simulated(policy: Policy) -> None:
+    """Compile a simulation of a policy, in its usual environment."""
+    for environment in filter(None, (kind.example() for kind in _usual())):
+        if environment.takes == policy.shows and _reads(policy, environment):
+            simulate(policy, environment, horizon=10, workers=1)
+            break
+
+
+def _served(policy: Policy) -> None:
+    """Compile what else a learner can be asked: to show what others chose, to learn a log, …"""
+    batch = BatchLearner(policy, np.random.default_rng(0), propensities=True)
+    nothing = batch.impressions(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
+    actions = np.empty((0, policy.action_width), np.int64)
+    batch.relive(nothing, actions, np.empty((0, policy.feedback_width)), np.empty(0))
+    batch.refit()
+    each = batch.loops
+    _ = each.impose, policy.shows == "arm" and each.weigh
+    _ = knows_places(policy) and each.weigh_cells
+    if policy.randomized:
+        _ = BatchLearner(policy, batch.rng, propensities=False).loops.choose
 
 
 def _learned(policy: Policy) -> None:

@@ -64,7 +64,7 @@ def code_key(
     (True, False)
     """
     kernels = frozenset(generics)
-    digest = hashlib.sha256(repr((sys.version_info, *versions)).encode())
+    digest = hashlib.sha256(repr((sys.version_info[:2], *versions)).encode())
     for part in parts:
         digest.update(_of_part(part).encode())
     waiting: list[Any] = [loop]

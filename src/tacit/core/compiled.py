@@ -4,7 +4,8 @@ Importing this module loads numba; nothing else in the package does so at import
 
 numba's own cache watches the file of the outermost compiled function only, so it would run a
 stale kernel after an edit of a policy. Here each compiled driver lives in a folder named by a
-key of all the code that it can reach (:mod:`tacit.core.code_key`).
+key of all the code that it can reach (:mod:`tacit.core.code_key`), in the places of
+:mod:`tacit.core.compilation.cache`.
 """
 
 from __future__ import annotations
@@ -12,27 +13,24 @@ from __future__ import annotations
 import gc
 import hashlib
 import math
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
-from numba.core import caching
 from numba.core.errors import NumbaError
-from numba.core.runtime.nrt import rtsys
 from numba.extending import overload, register_jitable
 
 import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may derive
 from tacit.core import dispatch
 from tacit.core.code_key import code_key
 from tacit.core.compilation import notice
+from tacit.core.compilation.cache import LoopCache, is_noted, note
 from tacit.core.compilation.explain import explained
-from tacit.core.compilation.inlined import KernelCompiler, set_environments
+from tacit.core.compilation.generators import LoopCompiler
+from tacit.core.compilation.inlined import KernelCompiler
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}
@@ -45,8 +43,6 @@ KERNEL_OPTIONS: Any = OPTIONS | {
     "pipeline_class": KernelCompiler,
 }
 
-PACKAGE = Path(__file__).parent.parent
-
 GENERICS = (
     *dispatch.POLICY_KERNELS,
     *dispatch.FEATURE_KERNELS,
@@ -56,7 +52,10 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-VERSIONS = numba.__version__, np.__version__
+HOW = "1"
+"""Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
+# Machine code does not depend on the last part of NumPy's version.
+VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
 
 _dispatchers: list[Any] = []
 _taught_helpers = 0
@@ -91,89 +90,14 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 
 @cache
-def cache_root() -> Path:
-    """Return the folder of compiled code.
-
-    ``TACIT_CACHE_DIR`` if set; else the package's own ``__pycache__`` where that is writable;
-    else the user's cache folder.
-    """
-    chosen = os.environ.get("TACIT_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    beside = PACKAGE / "__pycache__"
-    try:
-        beside.mkdir(exist_ok=True)
-        tempfile.TemporaryFile(dir=beside).close()
-        return beside / "compiled"
-    except OSError:
-        import platformdirs
-
-        return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
-
-
-def _locator(folder: Path) -> type[caching._CacheLocator]:
-    class Locator(caching._CacheLocator):
-        """Keeps a driver in the folder that is named by its key."""
-
-        def get_cache_path(self) -> str:
-            return str(folder)
-
-        def get_source_stamp(self) -> str:
-            return folder.name
-
-        def get_disambiguator(self) -> str:
-            return ""
-
-        @classmethod
-        def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
-            return cls()
-
-    return Locator
-
-
-class _Cache(caching.FunctionCache):
-    """numba's function cache in a folder of ours, safe when several processes write."""
-
-    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        implementation = {"_locator_classes": [_locator(folder)]}
-        self._impl_class: Any = type("Impl", (caching.CompileResultCacheImpl,), implementation)
-        self._folder = folder
-        super().__init__(function)  # type: ignore[no-untyped-call]
-
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        # The folder stands for the code. Types go by their names, so that a class which is defined
-        # anew in every process, at a prompt or in a notebook, finds what was compiled for it.
-        return tuple(map(str, sig)), codegen.magic_tuple()
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # numba would first learn all rules by which code is made. What is made already needs but
-        # the functions that it calls.
-        rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
-        try:
-            with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
-                found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except (AttributeError, ImportError):
-            # It was compiled for classes that have moved since.
-            found = None
-        if found is None:
-            notice.compiling()
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        set_environments(data)
-        # It brings asyncio along, which those who find all compiled do not need.
-        import filelock
-
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(self._folder / "lock"):
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-
-
-@cache
-def _dispatcher(function: Callable[..., Any], folder: Path, counting: bool) -> Any:
-    options: Any = OPTIONS | {"nogil": True, "_nrt": counting}
+def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
+    options: Any = OPTIONS | {
+        "nogil": True,
+        "_nrt": counting,
+        "pipeline_class": LoopCompiler,
+    }
     dispatcher: Any = numba.njit(**options)(function)
-    dispatcher._cache = _Cache(function, folder / ("counting" if counting else "lean"))
+    dispatcher._cache = LoopCache(function, key, "counting" if counting else "lean")
     _dispatchers.append(dispatcher)
     return dispatcher
 
@@ -190,12 +114,12 @@ class Driver:
     function : function
     parts : tuple of type
         The parts whose kernels it runs.
-    folder : Path
-        Where compiled code is kept.
+    key : str
+        Of all the code that it can reach.
     """
 
-    def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], folder: Path) -> None:
-        self._function, self._parts, self._folder = function, parts, folder
+    def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], key: str) -> None:
+        self._function, self._parts, self._key = function, parts, key
         self._entries: dict[Any, Any] = {}
 
     @property
@@ -230,15 +154,16 @@ class Driver:
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
         # Known from an earlier attempt, so that it is not repeated in every process.
-        counts = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
-        if not counts.exists():
+        counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
+        noted = is_noted(self._key, counts)
+        if not noted:
             try:
-                return _entry(_dispatcher(self._function, self._folder, False), types)
+                return _entry(_dispatcher(self._function, self._key, False), types)
             except NumbaError:
                 pass
-        found = _entry(_dispatcher(self._function, self._folder, True), types)
-        counts.parent.mkdir(parents=True, exist_ok=True)
-        counts.touch()
+        found = _entry(_dispatcher(self._function, self._key, True), types)
+        if not noted:
+            note(self._key, counts)
         return found
 
 
@@ -278,8 +203,7 @@ def _without_collector() -> Iterator[None]:
 
 @cache
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    key = code_key(function, parts, GENERICS, VERSIONS)
-    return Driver(function, parts, cache_root() / key)
+    return Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
 
 
 def _parts_within(params: Any) -> Iterable[type]:

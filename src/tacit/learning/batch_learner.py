@@ -6,6 +6,7 @@ as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,15 @@ from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
 from tacit.learning.columns import DecisionReader, refuse_others
-from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
 from tacit.learning.impressions import ImpressionReader
 from tacit.learning.lanes import Lanes
 from tacit.learning.loops import Loops
 from tacit.learning.offer import Offer
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Impression, Policy
+
+BOOLEANS = bool, np.bool_
 
 
 class BatchLearner:
@@ -114,27 +117,35 @@ class BatchLearner:
         loops.choose(
             loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked
         )
-        slots, names = loops.action[0].copy(), self.offer.names
-        propensity = None if loops.asked is None else float(loops.asked[0])
-        places: tuple[Floats, ...] = ()
+        slots, names = loops.shown.copy(), self.offer.names
+        propensity = None if loops.asked is None else loops.asked.item()
+        prefixes = places = NOTHING
         if self.reports_places:
             loops.place(
                 loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places
             )
-            places = NO_FEATURES, NO_FEATURES, loops.prefixes[0].copy(), loops.places[0].copy()
-        decision = Decision(
-            self.made,
-            key,
-            tuple([names[slot] for slot in slots.tolist() if slot >= 0]),
-            propensity if propensity == propensity else None,
-            int(loops.epoch[0]),
-            self.offer.slots,
-            slots,
-            loops.one.contexts[0],
-            *places,
-        )
+            prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
+        made = self.made
         self.made += 1
-        return decision
+        # Calling Decision would take half as long again.
+        return Decision._make(
+            (
+                made,
+                key,
+                (names[slots.item()],)
+                if len(slots) == 1
+                else tuple([names[slot] for slot in slots.tolist() if slot >= 0]),
+                propensity if propensity == propensity else None,
+                loops.epoch.item(),
+                self.offer.slots,
+                slots,
+                loops.context,
+                NO_FEATURES,
+                NO_FEATURES,
+                prefixes,
+                places,
+            )
+        )
 
     def choose(
         self,
@@ -236,10 +247,10 @@ class BatchLearner:
     def learn_one(self, decision: Decision, reward: Any) -> bool:
         """Learn from what came back for a decision; return whether it taught something."""
         loops = self.loops
-        if loops.feedback.shape[1] > 1:
+        if self.policy.feedback_width > 1:
             loops.feedback[:] = self._decisions.feedback("reward", [reward], 1)
         else:
-            value = float(reward) if isinstance(reward, bool | np.bool_) else reward
+            value = float(reward) if isinstance(reward, BOOLEANS) else reward
             loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
         refuse_others(decision)
         one = loops.one
@@ -249,7 +260,7 @@ class BatchLearner:
             self._decisions.actions([decision], one)
         loops.action[0] = decision.slots
         loops.epoch[0] = decision.epoch
-        loops.propensity[0] = np.nan if decision.propensity is None else decision.propensity
+        loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
         return bool(loops.learn(loops.params, self.lanes.state, one, *row))
 

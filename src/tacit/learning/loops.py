@@ -47,6 +47,8 @@ class Loops:
         One impression: all arms on offer, no context.
     action, feedback, epoch, propensity, fresh, prefixes, places : array
         Room for what is shown for it and comes back.
+    shown, context : array
+        The only rows of ``action`` and of the contexts of ``one``.
     asked : array or None
         ``propensity``, if it is wanted of decisions.
     """
@@ -59,6 +61,7 @@ class Loops:
         self._lanes, self._rng = lanes, rng
         self.one = self.plain_batch(1)
         self.action = np.empty((1, policy.action_width), np.int64)
+        self.shown, self.context = self.action[0], self.one.contexts[0]
         self.feedback = np.empty((1, policy.feedback_width))
         self.epoch, self.propensity = np.empty(1, np.int64), np.full(1, np.nan)
         self.fresh = np.zeros(1, np.bool_)

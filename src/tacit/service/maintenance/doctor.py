@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import socket
 import sqlite3
@@ -74,6 +75,7 @@ def checks(port: int = DEFAULT_PORT) -> list[Check]:
         _package("numpy"),
         _package("numba"),
         _cache(),
+        _shipped(),
         *map(_extra, EXTRAS),
         _sqlite(),
         _own_sqlite(),
@@ -93,7 +95,7 @@ def _package(name: str) -> Check:
 
 
 def _cache() -> Check:
-    from tacit.core.compiled import cache_root
+    from tacit.core.compilation.cache import cache_root
 
     root = cache_root()
     try:
@@ -107,6 +109,19 @@ def _cache() -> Check:
             "set TACIT_CACHE_DIR to a folder that can be written",
         )
     return Check("compiled cache", True, str(root))
+
+
+def _shipped() -> Check:
+    from tacit.core.compilation.cache import SHIPPED
+
+    name, found = "compiled code", SHIPPED / "made_for.json"
+    if not found.exists():
+        return Check(name, None, "none came with the wheel: what is used is compiled once")
+    made_for, here = json.loads(found.read_text())["numba"], version("numba")
+    if made_for != here:
+        told = f"made for numba {made_for}, not {here}: what is used is compiled once"
+        return Check(name, None, told, f"for a quicker start: pip install numba=={made_for}")
+    return Check(name, True, f"came with the wheel, for numba {here}")
 
 
 def _extra(extra: str) -> Check:

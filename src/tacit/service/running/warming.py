@@ -26,7 +26,8 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
     config : Config
         Its address, keys and store are left alone.
     """
-    from tacit.core.compiled import cache_root, cache_statistics
+    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compiled import cache_statistics
 
     with tempfile.TemporaryDirectory() as folder:
         config = msgspec.structs.replace(
