@@ -233,7 +233,7 @@ def try_extra(python, wheel, extra):
 def compiled(python, wheel, folder):
     """Compile all policies with what pip installs today; return the wheel that brings it along."""
     with tempfile.TemporaryDirectory() as apart:
-        inside = environment(python, Path(apart) / "venv", wheel, "")
+        inside = environment(python, Path(apart) / "venv", wheel, "service")
         code = Path(apart) / "compiled"
         made_for = run(inside, "-c", MADE_FOR, quiet=True, cwd=apart).stdout
         elsewhere = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,11 @@ def _shared() -> None:
     """Compile what no policy has a part in."""
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
     loops()
+    # Only with the packages of the service.
+    with suppress(ImportError):
+        from tacit.service.placements.series import counting
+
+        counting()
 
 
 def _simulated(policy: Policy) -> None:

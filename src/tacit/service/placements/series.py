@@ -118,7 +118,7 @@ class Series:
         sizes, shown = np.array(offered, np.int64), np.array(slots, np.int64)
         made = len(shown) if count is None else count
         fine = self.results.decided(time, made)
-        _counting()(self._row(time), fine, shown, chances, sizes)
+        counting()(self._row(time), fine, shown, chances, sizes)
 
     def rewarded(
         self,
@@ -237,7 +237,7 @@ def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered:
 
 
 @cache
-def _counting() -> Any:
+def counting() -> Any:
     """Return :func:`count_rows`, compiled."""
     from tacit.core.compiled import compiled
 
