@@ -26,6 +26,8 @@ SMALL_GROUP = 16
 """Rows that may be committed in the loop's own thread."""
 QUICK_SECONDS = 0.001
 """How long the last commit may have taken for that."""
+LONE, LONE_SECONDS = 2, 0.01
+"""The same of so few rows: whoever comes meanwhile would wait for that commit anyway."""
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -248,7 +250,8 @@ class Writer:
 
     def _commits_at_once(self, rows: int) -> bool:
         """Whether a commit takes less time here than its thread takes to wake up."""
-        quick = 0.0 < self._append_seconds < QUICK_SECONDS
+        most = LONE_SECONDS if rows <= LONE else QUICK_SECONDS
+        quick = 0.0 < self._append_seconds < most
         return rows <= SMALL_GROUP and quick and not self.worker.calls and self._store.local
 
     async def _run_steps(self) -> None:
