@@ -25,26 +25,17 @@ COLOURS = 64
 
 # Runs behind the figures shown here, where an item's own number would take long.
 RUNS = {
-    "regret-basics": 20,
-    "syed2009-figure2a": 2,
     "syed2009-figure2b": 2,
-    "syed2009-figure2c": 2,
     "syed2009-theory": 4,
     "syed2009-labels": 2,
     "eventful-robustness": 2,
     "dueling-practice": 5,
     "qi2018-figure1": 10,
-    "qi2018-figure2": 10,
     "qi2018-figure4": 2,
     "qi2018-appendix-f": 10,
     "qi2018-scale": 3,
     "search-interest": 1,
-    "yue2011-figure1-top": 10,
-    "yue2011-figure1-bottom": 10,
-    "yue2011-figure2-top": 10,
     "yue2011-figure2-bottom": 10,
-    "yue2011-table1": 10,
-    "yue2011-pac": 100,
     "sharded-learning": 2,
     "offline-coverage": 100,
 }
