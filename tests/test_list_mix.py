@@ -435,3 +435,23 @@ def test_snapshots_go_on_as_if_never_stopped(kind, tmp_path):
 def test_what_does_not_fit_is_refused(kind, given, field):
     with pytest.raises(InvalidValue, match=field):
         kind(3, **given)
+
+
+@pytest.mark.parametrize("policy", [tacit.ListMix, tacit.SafeListMix])
+def test_what_is_believed_of_arms_is_told(policy):
+    learner = tacit.Learner(policy(["a", "b", "c"], positions=2), seed=1)
+    decision = learner.choose("new")
+    # All hypotheses say the same: 4 looks at 0.3·(1 + 0.8·place), so Beta(4m, 4(1 − m)).
+    found = learner.estimates("new")
+    assert [each.mean for each in found] == pytest.approx([0.54, 0.3, 0.06])
+    assert [each.plays for each in found] == [0, 0, 0]
+    interval = stats.beta(4 * 0.3, 4 * 0.7).ppf([0.025, 0.975])
+    assert [found[1].low, found[1].high] == pytest.approx(interval, abs=1e-3)
+    for _ in range(300):
+        learner.learn(decision, [float(arm == "c") for arm in decision.slate])
+        decision = learner.choose("new")
+    found = learner.estimates("new")
+    assert found[2].chance_best > 0.99
+    assert found[2].low > found[0].high
+    # What was asked leaves no trace.
+    assert learner.choose("new").slate[0] == "c"

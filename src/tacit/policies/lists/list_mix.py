@@ -12,8 +12,8 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
 from tacit.core.ranges import Fraction, whole
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
+from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
+from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
 from tacit.policies.one_draw import mass
 
 EVERYTHING = 0.0, np.inf
@@ -317,6 +317,10 @@ class ListMix(MixPolicy):
 
     def init(self, lanes: int) -> Readers:
         return Readers.blank(lanes, self.arm_count)
+
+    def beliefs(self, state: Readers, lane: int) -> ArmBeliefs:
+        """Return what it believes of the arms' attraction, over all hypotheses."""
+        return beliefs_of(state, lane)
 
     @staticmethod
     def arrange(params: Params, state: Readers, lane: int, impression: Impression) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.policies.base import ArmBeliefs
 
 BY_POSITION = 4
 """The first hypotheses: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½}."""
@@ -132,6 +133,20 @@ def believe(readers: Readers, lane: int, arms: Ints) -> None:
         arm = arms[i]
         spread[arm] = math.sqrt(max(spread[arm] - mean[arm] * mean[arm], 0.0))
         readers.rank[lane, arm] = i
+
+
+def beliefs_of(readers: Readers, lane: int) -> ArmBeliefs:
+    """Return what a key believes of the attraction of all its arms, as in :func:`believe`.
+
+    The Beta posteriors are those of the same mean and variance; plays are the looks expected.
+    """
+    alone = Readers._make(field[lane : lane + 1].copy() for field in readers)
+    believe(alone, 0, np.arange(alone.clicks.shape[1]))
+    means = np.clip(alone.mean[0], LEAST, 1.0 - LEAST)
+    counts = np.maximum(means * (1.0 - means) / alone.spread[0] ** 2 - 1.0, LEAST)
+    weights = np.exp(alone.weights[0])
+    seen = weights / weights.sum() @ alone.seen[0]
+    return ArmBeliefs.of_posteriors(seen, means * counts, (1.0 - means) * counts)
 
 
 @kernel

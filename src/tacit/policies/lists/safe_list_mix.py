@@ -10,9 +10,9 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
-from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.lists.list_mix import EVERYTHING, MixPolicy, narrowed, place_in
-from tacit.policies.lists.readers import Readers, believe, forget_beliefs, read_list
+from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
 from tacit.policies.one_draw import mass
 
 NOTHING = -1
@@ -133,6 +133,10 @@ class SafeListMix(MixPolicy):
             order=np.full(table, NOTHING, np.int64),
             learned=np.zeros(lanes, np.int64),
         )
+
+    def beliefs(self, state: State, lane: int) -> ArmBeliefs:
+        """Return what it believes of the arms' attraction, over all hypotheses."""
+        return beliefs_of(state.readers, lane)
 
     @staticmethod
     def arrange(params: Params, state: State, lane: int, impression: Impression) -> None:
