@@ -15,6 +15,7 @@ class OpenRows:
 
     Examples
     --------
+    >>> import numpy as np
     >>> rows = OpenRows()
     >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
     >>> number = rows.put(block, np.array([40]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.config.holdout import DECISION, HoldoutConfig
+from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.lift.terms import configured_in, holdout_in, terms_of
+from tacit.service.lift.terms import holdout_in
 from tacit.service.log.pins import pin_of, pin_text
 from tacit.service.log.regimes import Regime
 from tacit.service.log.requests import ChangeHoldout
@@ -117,16 +117,6 @@ class Placement(Learning, Saving):
         """Whether a mark says what was not so before."""
         return self.lacks_arms(value) if kind == ARMS else self.current_mark(kind) != value
 
-    @property
-    def lift_terms(self) -> str:
-        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew.
-
-        What somebody has put in the place of the configured holdout stays until that is changed.
-        """
-        configured = self.config.holdout
-        stays = configured_in(self.lift.terms) == configured
-        return self._terms_with(self.holdout if stays else configured)
-
     def terms_after(self, change: ChangeHoldout) -> str:
         """Return the terms after a request; nothing is changed yet.
 
@@ -148,13 +138,6 @@ class Placement(Learning, Saving):
             except ConfigError as error:
                 raise InvalidValue("holdout", self.name, str(error)) from error
         return self._terms_with(holdout)
-
-    def _terms_with(self, holdout: HoldoutConfig | None) -> str:
-        config = self.config
-        if holdout == config.holdout:
-            rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
-            return terms_of(holdout, rules)
-        return terms_of(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""

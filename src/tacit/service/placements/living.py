@@ -12,6 +12,7 @@ from tacit.learning.decisions import Arm
 from tacit.learning.learner import Learner
 from tacit.learning.offer import Offer
 from tacit.service.config.validation import checked_as
+from tacit.service.lift.terms import holdout_in
 from tacit.service.log.impressions import Impression, Made, as_json
 from tacit.service.log.requests import ChangeArms
 from tacit.service.log.rows import CONFIGURATION
@@ -89,7 +90,8 @@ class Living(State):
             _, offer = checked_as("add", offer.with_new, change.add)
         offer = checked_as("restore", offer.restored, change.restore)
         offer = checked_as("retire", offer.without, change.retire)
-        holdout = self.holdout
+        # The configuration may change the holdout in the same moment.
+        holdout = self.holdout if change.configured is None else holdout_in(self.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
         for learner in self._learners:

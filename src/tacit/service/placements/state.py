@@ -23,6 +23,7 @@ from tacit.service.kind import kind_of
 from tacit.service.lift.coin import Coin
 from tacit.service.lift.controls import Control
 from tacit.service.lift.sums import LiftSums
+from tacit.service.lift.terms import configured_in, terms_of
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.ids import decision_ids
@@ -136,6 +137,23 @@ class State:
         """Have a holdout from now on."""
         self.holdout = holdout
         self.coin = self._made_coin()
+
+    @property
+    def lift_terms(self) -> str:
+        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew.
+
+        What somebody has put in the place of the configured holdout stays until that is changed.
+        """
+        configured = self.config.holdout
+        stays = configured_in(self.lift.terms) == configured
+        return self._terms_with(self.holdout if stays else configured)
+
+    def _terms_with(self, holdout: HoldoutConfig | None) -> str:
+        config = self.config
+        if holdout == config.holdout:
+            rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
+            return terms_of(holdout, rules)
+        return terms_of(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
 
     def _made_coin(self) -> Coin | None:
         """Return the coin of the holdout, which knows the slot of its control's arm."""
