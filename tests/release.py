@@ -46,7 +46,7 @@ with tempfile.TemporaryDirectory() as folder:
         decision = json.loads(asked(f"{place}/decide", {"key": "a"}))
         told = {"decision_id": decision["decision_id"], "reward": 1}
         assert json.loads(asked(f"{place}/feedback", told))["outcome"] == "learned"
-        assert "CTR" in asked(address)
+        assert "What learning earned" in asked(address)
         assert "fetch" in asked(f"{address}/static/page.js")
 """,
     "postgres": """
