@@ -527,3 +527,19 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
             assert (one_arm.low, one_arm.high) == pytest.approx((low, high), abs=0.01 * law.std())
             exact = probability_largest(1 + rewards, 1 + plays - rewards, i)
             assert one_arm.best == pytest.approx(exact, abs=0.001)
+
+
+@given(begin=st.integers(1_700_000_000, 1_700_200_000), seconds=st.integers(4, 10_000_000))
+def test_names_of_moments_never_lie_on_one_another(begin, seconds):
+    span = Span(begin * 10**6, (begin + seconds) * 10**6)
+    chart = str(line_chart([Curve("a", "learned", [Point(span.begin, span.end, 0.1, 0.0, 0.2, 9)])],
+                           span, "title", "summary"))  # fmt: skip
+    found = re.findall(r'<text x="([\d.]+)%" y="\d+" text-anchor="(\w+)">([^<]*)</text>', chart)
+    assert found
+    right = 0.0
+    for x, anchor, name in found:
+        # Seven pixels a character, where the chart has 305.
+        width, place = 7.0 * len(name), 3.05 * float(x)
+        left = place - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
+        assert left >= right or right == 0.0
+        right = left + width

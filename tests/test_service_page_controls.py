@@ -128,7 +128,9 @@ def test_a_holdout_is_set_and_ended(controls, address):
     page.fill('#settings input[name="share"]', "20")
     page.select_option('#settings select[name="control"]', label="arm <b>recipe</b>")
     page.select_option('#settings select[name="unit"]', "user")
-    assert "20 % of decisions, by user, are the control’s (arm <b>recipe</b>)" in submit(page, "Set the holdout")
+    assert "20 % of decisions, by user, are the control’s (arm <b>recipe</b>)" in submit(
+        page, "Set the holdout"
+    )
     page.wait_for_selector("text=Done: set the holdout.")
     page.wait_for_selector("text=20 % of decisions, by user, are the control’s: arm <b>recipe</b>.")
     (last, *_) = asked(address, "/second/history")["history"]

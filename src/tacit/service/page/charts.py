@@ -31,6 +31,8 @@ STEPS = (
     *(365 * n * DAY for n in (1, 2, 5, 10, 20, 50)),
 )  # fmt: skip
 MOST_TICKS = 4
+CHARACTER = 0.025
+"""Width of a character, as a share of the chart on the narrowest screen."""
 
 
 class Point(NamedTuple):
@@ -327,8 +329,19 @@ def _anchor(place: float) -> str:
 
 
 def _time_labels(span: Span) -> str:
+    told = [(span.place(time), name) for time, name in time_ticks(span)]
+    # At an edge a name stands beside its moment, and may need the room of the next one.
+    if len(told) > 1 and _anchor(told[0][0]) == "start" and _crowded(*told[:2]):
+        del told[0]
+    if len(told) > 1 and _anchor(told[-1][0]) == "end" and _crowded(*told[:-3:-1]):
+        del told[-1]
     return "".join(
-        f'<text x="{100 * span.place(time):.1f}%" y="{TOP + PLOT + 22}" '
-        f'text-anchor="{_anchor(span.place(time))}">{escape(name)}</text>'
-        for time, name in time_ticks(span)
+        f'<text x="{100 * place:.1f}%" y="{TOP + PLOT + 22}" '
+        f'text-anchor="{_anchor(place)}">{escape(name)}</text>'
+        for place, name in told
     )
+
+
+def _crowded(at_edge: tuple[float, str], inside: tuple[float, str]) -> bool:
+    gap = abs(inside[0] - at_edge[0])
+    return gap < CHARACTER * (len(at_edge[1]) + len(inside[1]) / 2)
