@@ -788,6 +788,27 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     assert run(configured(None), leaves) == HoldoutConfig(0.5)
 
 
+def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
+    async def session():
+        config = configured(None, arms=[*ARMS, "holiday"], policy="uniform-random")
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            asked = [
+                home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}"))
+                for i in range(40)
+            ]
+            # What was checked before does not know of the control's arm.
+            await engine.hold(ChangeHoldout("home", HoldoutConfig(0.5, ControlTable(arm="recipe"))))
+            return list(await engine.decide_many("home", asked))
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    # Its place takes the first one on offer, in the propensities too.
+    assert {row.arm for row in rows if row.control} == {"holiday"}
+    chance = {"holiday": 0.75, "film": 0.25}
+    assert all(row.propensity == pytest.approx(chance[row.arm]) for row in rows)
+
+
 def test_a_holdout_is_set_and_ended_over_http(tmp_path):
     clock = Clock()
     learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}

@@ -47,7 +47,8 @@ class Control:
 
     def _arm(self, offer: Ints, draw: int) -> int:
         if self._slot is not None:
-            return self._slot
+            # A request that was checked before the holdout changed may not offer it.
+            return self._slot if self._slot < 0 or self._slot in offer else int(offer[0])
         return int(offer[0 if self._first else draw % len(offer)])
 
     def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
@@ -60,7 +61,7 @@ class Control:
         """
         first = shown[:, 0]
         if self._slot is not None:
-            found = first == self._slot
+            found = first == [self._arm(offer, 0) for offer in offers]
         elif self._first:
             found = first == [offer[0] for offer in offers]
         else:
