@@ -1,0 +1,71 @@
+"""What tests of holdouts share: a placement with one, its traffic, and what is said of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from harness import SECOND
+
+from tacit.client import Feedback, Impression
+from tacit.service.config.file import load_config
+from tacit.service.lift.report import lift_report
+from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import Feedback as Told
+
+ARMS = ["film", "recipe"]
+RATES = {"film": 0.45, "recipe": 0.2}
+HALF = {"share": 0.5}
+METRICS = {"revenue": {}, "returns": {"range": [0, 1], "better": "less", "margin": 0.05}}
+FEATURED = "lin-ts(relevance_dim=2, examination_dim=1)"
+
+
+def configured(holdout=HALF, path=None, **more):
+    placement = {"arms": ARMS, "seed": 7, "policy": "epsilon-greedy(epsilon=0.1)"} | more
+    if holdout is not None:
+        placement["holdout"] = holdout
+    overrides = {"placements": {"home": placement}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
+    """Decide and click, window after window."""
+    for i in range(rounds):
+        rng = np.random.default_rng((i, size))
+        engine.clock.now += 40 * SECOND
+        home = engine.placements[name]
+        users = rng.integers(100, size=size).tolist()
+        told = [
+            home.checked(
+                DecisionRequest(
+                    f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more
+                )
+            )
+            for j in range(size)
+        ]
+        rows = await engine.decide_many(name, told)
+        clicked = [row for row in rows if rng.random() < rates[row.arm]]
+        if clicked:
+            await engine.record_many(name, [Told(row.id, reward=1.0) for row in clicked])
+
+
+async def closed(engine, name="home"):
+    """Let all windows close."""
+    engine.clock.now += 3600 * SECOND
+    await engine.switch(name, engine.placements[name].mode)
+
+
+def report(engine, **more):
+    return lift_report(engine.placements["home"], engine.clock(), **more)
+
+
+def shown(client, clock, placement, rates, rounds=8, size=1000):
+    """Decide and click over HTTP, let the windows close; return the lift, and what was shown."""
+    rng = np.random.default_rng(3)
+    arms = []
+    for _ in range(rounds):
+        made = client.decide_many(placement, [Impression("tomato")] * size)
+        clicks = [Feedback(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
+        client.feedback_many(placement, clicks)
+        arms += [one.arm for one in made]
+        clock.now += 40 * SECOND
+    client.decide(placement, "tomato")
+    return client.lift(placement), arms

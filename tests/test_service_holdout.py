@@ -1,0 +1,602 @@
+"""Holdouts: the coin, what controls show and teach, and the sums as a fold over the log."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
+from holdouts import (
+    ARMS,
+    FEATURED,
+    HALF,
+    RATES,
+    closed,
+    configured,
+    report,
+    shown,
+    traffic,
+)
+from stores import store_at
+from test_cli import tacit
+
+from tacit.client import Client, InvalidRequest
+from tacit.core.state import leaves
+from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.decisions import NOTHING, Decision
+from tacit.learning.learner import Learner
+from tacit.proof.sums import BUCKETS
+from tacit.service.config.file import load_config
+from tacit.service.config.holdout import ControlTable, HoldoutConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
+from tacit.service.lift.coin import Coin
+from tacit.service.lift.controls import Control
+from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import ChangeHoldout
+from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
+from tacit.service.maintenance.verify import verify
+from tacit.service.placements.results import DECISIONS
+from tacit.service.running.server import running
+from tacit.service.stores.sqlite import SqliteStore
+
+# The coin ------------------------------------------------------------------------------------
+
+
+def test_the_coin_stays_with_its_unit_and_has_its_share():
+    ids = [f"d{i}" for i in range(4000)]
+    offers = [np.arange(4)] * len(ids)
+    coin = Coin(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
+    tossed = coin.toss(ids, [None] * len(ids), offers)
+    assert coin.toss(ids, [None] * len(ids), offers).control == tossed.control
+    # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
+    assert abs(sum(tossed.control) - 400) < 100
+    assert set(tossed.bucket) == {None}
+    imposed = tossed.imposed[tossed.imposed >= 0]
+    assert len(imposed) == sum(tossed.control)
+    assert np.bincount(imposed, minlength=4).min() > 50
+    users = [f"u{i % 400}" for i in range(4000)]
+    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")).toss(
+        ids, users, offers
+    )
+    of_user = np.array(sticky.control).reshape(10, 400)
+    assert (of_user == of_user[0]).all()
+    assert 0 < of_user[0].sum() < 100
+    assert (np.array(sticky.bucket).reshape(10, 400)[0] == sticky.bucket[:400]).all()
+    assert {*sticky.bucket} <= set(range(BUCKETS))
+
+
+def test_more_share_keeps_whoever_was_held_out():
+    ids = [f"d{i}" for i in range(500)]
+    offers = [np.arange(2)] * len(ids)
+    few, many = (
+        np.array(
+            Coin(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            .toss(ids, ids, offers)
+            .control
+        )
+        for share in (0.1, 0.3)
+    )
+    assert (few <= many).all()
+
+
+@pytest.mark.parametrize(
+    ("control", "slot", "chances"),
+    [
+        ("uniform", None, [1 / 3, 1 / 3, 1 / 2]),
+        ("baseline", None, [0, 1, 1]),
+        ("arm c", 2, [0, 1, 0]),
+    ],
+)
+def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
+    coin = Coin(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
+    offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
+    policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
+    own = coin.control.chances(shown[:, None], offers)
+    mixed = coin.mixed(policy, own)
+    expected = 0.8 * policy + 0.2 * np.array(chances)
+    np.testing.assert_allclose(mixed, expected)
+    np.testing.assert_allclose(coin.unmixed(mixed, own), policy, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
+def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured({"share": 0.2}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for arm in range(4):
+        q = np.array([row.propensity for row in rows])
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        # Of a deterministic policy the variance is that of the control's draws.
+        error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+# A control with a policy of its own ----------------------------------------------------------
+
+
+def alone(policy, rows, rewards):
+    """Return what a learner knows that saw these decisions and no others, by key."""
+    learner = Learner(policy, seed=0)
+    for row in rows:
+        learner._batch.lanes.admit([row.key])
+        slots = np.array([ARMS.index(row.arm)])
+        made = Decision(
+            0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING
+        )
+        learner._batch.recall([made])
+        learner.learn(made, rewards.get(row.id, 0.0))
+    return by_key(learner)
+
+
+def by_key(learner):
+    return {
+        key: [array.tobytes() for _, array in leaves(learner._batch.lanes.view(learner.lane(key)))]
+        for key in learner.keys
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
+)
+def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
+    async def session():
+        config = configured(
+            {"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+        )
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            # In the order of the log: windows close in that order where nothing was clicked.
+            await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
+            await closed(engine)
+            home = engine.placements["home"]
+            live = everything(home), arrays(home.shadow)
+            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            store = SqliteStore(as_after_a_crash(path))
+        again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
+        assert (everything(again), arrays(again.shadow)) == live
+        assert verify(config, store) == []
+        store.close()
+        return config.placements["home"], home, rows
+
+    config, home, rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for held, learner, of in ((1, home.shadow, config.shadow), (0, home.learner, config.policy)):
+        told = by_key(learner)
+        assert told == alone(of, [row for row in rows if row.control == held], {})
+    assert home.lift.reward.counts.sum() == len(rows)
+    assert home.lift.scores.overall[0] == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")]
+)
+def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured({"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    q = np.array([row.propensity for row in rows])
+    for arm in range(4):
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        error = np.sqrt((terms**2).mean() / len(rows))
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+@pytest.mark.parametrize("mode", ["frozen", "apprentice"])
+def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
+    async def session():
+        config = configured({"share": 0.5, "control": {"policy": "exp3"}}, mode=mode)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
+                await engine.switch("home", "shadow")
+            home = engine.placements["home"]
+            live = everything(home), arrays(home.shadow)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            home = again.placements["home"]
+            assert (everything(home), arrays(home.shadow)) == live
+            again.store.close()
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    held = {row.control for row in asyncio.run(session())}
+    assert held == ({0, 1} if mode == "frozen" else {None})
+
+
+def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
+    holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
+
+    async def session():
+        path = tmp_path / "s.db"
+        async with served(path, configured(holdout)) as engine:
+            await traffic(engine, 4, size=20)
+            await closed(engine)
+            before = by_key(engine.placements["home"].learner)
+        async with served(path, configured(None), engine.clock) as engine:
+            assert by_key(engine.placements["home"].learner) == before
+
+    asyncio.run(session())
+
+
+def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
+    async def session():
+        config = configured(
+            {"share": 0.5, "control": {"policy": FEATURED}},
+            arms=None,
+            kind="features",
+            policy=FEATURED,
+        )
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for _ in range(60):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    DecisionRequest(
+                        "k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2
+                    )
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            anew = again.placements["home"]
+            assert everything(anew) == everything(home)
+            assert arrays(anew.shadow) == arrays(home.shadow) != arrays(home.learner)
+            again.store.close()
+            return report(engine)
+
+    found = asyncio.run(session())
+    assert found.control == f"policy {FEATURED}"
+    assert sum(group.decisions for group in found.groups.values()) == 60
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["decision", "user"])
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
+def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
+    async def session():
+        config = configured({"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            await traffic(engine, 12, size=40)
+            live = everything(engine.placements["home"])
+            store = SqliteStore(as_after_a_crash(path))
+        recovered = Engine(config, store, Clock(engine.clock.now))
+        assert everything(recovered.placements["home"]) == live
+        assert verify(config, store) == []
+        store.close()
+        return recovered.placements["home"]
+
+    home = asyncio.run(session())
+    assert home.lift.reward.counts.sum() == 11 * 40
+    assert home.lift.decided.sum() == 12 * 40
+    assert home.lift.scores.overall[0] == 11 * 40
+    assert (home.lift.reward.buckets is not None) == (unit == "user")
+
+
+def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured()) as engine:
+            home = engine.placements["home"]
+            first = await engine.decide("home", "k", id="a")
+            await engine.feedback("home", first.id, 1.0)
+            assert home.lift.reward.counts.sum() == 0
+            second = await engine.decide("home", "k", id="b")
+            engine.clock.now += 31 * SECOND
+            await engine.decide("home", "k", id="c")
+            assert await engine.feedback("home", second.id, 1.0) == "late"
+            assert home.lift.reward.counts.sum() == 2
+            assert home.lift.reward.totals.sum() == 1
+            assert home.lift.answered.sum() == 1
+
+    asyncio.run(session())
+
+
+def test_a_change_begins_anew_and_leaves_out_what_was_open(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, configured()) as engine:
+            await traffic(engine, 3, size=10)
+            home = engine.placements["home"]
+            assert home.lift.reward.counts.sum() == 20
+            await engine.switch("home", "frozen")
+            assert home.lift.reward.counts.sum() == 0
+            await traffic(engine, 2, size=10)
+            assert home.lift.reward.counts.sum() == 10
+            await engine.reload(configured({"share": 0.25}))
+            home = engine.placements["home"]
+            assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
+            await traffic(engine, 2, size=10)
+            assert home.lift.reward.counts.sum() == 10
+            await engine.reload(configured({"share": 0.25}))
+            assert engine.placements["home"].lift.reward.counts.sum() == 10
+            await engine.reload(configured(None))
+            assert engine.placements["home"].lift.terms == "null"
+            rows = list(engine.store.events(0))
+        marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
+        assert len(marks) == 3
+        async with served(path, configured(None)) as engine:
+            assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (
+                rows[-1].seq
+            )
+
+    asyncio.run(session())
+
+
+def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
+    path, clock = tmp_path / "s.db", Clock()
+    arm = HoldoutConfig(0.25, ControlTable(arm="recipe"))
+
+    async def session(path, config, step):
+        async with served(path, config, clock) as engine:
+            await step(engine)
+            await traffic(engine, 3, size=40)
+            live = everything(engine.placements["home"])
+            copy = as_after_a_crash(path)
+            terms, held = engine.placements["home"].lift.terms, engine.placements["home"].holdout
+        for store in (copy, path):
+            again = store_at(store)
+            assert verify(config, again) == []
+            for snapshot in (True, False):
+                home = opened("home", config.placements["home"], again, 0, snapshot=snapshot)
+                fold({home.id: home}, again)
+                assert (home.lift.terms, home.holdout) == (terms, held)
+                assert everything(home) == live or store is path
+            again.close()
+        return held
+
+    def holds(holdout):
+        async def step(engine):
+            assert await engine.hold(ChangeHoldout("home", holdout, "lead")) == holdout
+
+        return step
+
+    async def leaves(engine):
+        pass
+
+    def run(config, step):
+        return asyncio.run(session(path, config, step))
+
+    assert run(configured(), holds(arm)) == arm
+    # An unchanged file undoes nothing; neither does one that says other things.
+    assert run(configured(), leaves) == arm
+    assert run(configured(metrics={"revenue": {}}), leaves) == arm
+    assert run(configured(), holds(None)) is None
+    assert run(configured(), leaves) is None
+    # What the file says of it now is newer.
+    assert run(configured({"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(configured(None), leaves) is None
+    assert run(configured(None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(configured(None), leaves) == HoldoutConfig(0.5)
+
+
+def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
+    async def session():
+        config = configured(None, arms=[*ARMS, "holiday"], policy="uniform-random")
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            asked = [
+                home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}"))
+                for i in range(40)
+            ]
+            # What was checked before does not know of the control's arm.
+            await engine.hold(ChangeHoldout("home", HoldoutConfig(0.5, ControlTable(arm="recipe"))))
+            return list(await engine.decide_many("home", asked))
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    # Its place takes the first one on offer, in the propensities too.
+    assert {row.arm for row in rows if row.control} == {"holiday"}
+    chance = {"holiday": 0.75, "film": 0.25}
+    assert all(row.propensity == pytest.approx(chance[row.arm]) for row in rows)
+
+
+def test_a_holdout_is_set_and_ended_over_http(tmp_path):
+    clock = Clock()
+    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    control = {"control": {"policy": "ucb1"}}
+    overrides = {
+        "server.port": 0,
+        "store.path": str(tmp_path / "s.db"),
+        "placements": {"home": learns, "own": learns | {"holdout": control}},
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(load_config(overrides=overrides)) as url, Client(url) as client:
+            held = client.hold_out("home", 0.4, {"arm": "recipe"})
+            assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
+            assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
+            assert client.hold_out("home", 0.3).control == "uniform"
+            found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+            # Three in ten of the second round are the control's; eight standard errors.
+            assert (found.method, found.share) == ("holdout", 0.3)
+            control = found.groups["control"]["decisions"]
+            assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
+            for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
+                with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):
+                    client.hold_out("home", **wrong)
+            with pytest.raises(InvalidRequest, match="on offer are film, recipe"):
+                client.hold_out("home", control={"arm": "soup"})
+            with pytest.raises(InvalidRequest, match="configuration"):
+                client.hold_out("own")
+            client.hold_out("home", control={"arm": "film"})
+            with pytest.raises(InvalidRequest, match="the control of the holdout shows it"):
+                client.change_arms("home", retire=["film"])
+            told = tacit("placement", "holdout", "home", "--control", "arm=film", "--url", url)
+            assert told.stdout == "0.1 of decisions, by decision, are the control's: arm film\n"
+            told = tacit("placement", "holdout", "home", "--none", "--url", url)
+            assert told.stdout == "nobody is shown a control\n"
+            assert client.end_holdout("home") is None
+            first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
+            assert (first["share"], last) == (0.4, None)
+            assert client.lift("home").method == "propensities"
+
+
+def test_apprentices_have_no_holdout(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
+            row = await engine.decide("home", "k")
+            assert (row.arm, row.control, row.propensity) == ("film", None, 1.0)
+            await closed(engine)
+            return report(engine)
+
+    assert asyncio.run(session()).groups["policy"].decisions == 0
+
+
+@pytest.mark.parametrize("mode", ["frozen", "shadow"])
+def test_other_modes_have_one(tmp_path, mode):
+    async def session():
+        config = configured(mode=mode, shadow="ucb1")
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            return report(engine)
+
+    groups = asyncio.run(session()).groups
+    assert sum(group.decisions for group in groups.values()) == 60
+    assert min(group.decisions for group in groups.values()) > 10
+
+
+def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, configured(None)) as engine:
+            await traffic(engine, 3, size=10)
+        store = SqliteStore(path)
+        kept = store.snapshot(1)
+        windows = msgspec.json.decode(kept.windows)
+        del windows["lift"], windows["results"]
+        for row, *_ in windows["open"]:
+            del row[-2:]
+        from tacit.service.stores.base import save
+
+        save(store, kept._replace(windows=msgspec.json.encode(windows)))
+        store.close()
+        async with served(path, configured(None), Clock(START + 3600 * SECOND)) as engine:
+            home = engine.placements["home"]
+            assert home.covered == kept.seq
+            assert home.lift.scores.overall[0] == 0
+            await traffic(engine, 2, size=10)
+            assert home.lift.scores.overall[0] == 10
+            # What arms earned is known since then only.
+            assert home.series.results.time == kept.time
+            assert home.series.results.over(0)[DECISIONS] == 20
+            assert home.decisions == 50
+
+    asyncio.run(session())
+
+
+def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured({"share": 0.5, "unit": "user"})) as engine:
+            home = engine.placements["home"]
+            for i in range(20):
+                told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
+                (first,) = await engine.decide_many("home", [told])
+                (again,) = await engine.decide_many("home", [told])
+                assert first == again
+            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert len(rows) == 20
+            assert len({(row.control, row.bucket) for row in rows}) == 1
+
+    asyncio.run(session())
+
+
+def test_features_have_a_holdout(tmp_path):
+    async def session():
+        config = configured(arms=None, kind="features", policy=FEATURED)
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for i in range(200):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    DecisionRequest(
+                        "k",
+                        ["a", "b", "c"][: 2 + i % 2],
+                        relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                        examination=[[1]] * (2 + i % 2),
+                    )
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            found = report(engine)
+            anew = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            assert everything(anew.placements["home"]) == everything(home)
+            anew.store.close()
+            return found
+
+    found = asyncio.run(session())
+    assert (found.claim, found.winner) == ("better", None)
+    assert sum(group.decisions for group in found.groups.values()) == 200
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"holdout": {"share": 0.0}}, "holdout.share"),
+        ({"holdout": {"share": 0.6}}, "holdout.share"),
+        ({"holdout": {"control": {"arm": "soup"}}}, "none of the policy's arms"),
+        ({"holdout": {"control": "best"}}, "holdout.control"),
+        ({"holdout": {"unit": "tribe"}}, "holdout.unit"),
+        ({"holdout": {"control": {}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"arm": "film", "policy": "ucb1"}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"policy": "best"}}}, "policy"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "shadow": "exp3"}, "shadow"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "mode": "shadow"}, "mode"),
+        (
+            {"holdout": {"control": {"policy": "ucb1"}}, "spread": True, "policy": "ucb1"},
+            "leave spread out",
+        ),
+        ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
+        ({"metrics": {"revenue": {"range": [2, 1]}}}, "metrics.revenue.range"),
+        ({"metrics": {"revenue": {"range": [0, 1], "half": 1.0}}}, "metrics.revenue.half"),
+        ({"metrics": {"revenue": {}}, "reward": "clicks"}, "none of the metrics"),
+        ({"metrics": {"revenue": {}}, "reward": "revenue"}, "half = the amount"),
+        ({"metrics": {"revenue": {"range": [-1, 1]}}, "reward": "revenue"}, "begins at 0"),
+        (
+            {"metrics": {"returns": {"range": [0, 1], "better": "less"}}, "reward": "returns"},
+            "what is learned is to be more",
+        ),
+        ({"metrics": {"revenue": {"margin": 1.0}}}, r"metrics\[...\].margin"),
+    ],
+)
+def test_what_cannot_be_refuses_to_start(more, message):
+    with pytest.raises(ConfigError, match=message):
+        configured(**{"holdout": HALF, **more})
+
+
+def test_requests_that_do_not_fit_are_refused(tmp_path):
+    async def session():
+        config = configured({"control": {"arm": "film"}, "unit": "session"})
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"
+            assert home.checked(DecisionRequest("k", user="u1")).unit is None
+            with pytest.raises(InvalidValue, match="film"):
+                home.checked(DecisionRequest("k", ["recipe"]))
+            with pytest.raises(InvalidValue, match="user"):
+                home.checked(DecisionRequest("k", user="\n"))
+
+    asyncio.run(session())

@@ -1,0 +1,158 @@
+"""Metrics besides the reward: added up, judged, and learned."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from harness import SECOND, Clock, as_after_a_crash, everything, served
+from holdouts import (
+    FEATURED,
+    METRICS,
+    closed,
+    configured,
+    report,
+)
+
+from tacit.errors import InvalidValue
+from tacit.service.engine.engine import Engine
+from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import Feedback as Told
+from tacit.service.log.requests import as_content
+from tacit.service.log.rows import FeedbackRow
+from tacit.service.stores.sqlite import SqliteStore
+
+
+def test_metrics_are_added_up_and_judged(tmp_path):
+    async def session():
+        config = configured(metrics=METRICS, snapshot_every=300)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            for i in range(40):
+                rng = np.random.default_rng(i)
+                engine.clock.now += 40 * SECOND
+                told = [
+                    engine.placements["home"].checked(DecisionRequest("k", id=f"{i} {j}"))
+                    for j in range(50)
+                ]
+                rows = await engine.decide_many("home", told)
+                for part in (rows[:25], rows[25:]):
+                    sent = []
+                    for row in part:
+                        film = row.arm == "film"
+                        amounts = {
+                            "revenue": 2.0 + film,
+                            "returns": float(rng.random() < 0.1 + 0.6 * film),
+                        }
+                        sent.append(Told(row.id, reward=float(film), metrics=as_content(amounts)))
+                    await engine.record_many("home", sent)
+                if i == 20:
+                    # Twice the same, in another piece: amounts are added, within their range.
+                    await engine.record_many("home", [msg._replace(id="again") for msg in sent])
+            engine.clock.now += 40 * SECOND
+            await closed(engine)
+            live = everything(engine.placements["home"])
+            found = report(engine)
+            store = SqliteStore(as_after_a_crash(path))
+        again = Engine(config, store, Clock(engine.clock.now))
+        assert everything(again.placements["home"]) == live
+        sums = again.placements["home"].lift.metrics
+        store.close()
+        return found, sums
+
+    found, sums = asyncio.run(session())
+    revenue, returns = found.metrics
+    assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
+    assert (returns.claim, returns.safety) == ("better", "harm")
+    assert returns.verdict == "Learning harms returns."
+    assert sums["returns"].totals.sum() <= 2000
+
+
+@pytest.mark.parametrize(
+    ("metrics", "field"),
+    [({"clicks": 1.0}, "metrics.clicks"), ({"revenue": -1.0}, "metrics.revenue")],
+)
+def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
+    async def session():
+        async with served(tmp_path / "s.db", configured(metrics=METRICS)) as engine:
+            row = await engine.decide("home", "k")
+            with pytest.raises(InvalidValue, match=field):
+                await engine.record_many(
+                    "home", [Told(row.id, "reward", 1.0, None, None, as_content(metrics))]
+                )
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(
+    ("metric", "amounts", "worths"),
+    [
+        ({"range": [0, 50]}, [0.0, 20.0, 80.0], [0.0, 0.4, 1.0]),
+        ({"range": [5, 25]}, [0.0, 10.0, 25.0], [0.0, 0.25, 1.0]),
+        ({"half": 20.0}, [0.0, 20.0, 60.0], [0.0, 0.5, 0.75]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["arms", "features"])
+def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
+    of_kind = {"arms": None, "kind": kind, "policy": FEATURED} if kind == "features" else {}
+    config = configured(metrics={"revenue": metric}, reward="revenue", **of_kind)
+    asked = {"arms": ["a", "b"], "relevance": [[1, 0], [0, 1]], "examination": [[1], [1]]}
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            home, home_rows = engine.placements["home"], []
+            for amount in amounts:
+                told = DecisionRequest("k", **(asked if kind == "features" else {}))
+                (row,) = await engine.decide_many("home", [home.checked(told)])
+                home_rows.append(row)
+                content = as_content({"revenue": amount})
+                sent = [Told(row.id, metrics=content)]
+                await engine.record_many("home", sent)
+            for wrong, field in (
+                (Told(row.id, reward=0.3, metrics=content), "reward"),
+                (Told(row.id, reward=0.3), "metrics.revenue"),
+                (Told(row.id), "metrics.revenue"),
+            ):
+                with pytest.raises(InvalidValue, match=field):
+                    await engine.record_many("home", [wrong])
+            # What an ingress has worked out, a shard takes as it is.
+            await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
+            rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
+            await closed(engine)
+            return home.lift, rows
+
+    lift, rows = asyncio.run(session())
+    assert [row.reward for row in rows[:3]] == worths
+    assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
+    assert lift.reward.totals.sum() == pytest.approx(sum(worths))
+
+
+def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
+    metrics = {"margin": {"range": [-10, 30], "margin": 0.01}}
+
+    async def session():
+        async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
+            home, rng = engine.placements["home"], np.random.default_rng(2)
+            for i in range(20):
+                engine.clock.now += 40 * SECOND
+                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+                rows = await engine.decide_many("home", list(map(home.checked, asked)))
+                sent = [
+                    Told(
+                        row.id,
+                        reward=float(row.arm == "film"),
+                        metrics=as_content({"margin": float(rng.choice([-15, -5]))}),
+                    )
+                    for row in rows
+                    if row.arm == "film"
+                ]
+                await engine.record_many("home", sent)
+            await closed(engine)
+            return report(engine)
+
+    (found,) = asyncio.run(session()).metrics
+    # Film loses 7.5 on average, of which the policy shows more: −15 counts as −10.
+    assert (found.ratio, found.safety, found.claim) == (None, "harm", "worse")
+    assert -7.5 < found.difference.low < found.difference.high < 0
