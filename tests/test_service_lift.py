@@ -1,4 +1,4 @@
-"""What learning is worth, as it is said: over HTTP, to Prometheus, of a stretch of time, of shards."""
+"""What learning is worth, as it is said: over HTTP, to Prometheus, of stretches, of shards."""
 
 from __future__ import annotations
 
