@@ -17,7 +17,6 @@ from tacit.learning.offer import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
-from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.rebuilding import Rebuilt, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT
 from tacit.service.engine.verbs import Verbs
@@ -35,6 +34,7 @@ from tacit.service.log.requests import (
 )
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
+from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
 
 LOOK_SECONDS = 1.0

@@ -11,12 +11,12 @@ from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.health import Health
 from tacit.service.errors import Unavailable
 from tacit.service.log.changes import Change
 from tacit.service.log.pins import Pin
 from tacit.service.log.requests import ChangeArms, ChangeHoldout, PinArms
 from tacit.service.log.slots import Shard
+from tacit.service.reading.health import Health
 from tacit.service.reading.keys import Found, KeyFacts
 from tacit.service.sharing.base import Learned
 

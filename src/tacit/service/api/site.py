@@ -9,7 +9,6 @@ from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
 from tacit.service.api.wire import Placements, PlacementSummary, ShardSummary, Status
-from tacit.service.engine.health import ShardHealth
 from tacit.service.engine.service import Service
 from tacit.service.errors import Unavailable
 from tacit.service.http.endpoint import JSON
@@ -18,6 +17,7 @@ from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import OPEN, Answer, Call, Route
 from tacit.service.page.pages import Pages
 from tacit.service.placements.base import Placement
+from tacit.service.reading.health import ShardHealth
 
 HTML = "text/html; charset=utf-8"
 

@@ -35,7 +35,6 @@ from tacit.service.config.settings import differences, settings_of
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.group import apply
-from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.rebuilding import (
     Rebuilder,
@@ -80,6 +79,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
+from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Store

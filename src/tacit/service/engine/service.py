@@ -11,7 +11,6 @@ from tacit.learning.offer import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
-from tacit.service.engine.health import Health, ShardHealth
 from tacit.service.engine.rebuilding import Rebuilt, State
 from tacit.service.log.changes import Change
 from tacit.service.log.impressions import Impression
@@ -19,6 +18,7 @@ from tacit.service.log.pins import Pin
 from tacit.service.log.requests import ChangeArms, ChangeHoldout, Feedback, PinArms
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
+from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
 
 NOT_LENT = "ask the service for decisions: each shard has learned a part of it"

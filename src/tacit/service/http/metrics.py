@@ -17,10 +17,10 @@ from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.series import uniform_estimate
 
 if TYPE_CHECKING:
-    from tacit.service.engine.health import ShardHealth
     from tacit.service.engine.service import Service
     from tacit.service.http.protocol import Connections
     from tacit.service.placements.base import Placement
+    from tacit.service.reading.health import ShardHealth
 
 COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 Sample = tuple[list[str], float | None]
