@@ -413,14 +413,14 @@ def test_a_configuration_rebuilds_once_and_leaves_what_came_after(tmp_path):
             await traffic(engine, 0, 8)
             await engine.reload(other)
             await harness.reached(lambda: policy_of(engine.placements["home"]) == "UCB1")
-            await harness.reached(lambda: not engine._rebuilding)
+            await harness.reached(lambda: not engine._following.rebuilding)
             (change,) = [c for c in await engine.history("home") if c.what == "rebuild"]
             assert change.who == "configuration"
             await engine.rollback("home")
 
     async def again(config, expected):
         async with harness.served(path, config) as engine:
-            await harness.reached(lambda: not engine._rebuilding)
+            await harness.reached(lambda: not engine._following.rebuilding)
             assert policy_of(engine.placements["home"]) == expected
             return len(await engine.history("home"))
 

@@ -28,19 +28,17 @@ import msgspec
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, pieces
-from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.config.settings import differences, settings_of
+from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
 from tacit.service.engine.fold import fold, opened, start
+from tacit.service.engine.following import Following
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.rebuilding import (
     Rebuilder,
     Rebuilt,
     State,
-    as_begun,
     asked_policy,
 )
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
@@ -51,7 +49,7 @@ from tacit.service.log.changes import Change, changes_of
 from tacit.service.log.clock import LogClock, LogTime
 from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
-from tacit.service.log.regimes import Regime, regimes_of
+from tacit.service.log.regimes import Regime
 from tacit.service.log.requests import (
     ChangeArms,
     ChangeHoldout,
@@ -67,12 +65,10 @@ from tacit.service.log.requests import (
 from tacit.service.log.rows import (
     ARMS,
     CONFIGURATION,
-    HOLDOUT,
     MERGE,
     MODE,
     POLICY,
     SETTINGS,
-    START,
     DecisionRow,
     Event,
     RecordRow,
@@ -144,8 +140,6 @@ class Engine(Verbs):
         self.kept: Counter[tuple[str, str]] = Counter()
         begun = monotonic()
         self.placements = self._opened(list(config.placements))
-        self._leading: Mapping[str, str] = {}
-        self._check_configured(self.placements)
         self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
         # A snapshot's time may be later than the log's: nothing that happened until then was
@@ -153,15 +147,16 @@ class Engine(Verbs):
         last = max([end, *(placement.windows.time for placement in self.placements.values())])
         time = LogTime(self.clock, last)
         self._pending = PendingLog(self.placements, seq, time)
+        self._rebuilder = Rebuilder(self)
+        self._following = Following(self, self._pending, self._rebuilder, self._submit)
+        self._following.check(self.placements)
         self._writer = Writer(
             store,
             self._pending,
             self._opened,
-            self._follow_configuration,
+            self._following.log,
             lambda: self.config.store.archive,
         )
-        self._rebuilder = Rebuilder(self)
-        self._rebuilding: set[asyncio.Task[None]] = set()
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -183,80 +178,7 @@ class Engine(Verbs):
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
                 await self.switch(name, placement.config.mode, CONFIGURATION)
-        await self.logged_by_now(self._follow_configuration())
-        await self._note_configurations()
-        self._rebuild_configured()
-
-    def _rebuild_configured(self) -> None:
-        """Begin to fold logs into the policies that are configured so, once for each of them."""
-        for name, config in self.config.placements.items():
-            if config.rebuild and self.shard is None:
-                task = asyncio.create_task(self._rebuild_as_configured(name, config))
-                self._rebuilding.add(task)
-                task.add_done_callback(self._rebuilding.discard)
-
-    async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
-        try:
-            placement = self.placement(name)
-            policy = as_begun(config.policy, placement.config.policy)
-            marks = await self.of_store(self.store.changes, placement.id)
-            done = regimes_of([mark for mark in marks if mark.who == CONFIGURATION])
-            if goes_on(policy, placement.config.policy) or (
-                # Whatever others have put in its place since.
-                done and goes_on(policy, policy_from_stored(done[-1].policy))
-            ):
-                return
-            made = await self._rebuilder.rebuild(name, policy, CONFIGURATION)
-        except TacitError as error:
-            logger.error("placement %s: its log was not rebuilt: %s", name, error)
-            return
-        notes = "; ".join(made.regime.approximate) or "exactly"
-        logger.info("placement %s: %d rows were folded anew: %s", name, made.rows, notes)
-
-    async def _note_configurations(self) -> None:
-        """Let the log say where placements are configured otherwise than before."""
-        for name, placement in list(self.placements.items()):
-            now = settings_of(self.config.placements[name])
-            try:
-                before = await self.of_store(self.store.configuration, placement.id)
-                if before == now:
-                    continue
-                if before is not None:
-                    changed = msgspec.json.encode(differences(before, now)).decode()
-                    await self._submit(Switch(name, changed, CONFIGURATION, CONFIGURATION))
-                await self.of_store(self.store.configure, placement.id, now)
-            except Unavailable as error:
-                logger.warning("placement %s: its configuration was not noted: %s", name, error)
-
-    @property
-    def _leads(self) -> bool:
-        """Whether arms change here first: the other shards have those of the first one."""
-        return self.shard is None or self.shard.number == 0
-
-    def _check_configured(self, placements: Mapping[str, Placement]) -> None:
-        for placement in placements.values() if self._leads else ():
-            placement.check_configured()
-
-    def _follow_configuration(self) -> list[str]:
-        """Log what the configuration says of starts, arms and holdouts, and the log not yet.
-
-        Returns the placements which that concerns.
-        """
-        changes: list[Request] = []
-        for name, placement in self.placements.items():
-            if placement.start is not None and not placement.start_told:
-                changes.append(Switch(name, placement.start.text, START, CONFIGURATION))
-            if self._leads and (change := placement.configured_change) is not None:
-                changes.append(change)
-            arms = self._leading.get(name)
-            if arms is not None and placement.is_news(ARMS, arms):
-                changes.append(Switch(name, arms, ARMS, CONFIGURATION))
-            if placement.current_mark(HOLDOUT) != placement.lift_terms:
-                changes.append(Switch(name, placement.lift_terms, HOLDOUT, CONFIGURATION))
-        for result in apply(self._pending, changes, {}) if changes else ():
-            if isinstance(result, TacitError):
-                logger.error("the configuration is not followed: %s", result)
-        return list({change.placement: None for change in changes})
+        await self._following.follow(self._following.log())
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
         """Wait until all that happened to placements is durable."""
@@ -267,9 +189,7 @@ class Engine(Verbs):
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
         await self._writer.stop()
-        for task in list(self._rebuilding):
-            task.cancel()
-        await asyncio.gather(*self._rebuilding, return_exceptions=True)
+        await self._following.stop()
         self.store.close()
 
     async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
@@ -289,11 +209,9 @@ class Engine(Verbs):
             If the store fails.
         """
         concerned: list[str] = []
-        self._leading = leading or self._leading
+        self._following.leading = leading or self._following.leading
         await self._writer.between_groups(lambda: self._reconfigure(config, concerned))
-        await self.logged_by_now(concerned)
-        await self._note_configurations()
-        self._rebuild_configured()
+        await self._following.follow(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
         before, self.config = self.config, config
@@ -305,7 +223,7 @@ class Engine(Verbs):
         try:
             with self._pending.freeze():
                 anew = await self._writer.worker.do(self._opened, changed)
-            self._check_configured(anew)
+            self._following.check(anew)
         except BaseException:
             self.config = before
             raise
@@ -313,7 +231,7 @@ class Engine(Verbs):
         self.placements.clear()
         self.placements |= kept
         # At once, so that nothing is decided in between.
-        concerned += self._follow_configuration()
+        concerned += self._following.log()
 
     # Between groups --------------------------------------------------------------------------
 
@@ -488,7 +406,7 @@ class Engine(Verbs):
         Unavailable
             If that could not be made durable.
         """
-        self._leading = {**self._leading, **arms}
+        self._following.leading = {**self._following.leading, **arms}
         for name, now in arms.items():
             if name in self.placements:
                 await self._submit(Switch(name, now, ARMS, who))
