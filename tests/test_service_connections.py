@@ -17,7 +17,8 @@ from harness import PATIENCE, eventually
 from test_service_guard import KEY, MADE, configured, process
 from test_service_http import Client
 
-from tacit.service.running.server import DRAIN_SECONDS, running
+from tacit.service.running.answering import DRAIN_SECONDS
+from tacit.service.running.server import running
 
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 DECIDE = (

@@ -434,7 +434,7 @@ def test_readiness_follows_the_store(tmp_path):
 
 def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path, monkeypatch):
     # Whoever watches does not keep the service from stopping, which would else wait for so long.
-    monkeypatch.setattr("tacit.service.running.server.DRAIN_SECONDS", round(2 * PATIENCE))
+    monkeypatch.setattr("tacit.service.running.answering.DRAIN_SECONDS", round(2 * PATIENCE))
     config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
     with contextlib.ExitStack() as service:
         client = Client(service.enter_context(running(config)))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
-import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import ConfigError, MissingExtra, TacitError
+from tacit.errors import ConfigError, MissingExtra
 from tacit.service.errors import AddressUnavailable, Unavailable
-from tacit.service.running import systemd
 
 if TYPE_CHECKING:
     import uvicorn
@@ -22,15 +20,13 @@ if TYPE_CHECKING:
     from tacit.service.app.guard import Guard
     from tacit.service.config.schema import Config
     from tacit.service.engine.service import Service
+    from tacit.service.running.answering import Server
 
-DRAIN_SECONDS = 30
 BACKLOG = 2048
 GC_THRESHOLDS = 20_000, 20, 50
 
 Ready = Callable[[str], None]
 Opening = Callable[["Config"], "Service"]
-
-logger = logging.getLogger(__name__)
 
 
 def serve(
@@ -157,7 +153,7 @@ def bound(
     missed: Sequence[int] = (),
     *,
     joins: bool = False,
-) -> tuple[Any, socket.socket]:
+) -> tuple[Server, socket.socket]:
     """Open everything that can fail before the first request.
 
     Parameters
@@ -174,97 +170,23 @@ def bound(
     """
     try:
         import httptools  # noqa: F401 (uvicorn would look for it only later)
-        import uvicorn
         import uvloop  # noqa: F401
 
-        from tacit.service.app.app import application
-        from tacit.service.config.keys import Keys, is_loopback
-        from tacit.service.http.protocol import Connections, Protocol, raise_descriptors
+        from tacit.service.http.protocol import raise_descriptors
+        from tacit.service.running.answering import Server
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "a package", "service") from error
 
     raise_descriptors(config.server.connections)
-    connections = Connections(config.server)
-
-    class Connection(Protocol):
-        shared = connections
-
-    class Server(uvicorn.Server):
-        """Tells when it answers."""
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                open = self.server_state.connections
-                self.watching = [
-                    asyncio.create_task(connections.watch(open)),
-                    asyncio.create_task(systemd.watch(engine)),
-                ]
-                if reread is not None and hasattr(signal, "SIGHUP"):
-                    loop = asyncio.get_running_loop()
-                    loop.add_signal_handler(signal.SIGHUP, self.renew)
-                    if missed:
-                        self.renew()
-                ready(address)
-                systemd.notify(systemd.READY)
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            systemd.notify(systemd.STOPPING)
-            app.close()
-            await super().shutdown(sockets)
-            for task in self.watching:
-                task.cancel()
-
-        def renew(self) -> None:
-            self.renewing = asyncio.ensure_future(self.reread())
-
-        async def reread(self) -> None:
-            """Read the configuration anew; one that is wrong changes nothing."""
-            assert reread is not None
-            try:
-                await self.take_over(await asyncio.to_thread(reread))
-            except TacitError as error:
-                logger.error("the configuration stays as it was: %s", error)
-
-        async def take_over(self, config: Config) -> None:
-            """Go on with another configuration."""
-            await engine.reload(config)
-            app.configure(config.server, Keys(config.keys))
-            connections.configure(config.server)
-            logger.info("the configuration was read anew: %d placements", len(config.placements))
-
-    traces = _traces(config)
-    host = config.server.host if host is None else host
-    if not config.keys and not is_loopback(host):
-        raise ConfigError(
-            f"server.host: {host} answers to other machines, which needs keys; make one with: "
-            "tacit key NAME"
-        )
-    listener = _listener(host, config.server.port if port is None else port, joins=joins)
-    address = _address(listener)
+    traced = _traces(config)
+    listener = _allowed_listener(config, host, port, joins=joins)
     try:
         engine = (opening or _opened)(config)
     except BaseException:
         listener.close()
         raise
-    app = application(engine, connections)
-    if traces is not None:
-        # A span is for what passes through the application.
-        connections.usual = None
-    settings = uvicorn.Config(
-        app if traces is None else traces(app, engine),
-        loop="uvloop",
-        http=Connection,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
-    return Server(settings), listener
+    answering = partial(ready, _address(listener))
+    return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
 
 
 def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
@@ -291,6 +213,21 @@ def _opened(config: Config) -> Service:
     except BaseException:
         store.close()
         raise
+
+
+def _allowed_listener(
+    config: Config, host: str | None, port: int | None, *, joins: bool
+) -> socket.socket:
+    """Listen where nobody from another machine is answered without a key."""
+    from tacit.service.config.keys import is_loopback
+
+    host = config.server.host if host is None else host
+    if not config.keys and not is_loopback(host):
+        raise ConfigError(
+            f"server.host: {host} answers to other machines, which needs keys; make one with: "
+            "tacit key NAME"
+        )
+    return _listener(host, config.server.port if port is None else port, joins=joins)
 
 
 def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
