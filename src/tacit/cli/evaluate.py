@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -84,25 +85,12 @@ from tacit.cli.options import (
 def evaluate(
     config: Path | None,
     logs: tuple[str, ...],
-    policy: str,
-    estimator: str | None,
-    clip: float | None,
-    threshold: float,
-    slots: int | None,
-    propensities: str,
-    by: str | None,
-    confidence: float,
-    cluster: str | None,
-    weight_bound: float | None,
-    plot: Path | None,
-    passes: int,
     read: Any,
-    window: int,
-    assume_uniform: bool,
+    plot: Path | None,
     ray: str | None,
     shards: int,
-    seed: int,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Estimate what a policy would have earned, from the click log of another one.
 
@@ -111,109 +99,183 @@ def evaluate(
     Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
     list, the log has a row for each arm.
     """
-    from tacit.evaluate import fixed_target, named_estimators
     from tacit.plots import figure
-    from tacit.policies import policy_from_spec
-    from tacit.policies.spec import what_shows
 
+    question = Question(**asked)
     with usage():
-        known: Any = propensities
-        if propensities not in ("logged", "estimated"):
-            known = fixed_target(propensities)
-            if known is None:
-                raise click.UsageError(
-                    f"--propensities: {propensities!r} is none of logged, estimated, uniform and "
-                    "table:FILE"
-                )
-        target = fixed_target(policy)
-        lists = policy.startswith("list:")
-        if target is None:
-            shows = what_shows(policy)
-            lists = shows == "slate"
-            if shows == "duel":
-                raise click.UsageError(
-                    f"--policy: {policy} shows a {shows}, but a click log tells of arms and lists; "
-                    "try it with tacit simulate"
-                )
-        if estimator is None:
-            fit = "independent-ips,cascade-ips,slate-ips"
-            fit = fit if propensities == "logged" else "independent-ips"
-            estimator = fit if lists else "replay" if target is None else "ips,snips"
-        wanted = names(estimator)
-        weighted = [name for name in wanted if name != "replay"]
-        if lists and "replay" in wanted:
-            raise click.UsageError(
-                "--estimator: replay counts rows that are the same, and hardly ever is a whole "
-                "list; give independent-ips, cascade-ips or slate-ips"
-            )
-        if slots is None and policy.startswith("list:"):
-            slots = policy.count(",") + 1
-        options: dict[str, Any] = {"clip": clip, "threshold": threshold}
-        estimators = named_estimators(weighted, **options, slots=slots or 3)
+        question.check()
+        if plot and not question.weighted:
+            raise click.UsageError("--plot: shows estimators other than replay; name one")
+        if shards > 1 and ray is None:
+            raise click.UsageError("--shards: only with --ray")
         reader = read(logs)
-        reader = reader if by is None else reader.by(by)
+        reader = reader if question.by is None else reader.by(question.by)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
-    if not wanted:
-        raise click.UsageError("--estimator: name one at least")
-    if target is not None and "replay" in wanted:
-        raise click.UsageError(f"--estimator: replay needs a policy that learns, not {policy!r}")
-    if plot and not weighted:
-        raise click.UsageError("--plot: shows estimators other than replay; name one")
-    if shards > 1 and ray is None:
-        raise click.UsageError("--shards: only with --ray")
-    content: dict[str, Any] = {}
-    texts = []
-    result: Any = None
     with where(ray), concluding(reader):
         evaluation = Evaluation(reader, None if ray is None else shards)
-        player: Any = target
-        if target is None:
-            with concluding(reader):
-                arms = evaluation.arms()
-            with usage():
-                setting = {"positions": slots} if lists and slots else {}
-                player = policy_from_spec(policy, arms, setting=setting)
-                if lists and slots is None:
-                    width = player.action_width
-                    estimators = named_estimators(weighted, **options, slots=width)
-        if "replay" in wanted:
-            replayed = evaluation.replay(
-                player,
-                passes=passes,
-                seed=seed,
-                window=window,
-                assume_uniform=assume_uniform,
-                by=by,
+        player = question.player(evaluation)
+        replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
+        weighted = question.off_policy(evaluation, player) if question.weighted else None
+    if plot:
+        weighted.plot(plot)
+    results = [result for result in (replayed, weighted) if result is not None]
+    text = "\n".join(result.summary() for result in results)
+    show(content_of(replayed, weighted), text, as_json, reader.report)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a log, as it was typed: each attribute is the option of its name."""
+
+    policy: str
+    estimator: str | None
+    clip: float | None
+    threshold: float
+    slots: int | None
+    propensities: str
+    by: str | None
+    confidence: float
+    cluster: str | None
+    weight_bound: float | None
+    passes: int
+    window: int
+    assume_uniform: bool
+    seed: int
+
+    @cached_property
+    def target(self) -> Any:
+        """The policy, if it is a fixed one; None for one that learns."""
+        from tacit.evaluate import fixed_target
+
+        return fixed_target(self.policy)
+
+    @cached_property
+    def lists(self) -> bool:
+        """Whether the policy shows lists."""
+        from tacit.policies.spec import what_shows
+
+        if self.target is not None:
+            return self.policy.startswith("list:")
+        shows = what_shows(self.policy)
+        if shows == "duel":
+            raise click.UsageError(
+                f"--policy: {self.policy} shows a {shows}, but a click log tells of arms and "
+                "lists; try it with tacit simulate"
             )
-            segments = {name: part._asdict() for name, part in replayed.segments.items()}
-            content |= asdict(replayed) | {"segments": segments}
-            texts.append(replayed.summary())
-        if weighted:
-            result = evaluation.off_policy(
-                player,
-                estimators,
-                cluster=cluster,
-                weight_bound=weight_bound,
-                seed=seed,
-                propensities=known,
-                by=by,
-                confidence=confidence,
+        return shows == "slate"
+
+    @cached_property
+    def known(self) -> Any:
+        """Where propensities are from: a word, or a table."""
+        from tacit.evaluate import fixed_target
+
+        if self.propensities in ("logged", "estimated"):
+            return self.propensities
+        table = fixed_target(self.propensities)
+        if table is None:
+            raise click.UsageError(
+                f"--propensities: {self.propensities!r} is none of logged, estimated, uniform and "
+                "table:FILE"
             )
-    if result is not None:
-        if plot:
-            result.plot(plot)
-        content = {"replay": content} if content else {}
-        content |= {
-            "estimates": result.table(),
-            "logged": result.logged,
-            "rows": result.rows,
-            "unanswered": result.unanswered,
-            "never_shown": list(result.never_shown),
-            "warnings": [each for estimate in result.estimates for each in estimate.warnings],
-        }
-        texts.append(result.summary())
-    show(content, "\n".join(texts), as_json, reader.report)
+        return table
+
+    @cached_property
+    def wanted(self) -> list[str]:
+        """The estimators' names."""
+        if self.estimator is not None:
+            return names(self.estimator)
+        if self.lists:
+            logged = self.propensities == "logged"
+            return ["independent-ips", *(["cascade-ips", "slate-ips"] if logged else [])]
+        return ["replay"] if self.target is None else ["ips", "snips"]
+
+    @property
+    def weighted(self) -> list[str]:
+        """The names of those that weight the log."""
+        return [name for name in self.wanted if name != "replay"]
+
+    def check(self) -> None:
+        """Refuse what cannot be answered, before the log is read."""
+        _ = self.known, self.lists
+        if not self.wanted:
+            raise click.UsageError("--estimator: name one at least")
+        if "replay" in self.wanted:
+            if self.lists:
+                raise click.UsageError(
+                    "--estimator: replay counts rows that are the same, and hardly ever is a whole "
+                    "list; give independent-ips, cascade-ips or slate-ips"
+                )
+            if self.target is not None:
+                raise click.UsageError(
+                    f"--estimator: replay needs a policy that learns, not {self.policy!r}"
+                )
+        self._estimators(self.slots or 3)
+
+    def player(self, evaluation: Evaluation) -> Any:
+        """Return the policy, over the log's arms if it learns."""
+        from tacit.policies import policy_from_spec
+
+        if self.target is not None:
+            return self.target
+        with concluding(evaluation.reader):
+            arms = evaluation.arms()
+        with usage():
+            setting = {"positions": self.slots} if self.lists and self.slots else {}
+            return policy_from_spec(self.policy, arms, setting=setting)
+
+    def replayed(self, evaluation: Evaluation, player: Any) -> Any:
+        """Return what the replay of a policy earns."""
+        return evaluation.replay(
+            player,
+            passes=self.passes,
+            seed=self.seed,
+            window=self.window,
+            assume_uniform=self.assume_uniform,
+            by=self.by,
+        )
+
+    def off_policy(self, evaluation: Evaluation, player: Any) -> Any:
+        """Return what the weighted log says that the policy earns."""
+        slots = 3
+        if self.lists:
+            fixed = self.target is not None
+            slots = self.policy.count(",") + 1 if fixed else player.action_width
+        return evaluation.off_policy(
+            player,
+            self._estimators(self.slots or slots),
+            cluster=self.cluster,
+            weight_bound=self.weight_bound,
+            seed=self.seed,
+            propensities=self.known,
+            by=self.by,
+            confidence=self.confidence,
+        )
+
+    def _estimators(self, slots: int) -> Any:
+        from tacit.evaluate import named_estimators
+
+        return named_estimators(
+            self.weighted, clip=self.clip, threshold=self.threshold, slots=slots
+        )
+
+
+def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
+    """Return the results of a replay and of weighting as they are printed for machines."""
+    content: dict[str, Any] = {}
+    if replayed is not None:
+        segments = {name: part._asdict() for name, part in replayed.segments.items()}
+        content = asdict(replayed) | {"segments": segments}
+    if weighted is None:
+        return content
+    return ({"replay": content} if content else {}) | {
+        "estimates": weighted.table(),
+        "logged": weighted.logged,
+        "rows": weighted.rows,
+        "unanswered": weighted.unanswered,
+        "never_shown": list(weighted.never_shown),
+        "warnings": [each for estimate in weighted.estimates for each in estimate.warnings],
+    }
 
 
 class Evaluation:
@@ -227,7 +289,7 @@ class Evaluation:
     """
 
     def __init__(self, reader: Any, shards: int | None) -> None:
-        self._reader, self._shards = reader, shards
+        self.reader, self._shards = reader, shards
 
     def arms(self) -> tuple[str, ...]:
         """Return the arms on offer."""
@@ -236,9 +298,9 @@ class Evaluation:
         from tacit.evaluate import arms_of
 
         if self._shards is not None:
-            return cluster.arms_of(self._reader)
+            return cluster.arms_of(self.reader)
         with progress(None, "reading the arms"):
-            return arms_of(self._reader)
+            return arms_of(self.reader)
 
     def replay(self, policy: Any, **options: Any) -> Any:
         """Replay the log."""
@@ -246,8 +308,8 @@ class Evaluation:
         from tacit.evaluate import replay
 
         if self._shards is not None:
-            return cluster.replay(policy, self._reader, shards=self._shards, **options)
-        return self._watched(replay, "replaying", policy, self._reader, **options)
+            return cluster.replay(policy, self.reader, shards=self._shards, **options)
+        return self._watched(replay, "replaying", policy, self.reader, **options)
 
     def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
         """Weight the log."""
@@ -256,9 +318,9 @@ class Evaluation:
 
         if self._shards is not None:
             return cluster.off_policy(
-                target, self._reader, estimators, shards=self._shards, **options
+                target, self.reader, estimators, shards=self._shards, **options
             )
-        return self._watched(off_policy, "weighting", target, self._reader, estimators, **options)
+        return self._watched(off_policy, "weighting", target, self.reader, estimators, **options)
 
     @staticmethod
     def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
