@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tables import markdown
 
 from tacit.core.seeds import stream
 from tacit.proof import PairSums, boundary, duels_needed
@@ -162,8 +163,7 @@ def daily_of(users: int, edge: float, ties: float, taste: float, runs: int, rng:
 
 def table(title: str, rows: list[list[str]]) -> str:
     """Print a table, and return it as Markdown."""
-    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
-    text = "\n".join([f"## {title}", "", head, "|" + "---|" * len(rows[0]), *body])
+    text = f"## {title}\n\n{markdown(rows[0], rows[1:])}"
     print(text, flush=True)
     return text
 

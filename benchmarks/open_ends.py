@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tables import markdown
 
 import tacit
 from tacit.core.text import aligned
@@ -87,9 +88,7 @@ def main() -> None:
         print(f"\n{title}")
         rows = [row for arms, horizon in settings for row in played(matrix, arms, horizon, runs)]
         head = ["arms", "duels", "policy", "regret", "worst run", "not settled"]
-        lines = ["| " + " | ".join(row) + " |" for row in [head, *rows]]
-        lines.insert(1, "|" + "---|" * len(head))
-        parts.append(f"## {title[0].upper()}{title[1:]}\n\n" + "\n".join(lines))
+        parts.append(f"## {title[0].upper()}{title[1:]}\n\n{markdown(head, rows)}")
         print(aligned([head, *rows]))
     if not quick:
         (HERE / "OPEN_ENDS.md").write_text("\n\n".join(parts) + "\n")

@@ -22,6 +22,7 @@ from proof_traffic import (
     revenue,
     sticky,
 )
+from tables import markdown
 
 from tacit.core.seeds import stream
 from tacit.proof import HoldoutSums, boundary, decisions_needed, share_evidence
@@ -70,13 +71,12 @@ Row = tuple[Any, ...]
 
 def table(title: str, heads: tuple[str, ...], rows: Iterator[Row], note: str = "") -> str:
     """Print a table row by row, and return it as Markdown."""
-    lines = [f"## {title}", "", *([note, ""] if note else [])]
-    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     print(f"\n{title}\n{' | '.join(heads)}")
+    found = []
     for row in rows:
-        lines.append(f"| {' | '.join(map(str, row))} |")
+        found.append(row)
         print(" | ".join(map(str, row)), flush=True)
-    return "\n".join(lines)
+    return "\n\n".join([f"## {title}", *([note] if note else []), markdown(heads, found)])
 
 
 # Errors --------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
+from tables import markdown
+
 from tacit.client import Client, Feedback, Impression
 from tacit.core.seeds import stream
 from tacit.service.config.file import load_config
@@ -137,17 +139,16 @@ def write(told: dict[str, Counter[str]], runs: int, looks: int, seconds: float) 
         f"Written by `make bench-proof`: {runs} experiments of each kind, seeds 1 to {runs},",
         f"{looks * BATCH:,} decisions each, a look after every {BATCH:,}; what was claimed at any",
         f"look. {seconds / 60:.0f} minutes.\n",
-        "| experiment | is to be claimed | better | worse | alarms of traffic |",
-        "|---|---|---|---|---|",
     ]
+    head = ("experiment", "is to be claimed", "better", "worse", "alarms of traffic")
+    rows = []
     for name, case in CASES.items():
         found = told[name]
         alarms = sum(count for what, count in found.items() if what.startswith("alarm"))
-        lines.append(
-            f"| {case.text} | {case.claim} | {found['better']} of {runs} | "
-            f"{found['worse']} of {runs} | {alarms} |"
-        )
-    (HERE / "PROOF_SERVICE.md").write_text("\n".join(lines) + "\n")
+        claimed = (f"{found[claim]} of {runs}" for claim in ("better", "worse"))
+        rows.append((case.text, case.claim, *claimed, alarms))
+    text = "\n".join([*lines, markdown(head, rows)])
+    (HERE / "PROOF_SERVICE.md").write_text(text + "\n")
 
 
 if __name__ == "__main__":
