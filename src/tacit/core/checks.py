@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -106,3 +107,13 @@ def flag(field: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise InvalidValue(field, value, "give true or false")
+
+
+def parsed(field: str, value: Any) -> Any:
+    """Return JSON text as its value; what is a value already, as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise InvalidValue(field, value, "give JSON") from None

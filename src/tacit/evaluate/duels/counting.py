@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -57,31 +56,21 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     """
     left, right = checks.name("left", cells["left"]), checks.name("right", cells["right"])
     clicks = cells.get("clicks")
-    clicks = _parsed("clicks", clicks) if clicks is not None else None
+    clicks = checks.parsed("clicks", clicks) if clicks is not None else None
     if clicks is not None and not isinstance(clicks, list):
         raise InvalidValue("clicks", clicks, "give a list of positions")
     outcome = cells.get("outcome")
     if outcome is None:
         if clicks is None:
             raise InvalidValue("outcome", None, "give it, or interleaved and clicks")
-        shown = Interleaved.from_dict(_parsed("interleaved", cells.get("interleaved")))
+        shown = Interleaved.from_dict(checks.parsed("interleaved", cells.get("interleaved")))
         found = credited(shown, clicks)
         if shown.rankers != 2:
             raise InvalidValue("interleaved.rankers", shown.rankers, "give a list of two rankers")
         return left, right, found.chance, found.clicks
-    outcome = _parsed("outcome", outcome)
+    outcome = checks.parsed("outcome", outcome)
     known = None if clicks is None else len(clicks)
     return left, right, checks.number("outcome", outcome, 0.0, 1.0), known
-
-
-def _parsed(column: str, value: Any) -> Any:
-    """Return JSON text as its value; what is a value already, as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        raise InvalidValue(column, value, "give JSON") from None
 
 
 def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95) -> DuelReport:

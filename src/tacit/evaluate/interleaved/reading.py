@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from tacit.interleaving.base import ranking
 from tacit.logs.formats import format_of
 from tacit.logs.reader import BATCH_ROWS, file_at, reading
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
+from tacit.logs.ubi.json_lines import records_in
 from tacit.logs.ubi.records import CLICK, EXAMINED, event_of, is_event
 
 ROW = ("search", "team", "position", "click")
@@ -30,7 +30,6 @@ ROW = ("search", "team", "position", "click")
 MORE = ("item", "action", "amount")
 OWN = ("left", "right", "outcome", "interleaved", "clicks", "rankings", "decision_id")
 """Those of tacit's own log of duels."""
-BULK = ("index", "create")
 
 
 class Columns(NamedTuple):
@@ -120,7 +119,7 @@ def _records(
     """Yield each row or record with its number."""
     with reading(path, format):
         if format == "json":
-            source: Iterator[tuple[int, Any]] = _of_lines(path)
+            source: Iterator[tuple[int, Any]] = records_in(path)
         else:
             source = _of_table(path, format, columns)
         for row, record in source:
@@ -137,23 +136,6 @@ def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
     if not columns.renamed:
         return record
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
-
-
-def _of_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the objects of JSON lines, also of bulk requests, hits, and one answer over lines."""
-    with path.open("rb") as file:
-        for row, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                yield row, line.decode(errors="replace").rstrip("\n")
-            elif not (len(record) == 1 and next(iter(record)) in BULK):
-                source = record.get("_source")
-                yield row, source if isinstance(source, dict) else record
 
 
 def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
@@ -247,18 +229,18 @@ def _own(assembly: Assembly, record: Mapping[str, Any], where: str) -> str:
         shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
         actions = [Action(0, CLICK, outcome), Action(1, CLICK, 1.0 - outcome)]
     else:
-        shown = Interleaved.from_dict(_parsed("interleaved", record["interleaved"]))
+        shown = Interleaved.from_dict(checks.parsed("interleaved", record["interleaved"]))
         if shown.rankers != 2:
             remedy = "give a list of two rankers"
             raise InvalidValue("interleaved.rankers", shown.rankers, remedy)
-        clicks = _parsed("clicks", record.get("clicks"))
+        clicks = checks.parsed("clicks", record.get("clicks"))
         if not isinstance(clicks, list):
             raise InvalidValue("clicks", clicks, "give a list of positions")
         actions = [_action(click, len(shown.items)) for click in clicks]
         # The method must know its list again.
         credited(shown, [action.position for action in actions])
         if record.get("rankings") is not None:
-            rankings = _rankings(_parsed("rankings", record["rankings"]), rankers)
+            rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
     assembly.take(Search(search, search, {}, rankers, shown, actions, rankings))
     return search
 
@@ -284,15 +266,6 @@ def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
     ):
         raise InvalidValue("rankings", given, "give the left and the right ranker's list")
     return tuple(ranking("rankings", each) for each in given)
-
-
-def _parsed(column: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        raise InvalidValue(column, value, "give JSON") from None
 
 
 def _number(column: str, value: Any, default: float | None = None) -> float:

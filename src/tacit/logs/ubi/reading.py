@@ -23,6 +23,7 @@ from tacit.logs.places import File, RemoteFile, files_at
 from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogFile, LogReader, completed, reading
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
+from tacit.logs.ubi.json_lines import records_in
 from tacit.logs.ubi.records import (
     CLICKS,
     EXAMINED,
@@ -42,7 +43,6 @@ PLACEMENT = "ubi"
 """The placement of queries that name no application."""
 RETURNED, SEEN = "returned", "examined"
 NESTED = ("query_attributes", "event_attributes")
-BULK = ("index", "create")
 
 
 class RecordPlace(NamedTuple):
@@ -263,7 +263,7 @@ class UbiReader(LogReader):
         for path in self._places:
             form = format_of(path)
             with reading(path, form):
-                records = _of_parquet(path) if form == "parquet" else _of_lines(path)
+                records = _of_parquet(path) if form == "parquet" else records_in(path)
                 for row, record in records:
                     place = RecordPlace(str(path), row)
                     if isinstance(record, dict):
@@ -302,23 +302,6 @@ class _Object(NamedTuple):
 
     names: tuple[str, ...]
     ordinal: int | None
-
-
-def _of_lines(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield the objects of a file of JSON lines; those of bulk requests and of search hits, too."""
-    with path.open("rb") as file:
-        for row, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                yield row, line.decode(errors="replace").rstrip("\n")
-            elif not (len(record) == 1 and next(iter(record)) in BULK):
-                source = record.get("_source")
-                yield row, source if isinstance(source, dict) else record
 
 
 def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
