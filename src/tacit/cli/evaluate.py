@@ -117,7 +117,7 @@ def evaluate(
         player = question.player(evaluation)
         replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
         weighted = question.off_policy(evaluation, player) if question.weighted else None
-    if plot:
+    if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]
     text = "\n".join(result.summary() for result in results)
