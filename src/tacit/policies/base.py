@@ -166,16 +166,6 @@ class About(NamedTuple):
     suits: str = ""
 
 
-def said_within(name: str, says: str) -> Any:
-    """Return a property: what the field ``policy`` can say of its own state, where it can."""
-
-    def said(self: Any) -> Any:
-        own = getattr(self.policy, name)
-        return lambda state, *given: own(state.policy, *given)
-
-    return property(said, doc=says)
-
-
 registry: dict[str, type[Policy]] = {}
 """Every policy class that has been defined, by its canonical name."""
 

@@ -8,13 +8,13 @@ nothing else is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Generator, Ints
 from tacit.core.derived import derived
 from tacit.core.dispatch import (
     choose,
@@ -23,14 +23,12 @@ from tacit.core.dispatch import (
     kernel,
     learn,
     observe,
-    refit,
-    reward_in,
-    shown_in,
 )
 from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, Impression, Outcome, Policy, said_within
+from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.linear import LogisticTS
+from tacit.policies.wrapper import Wrapper
 
 MODULUS, FACTOR = 2**31 - 1, 48271
 """Of the generator of Park and Miller, which the code of a past goes on like."""
@@ -56,7 +54,7 @@ def go_on(past: Past, lane: int, met: int) -> None:
 
 
 @dataclass(frozen=True)
-class Candidates(Policy):
+class Candidates(Wrapper):
     """Show one of a few choices that another policy would make now, and know how likely each is.
 
     A policy that draws its parameters from a posterior does not know how likely it shows an arm.
@@ -122,49 +120,12 @@ class Candidates(Policy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(LogisticTS.example(arms, dim))
 
-    def with_arms(self, arms: Any) -> Self:
-        return replace(self, policy=self.policy.with_arms(arms))
-
-    @property
-    def arm_count(self) -> int:
-        return self.policy.arm_count
-
-    @property
-    def context_dim(self) -> int:
-        return self.policy.context_dim
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.policy.feature_dims
-
-    @property
-    def action_width(self) -> int:
-        return self.policy.action_width
-
-    posterior = said_within("posterior", "What the policy believes, where it says so.")
-    beliefs = said_within("beliefs", "What the policy believes of its arms, where it says so.")
-    reward_draws = said_within("reward_draws", "Draws of what it believes of features, likewise.")
-
-    @property
-    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(f"policy.{name}" for name in self.policy.sums)
-
-    def advise(self, relevance: Floats, examination: Floats) -> None:
-        self.policy.advise(relevance, examination)
-
     @cached_property
     def params(self) -> Params:
         return self.Params(self.policy.params, self.draws)
 
     def init(self, lanes: int) -> State:
         return self.State(self.policy.init(lanes), Past(np.zeros(lanes, np.int64)))
-
-    def enrol(self, state: State, lanes: int, known: int) -> None:
-        self.policy.enrol(state.policy, lanes, known)
-
-    @staticmethod
-    def refit(params: Params, state: State) -> None:
-        refit(params.policy, state.policy)
 
     @staticmethod
     def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
@@ -209,11 +170,3 @@ class Candidates(Policy):
     @staticmethod
     def epoch(params: Params, state: State, lane: int) -> Any:
         return epoch(params.policy, state.policy, lane)
-
-    @staticmethod
-    def shown_in(params: Params, action: Ints) -> Any:
-        return shown_in(params.policy, action)
-
-    @staticmethod
-    def reward_in(params: Params, feedback: Floats) -> Any:
-        return reward_in(params.policy, feedback)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import (
     choose,
     decide,
@@ -18,8 +18,6 @@ from tacit.core.dispatch import (
     observe,
     propensity,
     refit,
-    reward_in,
-    shown_in,
     unlearn,
 )
 from tacit.core.ranges import PositiveFraction, whole
@@ -27,10 +25,11 @@ from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.candidates import Candidates
 from tacit.policies.stationary.ucb1 import UCB1
+from tacit.policies.wrapper import Wrapper
 
 
 @dataclass(frozen=True)
-class ExplorationFloor(Policy):
+class ExplorationFloor(Wrapper):
     """Show a uniformly chosen arm with probability ε, otherwise what another policy chooses.
 
     Every arm on offer then has a propensity of at least ε/(number of arms on offer). It is
@@ -120,25 +119,6 @@ class ExplorationFloor(Policy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(UCB1(arms))
 
-    def with_arms(self, arms: Any) -> Self:
-        return replace(self, policy=self.policy.with_arms(arms))
-
-    @property
-    def arm_count(self) -> int:
-        return self.policy.arm_count
-
-    @property
-    def context_dim(self) -> int:
-        return self.policy.context_dim
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.policy.feature_dims
-
-    @property
-    def action_width(self) -> int:
-        return self.policy.action_width
-
     @cached_property
     def chooser(self) -> Policy:
         """What chooses otherwise: the policy, or its candidates if it does not know its chances."""
@@ -182,9 +162,6 @@ class ExplorationFloor(Policy):
     @staticmethod
     def refit(params: Params, state: Any) -> None:
         refit(params.policy, state)
-
-    def advise(self, relevance: Floats, examination: Floats) -> None:
-        self.chooser.advise(relevance, examination)
 
     @cached_property
     def params(self) -> Params:
@@ -243,11 +220,3 @@ class ExplorationFloor(Policy):
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:
         return epoch(params.policy, state, lane)
-
-    @staticmethod
-    def shown_in(params: Params, action: Ints) -> Any:
-        return shown_in(params.policy, action)
-
-    @staticmethod
-    def reward_in(params: Params, feedback: Floats) -> Any:
-        return reward_in(params.policy, feedback)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -98,9 +98,6 @@ class CUSUMRestart(Restarting):
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(LaplaceEC(dim, dim))
-
-    def with_arms(self, arms: Any) -> Self:
-        return replace(self, policy=self.policy.with_arms(arms))
 
     @cached_property
     def params(self) -> Params:

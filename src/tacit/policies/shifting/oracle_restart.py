@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import decide, restart, reward_in, shown_in
+from tacit.core.arrays import Generator, Ints
+from tacit.core.dispatch import decide, restart
 from tacit.core.ranges import whole
 from tacit.policies.base import About, Impression, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
@@ -81,20 +81,9 @@ class OracleRestart(Restarting):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(UCB1(arms), signal=dim)
 
-    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
-        return replace(self, policy=self.policy.with_arms(arms))
-
     @property
     def context_dim(self) -> int:
         return self.signal + 1
-
-    @property
-    def action_width(self) -> int:
-        return self.policy.action_width
-
-    @property
-    def feedback_width(self) -> int:
-        return self.policy.feedback_width
 
     @cached_property
     def params(self) -> Params:
@@ -119,14 +108,6 @@ class OracleRestart(Restarting):
         action: Ints,
     ) -> None:
         decide(params.policy, state.policy, lane, impression, rng, action)
-
-    @staticmethod
-    def shown_in(params: Params, action: Ints) -> Any:
-        return shown_in(params.policy, action)
-
-    @staticmethod
-    def reward_in(params: Params, feedback: Floats) -> Any:
-        return reward_in(params.policy, feedback)
 
     @staticmethod
     def epoch(params: Params, state: State, lane: int) -> int:

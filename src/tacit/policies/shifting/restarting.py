@@ -4,53 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import choose, learn, propensity, refit
+from tacit.core.arrays import Generator
+from tacit.core.dispatch import choose, learn, propensity
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import Impression, Outcome, Policy, said_within
+from tacit.policies.base import Impression, Outcome, Policy
+from tacit.policies.wrapper import Wrapper
 
 
-class Restarting(Policy):
-    """Base of the policies that leave the choice to another one and only restart it.
-
-    A subclass has the field ``policy``, and the member ``policy`` in its Params and its State.
-    """
-
-    policy: Any
-
-    posterior = said_within("posterior", "What is believed since the last start, where it is said.")
-    beliefs = said_within("beliefs", "What is believed of the arms since then, where it is said.")
-    reward_draws = said_within("reward_draws", "Draws of what is believed of features, likewise.")
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        dims: tuple[int, int] = self.policy.feature_dims
-        return dims
-
-    @property
-    def context_dim(self) -> int:
-        dim: int = self.policy.context_dim
-        return dim
+class Restarting(Wrapper):
+    """Base of the policies that leave the choice to another one and only restart it."""
 
     @property
     def knows_propensity(self) -> bool:
         known: bool = self.policy.knows_propensity
         return known
-
-    def advise(self, relevance: Floats, examination: Floats) -> None:
-        self.policy.advise(relevance, examination)
-
-    @property
-    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(f"policy.{name}" for name in self.policy.sums)
-
-    def enrol(self, state: Any, lanes: int, known: int) -> None:
-        self.policy.enrol(state.policy, lanes, known)
-
-    @staticmethod
-    def refit(params: Any, state: Any) -> None:
-        refit(params.policy, state.policy)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:

@@ -7,10 +7,10 @@ is a multiple of that of ORA with the same base bandit, on the same impressions 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -134,9 +134,6 @@ class RatioRestart(Restarting):
         self._set("arms", self.policy.arms)
         self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0))
         self._set("delta", checks.number("delta", self.delta, 0.0, 1.0, open_low=True))
-
-    def with_arms(self, arms: int | tuple[str, ...]) -> Self:
-        return replace(self, policy=self.policy.with_arms(arms))
 
     @cached_property
     def params(self) -> Params:
