@@ -97,23 +97,16 @@ def duel(
     of UBI events, in as many files as you like.
     """
     from tacit.core.progress import progress
-    from tacit.evaluate.duels import COLUMNS, read_duels
+    from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
-    from tacit.evaluate.interleaved.reading import OWN, ROW, tells_pairs
+    from tacit.evaluate.interleaved.reading import tells_pairs
     from tacit.plots import figure
 
     if crediting["credits"] and crediting["wins"]:
         raise click.UsageError("--credits, --wins: give one of them")
     if plot:
         figure()  # the lack of what draws must not show only when the work is done
-    columns = pairs("column", column)
-    known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
-    unknown = [name for name in columns if name not in known]
-    if unknown:
-        raise click.UsageError(
-            f"--column: {unknown[0]!r} is not one of {', '.join(known)}; the column that says "
-            "whose a search is goes with --unit, one that tells segments apart with --by"
-        )
+    columns = columns_of(column)
     report: Any
     plain = len(logs) == 1 and not any(crediting[name] for name in OPTIONS)
     with progress(None, "reading duels"):
@@ -139,6 +132,22 @@ def duel(
     if plot:
         report.plot(plot)
     show(report.as_dict(), report.summary(), as_json, rows)
+
+
+def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return what the columns that are read are called in the file."""
+    from tacit.evaluate.duels import COLUMNS
+    from tacit.evaluate.interleaved.reading import OWN, ROW
+
+    columns = pairs("column", texts)
+    known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise click.UsageError(
+            f"--column: {unknown[0]!r} is not one of {', '.join(known)}; the column that says "
+            "whose a search is goes with --unit, one that tells segments apart with --by"
+        )
+    return columns
 
 
 RULE = ("worth", "position", "most", "distinct")

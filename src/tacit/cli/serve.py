@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -96,13 +96,18 @@ def serve(
     except TacitError as error:
         # Whoever starts it again must not do so for a wrong configuration: it would end the same.
         wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
-        if form == "json":
-            # Whoever reads the log must be able to read its end.
-            logging.getLogger("tacit").critical("%s", error)
-            sys.exit(2 if wrong else 1)
-        if wrong:
-            raise click.UsageError(str(error)) from error
-        raise
+        end(error, wrong, form)
+
+
+def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
+    """End for an error: of the configuration, or another one."""
+    if form == "json":
+        # Whoever reads the log must be able to read its end.
+        logging.getLogger("tacit").critical("%s", error)
+        sys.exit(2 if wrong else 1)
+    if wrong:
+        raise click.UsageError(str(error)) from error
+    raise error
 
 
 @click.command()

@@ -9,6 +9,7 @@ relevance; a hundred thousand sessions of uniformly chosen arms.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -241,16 +242,11 @@ def replayed(policy: Policy, log: CourseLog, run: int, seed: int) -> tuple[float
     return float(matches), float(clicks / max(matches, 1.0))
 
 
-def figure_4(setup: Setup) -> Reproduction:
-    """Replay the log with every policy; click rates relative to uniform choice."""
-    if setup.data is None:
-        log = course_log(run_stream(setup.seed, 0, ENVIRONMENT_STREAM))
-        source = "**a synthetic log: these are not the paper's data**"
-    else:
-        log, source = read_course_log(setup.data), f"the log {setup.data.name}"
+def compared(log: CourseLog) -> dict[str, Policy]:
+    """Return the policies of figure 4, by what they are called there."""
     dims, slots = (log.relevance.shape[1], log.examination.shape[1]), int(log.arms.max()) + 1
     slots += -slots % POSITIONS
-    policies: dict[str, Policy] = {
+    return {
         "Similarity (uniform)": UniformRandom(slots),
         "Logistic, no intercept (the paper's)": LogisticTS(*dims, intercept=False),
         "Logistic, intercept": LogisticTS(*dims),
@@ -259,22 +255,32 @@ def figure_4(setup: Setup) -> Reproduction:
         "E-C Bandit": ECBandit(*dims),
         "LaplaceEC": LaplaceEC(*dims),
     }
+
+
+def cell_of(name: str, runs: Floats, base: float) -> Cell:
+    """Return what is told of a policy's replays; ``base`` is the click rate of uniform choice."""
+    return {
+        "policy": name,
+        "relative_ctr_mean": float(runs[:, 1].mean() / base),
+        "relative_ctr_std": std(runs[:, 1]) / base,
+        "matches_mean": float(runs[:, 0].mean()),
+        "runs": len(runs),
+    }
+
+
+def figure_4(setup: Setup) -> Reproduction:
+    """Replay the log with every policy; click rates relative to uniform choice."""
+    if setup.data is None:
+        log = course_log(run_stream(setup.seed, 0, ENVIRONMENT_STREAM))
+        source = "**a synthetic log: these are not the paper's data**"
+    else:
+        log, source = read_course_log(setup.data), f"the log {setup.data.name}"
     # What uniform choice gets in a replay on average: sessions with fewer arms match more often.
     base = float(np.average(log.reward, weights=1.0 / np.diff(log.starts)))
-    found = {
-        name: np.array([replayed(policy, log, run, setup.seed) for run in range(setup.runs)])
-        for name, policy in policies.items()
-    }
-    cells: list[Cell] = [
-        {
-            "policy": name,
-            "relative_ctr_mean": float(runs[:, 1].mean() / base),
-            "relative_ctr_std": std(runs[:, 1]) / base,
-            "matches_mean": float(runs[:, 0].mean()),
-            "runs": len(runs),
-        }
-        for name, runs in found.items()
-    ]
+    cells: list[Cell] = []
+    for name, policy in compared(log).items():
+        runs = [replayed(policy, log, run, setup.seed) for run in range(setup.runs)]
+        cells.append(cell_of(name, np.array(runs), base))
     columns: dict[str, Tell] = {
         "policy": "{policy}",
         "click rate / Similarity's ± s.e.": told_with_error("relative_ctr", digits=3),
@@ -290,24 +296,26 @@ def figure_4(setup: Setup) -> Reproduction:
         sessions=len(log.video),
         videos=int(log.video.max()) + 1,
         offered=np.diff(log.starts).mean(),
-        dims=dims,
+        dims=(log.relevance.shape[1], log.examination.shape[1]),
         rate=log.reward.mean(),
         table=table(cells, columns),
         ranking=ranking,
     )
-
-    def draw(path: Path) -> None:
-        names = [cell["policy"].split(",")[0] for cell in cells]
-        means = [cell["relative_ctr_mean"] for cell in cells]
-        errors = [2 * cell["relative_ctr_std"] / math.sqrt(cell["runs"]) for cell in cells]
-        with drawing(path) as ax:
-            ax.bar(range(len(names)), means, yerr=errors, capsize=3, color="#0072B2")
-            ax.set_xticks(range(len(names)), names, size=8)
-            ax.axhline(1.0, color="black", lw=0.8)
-            title = "synthetic log" if setup.data is None else "given log"
-            inscribe(ax, title, ylabel="click rate / Similarity's (bars ±2 s.e.)")
-
+    title = "synthetic log" if setup.data is None else "given log"
+    draw = partial(draw_cells, cells, title)
     return Reproduction(cells, told, draw, setup.told(synthetic=setup.data is None))
+
+
+def draw_cells(cells: list[Cell], title: str, path: Path) -> None:
+    """Draw the click rates as bars."""
+    names = [cell["policy"].split(",")[0] for cell in cells]
+    means = [cell["relative_ctr_mean"] for cell in cells]
+    errors = [2 * cell["relative_ctr_std"] / math.sqrt(cell["runs"]) for cell in cells]
+    with drawing(path) as ax:
+        ax.bar(range(len(names)), means, yerr=errors, capsize=3, color="#0072B2")
+        ax.set_xticks(range(len(names)), names, size=8)
+        ax.axhline(1.0, color="black", lw=0.8)
+        inscribe(ax, title, ylabel="click rate / Similarity's (bars ±2 s.e.)")
 
 
 FIGURE_4 = Item(

@@ -210,21 +210,7 @@ def _deal(
     config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[Target]
 ) -> None:
     for store in stores:
-        for name, stored in store.placements().items():
-            if name not in config.placements:
-                raise ConfigError(
-                    f"placements.{name}: the log holds it; configure it as it was when it learned"
-                )
-            begins = store.begins(stored.id)
-            if begins is not None:
-                why = "its oldest rows were dropped, and what they taught"
-                why = why if begins.seq else "it started from a learner, which"
-                raise ConfigError(
-                    f"placements.{name}: {why} cannot be dealt out; begin with a new schema"
-                )
-            layouts.placement(name, stored.spec, stored.seed)
-            for target in targets:
-                target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
+        _declare(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
     end = 0
     merged = heapq.merge(
@@ -233,39 +219,74 @@ def _deal(
     for source, event in merged:
         end = event.time
         _merge(targets, source.before(event))
-        if isinstance(event, DecisionRow):
-            _decision(config, source, event, targets)
-        elif isinstance(event, FeedbackRow):
-            number, seq = divmod(int(source.places[event.decision]), 1 << 48)
-            target = targets[number]
-            stored = target.placements[source.names[event.placement]]
-            target.add(event._replace(placement=stored.id, decision=seq))
-        elif event.kind in (MODE, HOLDOUT, PIN) and event.placement is not None:
-            for target in targets:
-                stored = target.placements[source.names[event.placement]]
-                target.switch(stored.id, event)
-        elif event.kind == POLICY and event.placement is not None:
-            raise ConfigError(
-                f"placements.{source.names[event.placement]}: its log was folded into another "
-                "policy, which shards cannot follow; begin with a new schema"
-            )
-        elif event.kind == ARMS and event.placement is not None:
-            for target in targets:
-                stored = target.placements[source.names[event.placement]]
-                # Each shard tells all changes, by a clock of its own.
-                if len(sources) == 1 or target.lacks(stored.id, event):
-                    target.switch(stored.id, event)
+        _hand_on(config, source, event, targets, alone=len(sources) == 1)
         _merge(targets, source.after(event))
     for source in sources:
-        for record in source.store.records():
-            name = source.names[record.placement]
-            target = targets[shard_of(slot_of(name, record.id), len(targets))]
-            target.store.keep([record._replace(placement=target.placements[name].id)])
+        _deal_records(source, targets)
     for target in targets:
         if end:
             # All windows close that had closed before.
             target.add(MarkRow(0, None, end, TICK, ""))
         target.flush()
+
+
+def _declare(
+    config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[Target]
+) -> None:
+    """Let all targets have a store's placements, if what they learned can be dealt out."""
+    for name, stored in store.placements().items():
+        if name not in config.placements:
+            raise ConfigError(
+                f"placements.{name}: the log holds it; configure it as it was when it learned"
+            )
+        begins = store.begins(stored.id)
+        if begins is not None:
+            why = "its oldest rows were dropped, and what they taught"
+            why = why if begins.seq else "it started from a learner, which"
+            raise ConfigError(
+                f"placements.{name}: {why} cannot be dealt out; begin with a new schema"
+            )
+        layouts.placement(name, stored.spec, stored.seed)
+        for target in targets:
+            target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
+
+
+def _hand_on(
+    config: Config, source: Source, event: Event, targets: list[Target], *, alone: bool
+) -> None:
+    """Write an event to the shard of its key, or to all that it concerns."""
+    if isinstance(event, DecisionRow):
+        _decision(config, source, event, targets)
+    elif isinstance(event, FeedbackRow):
+        number, seq = divmod(int(source.places[event.decision]), 1 << 48)
+        target = targets[number]
+        stored = target.placements[source.names[event.placement]]
+        target.add(event._replace(placement=stored.id, decision=seq))
+    elif event.placement is not None:
+        _mark(source.names[event.placement], event, targets, alone=alone)
+
+
+def _mark(name: str, mark: MarkRow, targets: list[Target], *, alone: bool) -> None:
+    """Write a placement's mark to all shards."""
+    if mark.kind == POLICY:
+        raise ConfigError(
+            f"placements.{name}: its log was folded into another policy, which shards cannot "
+            "follow; begin with a new schema"
+        )
+    for target in targets:
+        stored = target.placements[name]
+        # Each shard tells all changes of arms, by a clock of its own.
+        if mark.kind in (MODE, HOLDOUT, PIN) or (
+            mark.kind == ARMS and (alone or target.lacks(stored.id, mark))
+        ):
+            target.switch(stored.id, mark)
+
+
+def _deal_records(source: Source, targets: list[Target]) -> None:
+    for record in source.store.records():
+        name = source.names[record.placement]
+        target = targets[shard_of(slot_of(name, record.id), len(targets))]
+        target.store.keep([record._replace(placement=target.placements[name].id)])
 
 
 def _decision(config: Config, source: Source, row: DecisionRow, targets: list[Target]) -> None:
