@@ -1,10 +1,12 @@
 """Play tacit and other packages on the same streams: time, memory, and what was learned.
 
 python benchmarks/bench_peers.py            everything; writes peers.json and docs/benchmarks.md
+python benchmarks/bench_peers.py --only learned   one part; the page keeps the others as they are
 python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 
-A run that was cut off goes on where it was; what it measured lies in ``.measured``.
+The parts are ``timed``, ``learned`` and ``wrong``. A run that was cut off goes on where it was;
+what it measured lies in ``.measured``.
 """
 
 from __future__ import annotations
@@ -38,21 +40,31 @@ PEERS = (
     "coba",
     "contextualbandits",
     "duelpy",
+    "gittins",
     "mabwiser",
-    "obp",
     "pybandits",
+    "pymab",
     "river",
     "smpybandits",
     "vowpalwabbit",
 )
 SPEED = {
-    "classical": ("bayesianbandits", "coba", "mabwiser", "pybandits", "river", "smpybandits"),
-    "changes": ("smpybandits",),
+    "classical": (
+        "bayesianbandits",
+        "coba",
+        "mabwiser",
+        "pybandits",
+        "pymab",
+        "river",
+        "smpybandits",
+    ),
+    "changes": ("pymab", "smpybandits"),
     "duels": ("duelpy",),
     "contextual": (
         "bayesianbandits",
         "coba",
         "contextualbandits",
+        "gittins",
         "mabwiser",
         "vowpalwabbit",
     ),
@@ -64,38 +76,38 @@ COMPILED = ("classical", "changes", "duels", "contextual")
 """What tacit plays in its compiled loops, too."""
 BASE = {"classical": "UCB1", "contextual": "LaplaceEC"}
 """What an algorithm is compared with that tacit does not have."""
+BY_NAME = (
+    "gittins",
+    "river",
+    "pymab",
+    "coba",
+    "vowpalwabbit",
+    "mabwiser",
+    "pybandits",
+    "smpybandits",
+)
+BY_FEATURES = ("gittins", "vowpalwabbit", "mabwiser", "coba", "bayesianbandits")
 QUALITY = {
-    "shifting": (
-        "bayesianbandits",
-        "coba",
-        "mabwiser",
-        "pybandits",
-        "river",
-        "smpybandits",
-        "vowpalwabbit",
-    ),
-    # bayesianbandits takes 6 ms a round of 40 arms, each decayed in each round.
-    "interest": ("coba", "mabwiser", "pybandits", "river", "smpybandits", "vowpalwabbit"),
+    "shifting": (*BY_NAME, "bayesianbandits"),
+    "names": BY_NAME,
+    "interest": BY_NAME,
     "dueling": ("duelpy",),
-    "examination": (
-        "bayesianbandits",
-        "coba",
-        "contextualbandits",
-        "mabwiser",
-        "vowpalwabbit",
-    ),
-    "contextual": (
-        "bayesianbandits",
-        "coba",
-        "contextualbandits",
-        "mabwiser",
-        "vowpalwabbit",
-    ),
+    "examination": BY_FEATURES,
+    "contextual": BY_FEATURES,
 }
-"""Who plays what for regret; tacit plays all. ``contextual`` is played by ``examination``."""
+"""Who plays what for regret; tacit plays all.
+
+Left out is who takes more than 2 ms a round: contextualbandits over features, and bayesianbandits
+where it lets more than five arms forget in every round.
+"""
 UNTUNED = "untuned"
 """tacit's recommended policy, which has nothing to tune."""
-TUNED_AS = {"contextual": "examination", "interest": "shifting"}
+OURS = (UNTUNED, "tacit")
+"""What every package is compared with, stream by stream."""
+SLOW = ("smpybandits", "bayesianbandits")
+"""Who takes the most time to learn, and plays last."""
+PLAYED_AS = {"contextual": "examination", "interest": "shifting", "names": "shifting"}
+"""Whose candidates play a role that has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +136,9 @@ class Effort:
 FULL = Effort(
     repetitions=3,
     runs={"classical": 3, "changes": 2, "duels": 4, "contextual": 1, "replay": 10, "weighing": 4},
-    tuning=3,
-    testing=12,
-    limit=900.0,
+    tuning=8,
+    testing=100,
+    limit=14_400.0,
 )
 SHORT = Effort(
     repetitions=1,
@@ -152,6 +164,8 @@ class Bench:
 
     Parameters
     ----------
+    part : str
+        What is measured, of ``PARTS``.
     effort : Effort
     so_far : bool, default False
         Whether to take what is not measured for failed, instead of measuring it.
@@ -159,11 +173,13 @@ class Bench:
         A table of real search interest.
     """
 
-    def __init__(self, effort: Effort, so_far: bool = False, data: Path | None = None) -> None:
+    def __init__(
+        self, part: str, effort: Effort, so_far: bool = False, data: Path | None = None
+    ) -> None:
         self.effort, self.so_far, self.data = effort, so_far, data
         self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
         self.notes: dict[str, str] = {}
-        self.folder = MEASURED / self._digest()
+        self.folder = MEASURED / f"{part}-{self._digest()}"
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
 
     def _digest(self) -> str:
@@ -332,34 +348,45 @@ def summary(scores: list[float]) -> dict[str, Any]:
 
 def learned(bench: Bench) -> Iterator[dict[str, Any]]:
     """Give the rows of regret: of each package the candidate that tuning found best."""
-    for role, peers in QUALITY.items():
-        if role == "interest" and bench.data is None:
-            bench.notes["interest"] = "left out, for want of --data"
+    if bench.data is None:
+        bench.notes["interest"] = "left out, for want of --data"
+    plays = [
+        (role, peer)
+        for role, peers in QUALITY.items()
+        for peer in (*OURS, *(peer for peer in peers if peer in bench.pythons))
+        if role != "interest" or bench.data
+    ]
+    # Who is slow comes last, so that a run that is cut off lacks few rows.
+    for role, peer in sorted(plays, key=lambda play: play[1] in SLOW):
+        bench.once(f"{role}-{peer}", lambda: tested(bench, peer, role))  # noqa: B023
+    ours: dict[tuple[str, str], list[float]] = {}
+    for role, peer in plays:
+        found = bench.once(f"{role}-{peer}", lambda: None)
+        if "error" in found:
+            bench.notes[f"{peer}, {role}"] = found["error"]
             continue
-        ours: list[float] = []
-        for peer in ("tacit", UNTUNED, *(peer for peer in peers if peer in bench.pythons)):
-            measured = bench.once(f"{role}-quality-{peer}", lambda: tested(bench, peer, role))  # noqa: B023
-            if "error" in measured:
-                bench.notes[f"{peer}, {role}"] = measured["error"]
-                continue
-            result = measured["result"]
-            ours = ours or result["scores"]
-            differences = [own - our for own, our in zip(result["scores"], ours, strict=True)]
-            paired = summary(differences)
-            yield {
-                "role": role,
-                "entrant": peer,
-                "policy": result["policy"],
-                "candidates": result["candidates"],
-                "difference": None if peer == "tacit" else paired["score"],
-                "difference_error": None if peer == "tacit" else paired["standard_error"],
-                **summary(result["scores"]),
-            }
+        result = found["result"]
+        if peer in OURS:
+            ours[role, peer] = result["scores"]
+        beside = {our: ours[role, our] for our in OURS if our != peer and (role, our) in ours}
+        yield {
+            "role": role,
+            "entrant": peer,
+            "policy": result["policy"],
+            "candidates": result["candidates"],
+            "more": {our: paired(result["scores"], scores) for our, scores in beside.items()},
+            **summary(result["scores"]),
+        }
+
+
+def paired(scores: list[float], ours: list[float]) -> dict[str, Any]:
+    """Return the mean of the differences by stream, its standard error and their number."""
+    return summary([own - our for own, our in zip(scores, ours, strict=True)])
 
 
 def tested(bench: Bench, peer: str, role: str) -> Any:
     """Tune on some streams, then test the best candidate on others."""
-    played_as = TUNED_AS.get(role, role)
+    played_as = PLAYED_AS.get(role, role)
     tuned = bench.play(peer, role, range(bench.effort.tuning), played_as)["played"]
     regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
     best = min(regrets, key=regrets.__getitem__)
@@ -395,33 +422,45 @@ def truths() -> dict[str, dict[str, float]]:
 # The report ----------------------------------------------------------------------------------
 
 
+def measured(part: str, bench: Bench) -> Any:
+    """Return a part of the results, with all that they come from."""
+    if part == "wrong":
+        return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
+    for peer in (*PEERS, streams.NAMES):
+        bench.install(peer)
+    rows = list(ROWS[part](bench))
+    return {
+        "machine": machine(),
+        "effort": asdict(bench.effort),
+        "notes": bench.notes,
+        "rows": rows,
+    }
+
+
+ROWS = {"timed": timed, "learned": learned}
+PARTS = (*ROWS, "wrong")
+"""What the results consist of."""
+
+
 def main() -> None:
     """Measure, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=PARTS, help="measure this part")
     parser.add_argument("--short", action="store_true", help="few runs")
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     asked = parser.parse_args()
-    effort = SHORT if asked.short else FULL
-    bench = Bench(effort, asked.so_far, asked.data)
-    for peer in PEERS:
-        bench.install(peer)
-    results = {
-        "machine": machine(),
-        "effort": asdict(effort),
-        "packages": {peer: venvs.pinned(peer)[0] for peer in PEERS},
-        "truth": truths(),
-        "speed": list(timed(bench)),
-        "quality": list(learned(bench)),
-        "wrong": [bench.once(f"wrong-{case}", lambda: wrong.run(case)) for case in wrong.CASES],  # noqa: B023
-        "notes": bench.notes,
-    }
     path = HERE / "peers.json"
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    page.write(results)
-    if not asked.so_far:
-        shutil.rmtree(MEASURED)
-    say(f"wrote {path} and {page.PAGE}")
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results |= {"packages": {peer: venvs.pinned(peer)[0] for peer in PEERS}, "truth": truths()}
+    for part in [asked.only] if asked.only else PARTS:
+        bench = Bench(part, SHORT if asked.short else FULL, asked.so_far, asked.data)
+        results[part] = measured(part, bench)
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        page.write(results)
+        if not asked.so_far:
+            shutil.rmtree(bench.folder)
+        say(f"wrote {part} into {path} and {page.PAGE}")
 
 
 if __name__ == "__main__":

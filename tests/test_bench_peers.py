@@ -36,9 +36,9 @@ def test_the_page_shows_the_results(modules, results):
 
 
 def test_every_package_has_the_same_budget(results):
-    assert {row["candidates"] <= 8 for row in results["quality"]} == {True}
-    played = {row["runs"] for row in results["quality"]}
-    assert played == {results["effort"]["testing"]}
+    learned = results["learned"]
+    assert {row["candidates"] <= 8 for row in learned["rows"]} == {True}
+    assert {row["runs"] for row in learned["rows"]} == {learned["effort"]["testing"]}
 
 
 def test_streams_repeat(modules, tmp_path):
@@ -60,6 +60,19 @@ def test_real_interest_is_halved_for_tuning_and_testing(modules):
     assert tuned[0].argmax() == 18
     assert tuned[0, 18] == 0.5
     assert not np.array_equal(tuned[-1], tested[0])
+
+
+def test_names_of_girls_are_for_tuning_and_of_boys_for_testing(modules, monkeypatch):
+    """Two years, in proportion to each year's favourite: 0.02 + 0.48·share."""
+    streams = modules["streams"]
+    given = {"F": np.array([[4.0, 1.0], [1.0, 2.0]]), "M": np.array([[3.0, 3.0], [0.0, 8.0]])}
+    monkeypatch.setattr(streams, "popularity", given.__getitem__)
+    tuned, tested = (
+        streams.names(np.random.default_rng(1), seed)["chances"] for seed in (3, streams.TEST)
+    )
+    assert tuned.shape == tested.shape == (5_000, 2)
+    np.testing.assert_allclose(tuned[[0, -1]], [[0.5, 0.14], [0.26, 0.5]])
+    np.testing.assert_allclose(tested[[0, -1]], [[0.5, 0.5], [0.02, 0.5]])
 
 
 def test_shifting_intent_is_as_the_paper_draws_it(modules):
@@ -95,6 +108,13 @@ def test_regret_by_hand(play):
     assert told == [(5, 0, 1.0), (5, 0, 0.0), (6, 1, 1.0), (6, 1, 1.0)]
 
 
+def test_differences_are_paired_by_stream(modules):
+    """Differences 1, 2 and 3: their mean is 2, its error 1/√3."""
+    found = modules["bench_peers"].paired([11.0, 22.0, 33.0], [10.0, 20.0, 30.0])
+    assert found["score"] == 2.0
+    assert found["standard_error"] == pytest.approx(3.0**-0.5)
+
+
 def test_scores_of_many_loops_are_pooled(modules):
     """Two C loops, means 2 and 4, deviations 3 of 9 runs: each error is 1, the mean's √2/2."""
     runs = [[1.0, 10, [2.0, 3.0, 9]]], [[1.0, 10, [4.0, 3.0, 9]]]
@@ -116,7 +136,7 @@ def test_what_was_measured_is_not_measured_again(modules, tmp_path, monkeypatch)
         return {"a": 1.5}
 
     for _ in range(2):
-        bench = bench_peers.Bench(bench_peers.SHORT)
+        bench = bench_peers.Bench("learned", bench_peers.SHORT)
         assert bench.once("one", job) == {"result": {"a": 1.5}}
         assert bench.once("two", job) == {"error": "no luck"}
     assert len(calls) == 2

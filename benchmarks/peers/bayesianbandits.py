@@ -94,8 +94,8 @@ def examination(stream):
     """What may learn arms by their features."""
     found = {
         f"NormalRegressor({alpha:g}, {beta:g})": normal(stream, alpha, beta)
-        for alpha, beta in ((1.0, 4.0), (1.0, 16.0), (4.0, 16.0), (1.0, 64.0))
+        for alpha, beta in ((1.0, 4.0), (1.0, 16.0), (1.0, 64.0), (1.0, 256.0))
     }
     return found | {
-        f"BayesianGLM({alpha:g})": logistic(stream, alpha) for alpha in (0.5, 1.0, 2.0, 5.0)
+        f"BayesianGLM({alpha:g})": logistic(stream, alpha) for alpha in (0.5, 1.0, 5.0, 20.0)
     }

@@ -67,16 +67,16 @@ def dueling(stream):
     return players(
         stream,
         {
-            "DoubleThompsonSampling(0.51)": (DoubleThompsonSampling, {}),
-            "DoubleThompsonSampling(0.7)": (
-                DoubleThompsonSampling,
-                {"exploratory_constant": 0.7},
-            ),
+            "DoubleThompsonSampling": (DoubleThompsonSampling, {}),
             "DoubleThompsonSamplingPlus": (DoubleThompsonSamplingPlus, {}),
             "Rmed1": (Rmed1, {}),
             "RelativeUCB": (RelativeUCB, {}),
             "RelativeConfidenceSampling": (RelativeConfidenceSampling, {}),
-            "WinnerStaysStrongRegret": (WinnerStaysStrongRegret, {}),
+            "WinnerStaysStrongRegret(1.5)": (
+                WinnerStaysStrongRegret,
+                {"exploitation_factor": 1.5},
+            ),
+            "WinnerStaysStrongRegret(2)": (WinnerStaysStrongRegret, {}),
             "BeatTheMeanBandit": (BeatTheMeanBandit, {}),
         },
     )

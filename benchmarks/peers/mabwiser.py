@@ -35,9 +35,9 @@ def candidates():
         "UCB1(0.25)": LearningPolicy.UCB1(alpha=0.25),
         "UCB1(0.5)": LearningPolicy.UCB1(alpha=0.5),
         "ThompsonSampling": LearningPolicy.ThompsonSampling(),
+        "EpsilonGreedy(0.02)": LearningPolicy.EpsilonGreedy(epsilon=0.02),
         "EpsilonGreedy(0.05)": LearningPolicy.EpsilonGreedy(epsilon=0.05),
         "EpsilonGreedy(0.1)": LearningPolicy.EpsilonGreedy(epsilon=0.1),
-        "EpsilonGreedy(0.2)": LearningPolicy.EpsilonGreedy(epsilon=0.2),
         "Softmax(0.1)": LearningPolicy.Softmax(tau=0.1),
     }
 

@@ -14,6 +14,8 @@ from SMPyBandits.Policies import (
     Exp3,
     Monitored_IndexPolicy,
     Thompson,
+    UCBalpha,
+    klUCB,
     klUCB_forGLR,
 )
 
@@ -63,11 +65,11 @@ def changes(stream):
 
 
 def shifting(stream):
-    """What may follow a change."""
+    """What may follow a change, and what expects none."""
     arms, horizon = stream["chances"].shape[1], len(stream["keys"])
     policies = {
         f"DiscountedThompson({gamma})": lambda gamma=gamma: DiscountedThompson(arms, gamma=gamma)
-        for gamma in (0.98, 0.99, 0.995)
+        for gamma in (0.99, 0.995)
     }
     return players(
         {
@@ -76,7 +78,8 @@ def shifting(stream):
             "BernoulliGLR(0.05)": lambda: glr(arms, 0.05),
             "CUSUM(50)": lambda: cusum(arms, horizon, 10, 50),
             "SWUCB(300)": lambda: SWUCB(arms, tau=300, alpha=0.2),
-            "DiscountedUCB(0.99)": lambda: DiscountedUCB(arms, alpha=1.6, gamma=0.99),
+            "UCBalpha(0.25)": lambda: UCBalpha(arms, alpha=0.25),
+            "klUCB": lambda: klUCB(arms),
         }
     )
 

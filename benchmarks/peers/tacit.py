@@ -242,13 +242,13 @@ def examination(stream):
     half = stream["features"].shape[1] // 2
     policies = {
         "LaplaceEC(1)": tacit.LaplaceEC(half, half),
-        "LaplaceEC(4)": tacit.LaplaceEC(half, half, prior_variance=4.0),
         "ECBandit(1)": tacit.ECBandit(half, half),
         "LogisticTS(1)": tacit.LogisticTS(half, half),
         "LogisticTS(0.25)": tacit.LogisticTS(half, half, prior_variance=0.25),
         "LinTS(0.25)": tacit.LinTS(half, half),
         "LinTS(0.1)": tacit.LinTS(half, half, scale=0.1),
-        "LinUCB(0.25)": tacit.LinUCB(half, half, alpha=0.25),
+        "LinTS(0.03)": tacit.LinTS(half, half, scale=0.03),
+        "LinUCB(0.1)": tacit.LinUCB(half, half, alpha=0.1),
     }
     return {name: called_with_features(policy)(stream) for name, policy in policies.items()}
 

@@ -54,7 +54,7 @@ def examination(stream):
         "--squarecb --gamma_scale 100",
         "--squarecb --gamma_scale 1000",
         "--squarecb --gamma_scale 1000 -l 0.1",
-        "--epsilon 0.05",
+        "--epsilon 0.01",
         "--epsilon 0.02 --cb_type mtr",
         "--bag 5",
         "--regcb",
@@ -67,13 +67,13 @@ def shifting(stream):
     rows = [f"| arm{arm}" for arm in range(stream["chances"].shape[1])]
     kept = "--power_t 0 --noconstant"
     options = (
-        f"--epsilon 0.1 {kept} -l 0.02",
-        f"--epsilon 0.1 {kept} -l 0.1",
+        f"--epsilon 0.01 {kept} -l 0.1",
         f"--epsilon 0.05 {kept} -l 0.1",
-        f"--squarecb --gamma_scale 10 {kept} -l 0.02",
+        f"--epsilon 0.1 {kept} -l 0.1",
         f"--squarecb --gamma_scale 10 {kept} -l 0.1",
         f"--squarecb --gamma_scale 100 {kept} -l 0.02",
         f"--squarecb --gamma_scale 100 {kept} -l 0.1",
+        f"--squarecb --gamma_scale 1000 {kept} -l 0.1",
         "--squarecb",
     )
     return {text: player(rows, text) for text in options}
