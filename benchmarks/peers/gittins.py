@@ -6,8 +6,11 @@ NEVER = 1e9
 """Seconds that a reward may take: all come in time."""
 
 
-def player(candidates, bits=8, **settings):
-    """Return a function of a seed; the candidates are all, or the offered of them."""
+def player(candidates, bits=12, **settings):
+    """Return a function of a seed; the candidates are all, or the offered of them.
+
+    4096 hashed places keep names and features of a hundred arms apart.
+    """
 
     def seeded(seed):
         # The draws follow from the salt, an agent's name.
@@ -31,10 +34,10 @@ def named(stream):
 
 
 def featured(stream):
-    """Return arms that have features alone: the name of all is the same."""
+    """Return arms with their names and features."""
     return [
-        ("arm", {f"f{place}": value for place, value in enumerate(row)})
-        for row in stream["features"].tolist()
+        (str(arm), {f"f{place}": value for place, value in enumerate(row)})
+        for arm, row in enumerate(stream["features"].tolist())
     ]
 
 
