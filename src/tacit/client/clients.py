@@ -21,6 +21,7 @@ from tacit.client.call import Call, answer
 from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
+from tacit.client.method import Awaited, Blocking
 from tacit.client.retries import Reply, pause
 from tacit.core import checks
 from tacit.errors import InvalidValue
@@ -118,7 +119,7 @@ def _awaited(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, 
 
 
 @_with_calls(_blocking)
-class Client(_Connection[httpx.Client]):
+class Client(_Connection[httpx.Client], Blocking):
     """A client of the decision service.
 
     Every decision and all feedback is sent with an id, made here unless one is given. So a request
@@ -209,7 +210,7 @@ class Client(_Connection[httpx.Client]):
 
 
 @_with_calls(_awaited)
-class AsyncClient(_Connection[httpx.AsyncClient]):
+class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
     """:class:`Client` for asyncio: the same methods, to be awaited.
 
     Parameters

@@ -7,35 +7,40 @@ have it, as a method that returns the answer and as one to be awaited.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from tacit.client.call import Call
-
-if TYPE_CHECKING:
-    from tacit.client.clients import AsyncClient, Client
 
 P = ParamSpec("P")
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 
 
+class Blocking:
+    """A client whose calls return the answer."""
+
+
+class Awaited:
+    """A client whose calls are to be awaited."""
+
+
 class Method(Protocol[P, A_co]):
     """The type of a call as a method of either client, with the call's own parameters."""
 
     @overload
-    def __get__(self, client: Client, owner: type[Client]) -> Callable[P, A_co]: ...
+    def __get__(self, client: Blocking, owner: type[Blocking]) -> Callable[P, A_co]: ...
     @overload
     def __get__(
-        self, client: AsyncClient, owner: type[AsyncClient]
+        self, client: Awaited, owner: type[Awaited]
     ) -> Callable[P, Coroutine[Any, Any, A_co]]: ...
     @overload
     def __get__(
-        self, client: None, owner: type[Client]
-    ) -> Callable[Concatenate[Client, P], A_co]: ...
+        self, client: None, owner: type[Blocking]
+    ) -> Callable[Concatenate[Blocking, P], A_co]: ...
     @overload
     def __get__(
-        self, client: None, owner: type[AsyncClient]
-    ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A_co]]: ...
+        self, client: None, owner: type[Awaited]
+    ) -> Callable[Concatenate[Awaited, P], Coroutine[Any, Any, A_co]]: ...
 
 
 def call(make: Callable[Concatenate[Any, P], Call[A]]) -> Method[P, A]:
