@@ -174,21 +174,6 @@ class Elimination(Eliminating):
         )
 
     def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        """Simulate one run, exact in law, without playing every comparison.
-
-        Parameters
-        ----------
-        preferences : array of float64, shape (arms, arms)
-            P(row beats column).
-        gaps : array of float64, shape (arms,)
-            P(best arm beats this one) − 1/2.
-        horizon : int
-        rng : Generator
-
-        Returns
-        -------
-        SampledRun
-        """
         from tacit.policies.duels.sampling.beat_the_mean import beat_the_mean
 
         limits: Any = {"budget": self.budget, "enough": self.enough}

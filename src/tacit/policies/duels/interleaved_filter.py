@@ -152,21 +152,6 @@ class Filter(Eliminating):
         )
 
     def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        """Simulate one run, exact in law, without playing every comparison.
-
-        Parameters
-        ----------
-        preferences : array of float64, shape (arms, arms)
-            P(row beats column).
-        gaps : array of float64, shape (arms,)
-            P(best arm beats this one) − 1/2.
-        horizon : int
-        rng : Generator
-
-        Returns
-        -------
-        SampledRun
-        """
         from tacit.policies.duels.sampling.interleaved_filter import interleaved_filter
 
         limits: Any = {"budget": self.budget, "prunes": self.prunes}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import Impression
 
@@ -197,6 +197,24 @@ class Eliminating(DuelPolicy):
     @property
     def guarantee(self) -> str:
         """What is known of the winner."""
+        raise NotImplementedError
+
+    def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
+        """Simulate one run, exact in law, without playing every comparison.
+
+        Parameters
+        ----------
+        preferences : array of float64, shape (arms, arms)
+            P(row beats column).
+        gaps : array of float64, shape (arms,)
+            P(best arm beats this one) − 1/2.
+        horizon : int
+        rng : Generator
+
+        Returns
+        -------
+        SampledRun
+        """
         raise NotImplementedError
 
     def result(self, state: Any, lane: int) -> Duels:

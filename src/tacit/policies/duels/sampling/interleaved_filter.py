@@ -169,6 +169,38 @@ def challenger(book: Filter, size: int, level: int, kappa: float) -> int:
     return found
 
 
+@kernel
+def break_off(
+    book: Filter, size: int, level: int, room: int, chances: Floats, gap: float, gaps: Floats,
+    rng: Generator, totals: Floats,
+) -> None:  # fmt: skip
+    """Play ``room`` comparisons of a sweep that stays unfinished; it decides nothing."""
+    for i in range(size):
+        if i < room:
+            pick = i + int(rng.random() * (size - i))
+            arm = book.members[pick]
+            book.members[pick], book.members[i] = book.members[i], arm
+        arm = book.members[i]
+        times = level + 1 if i < room else level
+        meet(book, arm, times, chances[arm], rng)
+        charge(totals, gap, gaps[arm], times, book.wins[arm])
+
+
+@kernel
+def succeed(book: Filter, size: int, place: int, level: int, moment: int, prunes: bool) -> int:
+    """Let the member at ``place`` become the candidate; return how many are left for it to meet."""
+    dismiss(book, size, place, -1)
+    size -= 1
+    for i in range(size - 1, -1, -1):
+        arm = book.members[i]
+        if prunes and 2 * book.wins[arm] > level:
+            dismiss(book, size, i, moment)
+            size -= 1
+        book.wins[arm] = 0
+        book.counts[arm] = 0
+    return size
+
+
 def explore(
     book: Filter,
     preferences: Floats,
@@ -189,16 +221,7 @@ def explore(
         chances = preferences[candidate]
         room = budget - spent - level * size
         if room < size:
-            # The last sweep stays unfinished; it decides nothing.
-            for i in range(size):
-                if i < room:
-                    pick = i + int(rng.random() * (size - i))
-                    arm = book.members[pick]
-                    book.members[pick], book.members[i] = book.members[i], arm
-                arm = book.members[i]
-                times = level + 1 if i < room else level
-                meet(book, arm, times, chances[arm], rng)
-                charge(totals, gaps[candidate], gaps[arm], times, book.wins[arm])
+            break_off(book, size, level, room, chances, gaps[candidate], gaps, rng, totals)
             return candidate, budget
         level = leap(book, size, level, level + room // size, kappa, chances, rng)
         moment = spent + level * size
@@ -217,18 +240,9 @@ def explore(
                 arm = book.members[i]
                 meet(book, arm, level, chances[arm], rng)
                 charge(totals, gaps[candidate], gaps[arm], level, book.wins[arm])
-            spent = moment
-            dismiss(book, size, place, -1)
-            size -= 1
-            for i in range(size - 1, -1, -1):
-                arm = book.members[i]
-                if prunes and 2 * book.wins[arm] > level:
-                    dismiss(book, size, i, moment)
-                    size -= 1
-                book.wins[arm] = 0
-                book.counts[arm] = 0
+            size = succeed(book, size, place, level, moment, prunes)
             book.left[candidate] = moment
-            candidate, level = winner, 0
+            candidate, spent, level = winner, moment, 0
     return candidate, spent
 
 
