@@ -156,6 +156,64 @@ def players(rankers: int, horizon: int) -> list[tacit.Policy]:
     return found
 
 
+Cell = dict[str, Any]
+
+
+def played_by_users(
+    collection: Collection, length: int
+) -> tuple[dict[tuple[str, str], InterleavedRankers], list[Cell]]:
+    """Return the duels of each user by each method, and what they tell of the best ranker."""
+    methods: tuple[InterleavingMethod, ...] = (
+        Balanced(length),
+        TeamDraft(length),
+        Probabilistic(length),
+        Optimized(length),
+    )
+    best = int(collection.quality.argmax())
+    cells, environments = [], {}
+    for name, user in USERS.items():
+        for method in methods:
+            model: ClickModel = user(GRADES)
+            environment = InterleavedRankers(
+                collection.rankings, collection.grades, model, method, samples=SAMPLES
+            )
+            environments[name, type(method).__name__] = environment
+            cell = compared(environment, best)
+            cells.append({"user": name, "method": type(method).__name__, **cell})
+    return environments, cells
+
+
+def table_of_methods(cells: list[Cell]) -> str:
+    """Return what each method tells, as a table."""
+    header = "user", "method", "winner", "hardest pair", "ties", "impressions to be sure"
+    rows = [
+        (
+            cell["user"],
+            cell["method"],
+            f"{cell['winner']}{'' if cell['is_best'] else ' (not the best)'}",
+            f"{cell['hardest']:.4f}" + (f" ±{cell['precision']:.4f}" if cell["precision"] else ""),
+            f"{cell['ties']:.1%}",
+            f"{cell['impressions']:,.0f}",
+        )
+        for cell in cells
+    ]
+    return aligned([header, *rows])
+
+
+def table_of_policies(curves: dict[str, Any], horizon: int) -> str:
+    """Return the regret of each policy, and when it settled, as a table."""
+    table: list[tuple[str, ...]] = [("policy", *(f"{name}: regret, settled" for name in USERS))]
+    for i, policy in enumerate(curves["perfect"].names):
+        row = [policy]
+        for name in USERS:
+            result = curves[name]
+            random = result.regret[0, :, -1].mean() / horizon
+            when = settled(result.regret[i], result.rounds, random)
+            row.append(f"{result.regret[i, :, -1].mean():,.0f}, {when:,.0f}")
+        table.append(tuple(row))
+    return aligned(table)
+
+
 def study(
     queries: int = 30,
     documents: int = 60,
@@ -174,52 +232,20 @@ def study(
         f"{rankers} rankers, {queries} queries. By NDCG@{length} the best is ranker {best} "
         f"({ordered[0]:.3f}); then {ordered[1]:.3f}, {ordered[2]:.3f}, …, {ordered[-1]:.3f}.\n"
     )
-    methods: tuple[InterleavingMethod, ...] = (
-        Balanced(length),
-        TeamDraft(length),
-        Probabilistic(length),
-        Optimized(length),
-    )
-    cells, environments = [], {}
-    for name, user in USERS.items():
-        for method in methods:
-            model: ClickModel = user(GRADES)
-            environment = InterleavedRankers(
-                collection.rankings, collection.grades, model, method, samples=SAMPLES
-            )
-            environments[name, type(method).__name__] = environment
-            cell = compared(environment, best)
-            cells.append({"user": name, "method": type(method).__name__, **cell})
-    header = "user", "method", "winner", "hardest pair", "ties", "impressions to be sure"
-    rows = [
-        (
-            cell["user"],
-            cell["method"],
-            f"{cell['winner']}{'' if cell['is_best'] else ' (not the best)'}",
-            f"{cell['hardest']:.4f}" + (f" ±{cell['precision']:.4f}" if cell["precision"] else ""),
-            f"{cell['ties']:.1%}",
-            f"{cell['impressions']:,.0f}",
-        )
-        for cell in cells
-    ]
-    print(aligned([header, *rows]))
+    environments, cells = played_by_users(collection, length)
+    print(table_of_methods(cells))
     print(f"\nAll pairs equally often, confidence {CONFIDENCE}. Policies, with team-draft:\n")
-    curves = {}
-    table: list[tuple[str, ...]] = [("policy", *(f"{name}: regret, settled" for name in USERS))]
-    for name in USERS:
-        environment = environments[name, "TeamDraft"]
-        curves[name] = tacit.simulate(
-            players(rankers, horizon), environment, horizon, runs=runs, seed=seed
+    curves = {
+        name: tacit.simulate(
+            players(rankers, horizon),
+            environments[name, "TeamDraft"],
+            horizon,
+            runs=runs,
+            seed=seed,
         )
-    for i, policy in enumerate(curves["perfect"].names):
-        row = [policy]
-        for name in USERS:
-            result = curves[name]
-            random = result.regret[0, :, -1].mean() / horizon
-            when = settled(result.regret[i], result.rounds, random)
-            row.append(f"{result.regret[i, :, -1].mean():,.0f}, {when:,.0f}")
-        table.append(tuple(row))
-    print(aligned(table))
+        for name in USERS
+    }
+    print(table_of_policies(curves, horizon))
     if out is not None:
         print(f"\nwrote {drawn(curves, out / 'interleaving_study.png')}")
     return {"quality": collection.quality, "best": best, "cells": cells, "curves": curves}

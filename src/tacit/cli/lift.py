@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,14 +42,8 @@ def lift(
     url: str,
     key: str | None,
     confidence: str,
-    control: str | None,
-    begin: str | None,
-    end: str | None,
-    shown: float | None,
-    share: float | None,
-    rate: float | None,
-    daily: float | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Say what learning earned more than a control, at a PLACEMENT of a running service."""
     try:
@@ -58,17 +53,7 @@ def lift(
     except ImportError as error:
         raise MissingExtra(error.name or "the client", "client") from error
     with Client(url, key) as client:
-        found = client.lift(
-            placement,
-            confidence=float(confidence),
-            control=control,
-            begin=begin,
-            end=end,
-            shown=shown,
-            share=share,
-            rate=rate,
-            daily=daily,
-        )
+        found = client.lift(placement, confidence=float(confidence), **asked)
     lines = [found.verdict]
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:
