@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,8 +96,27 @@ class PlainArms(tacit.Environment):
         return clipped_mean(best) if params.linear else best
 
 
+class ChancesTold(tacit.Environment):
+    """Base of those whose world has the chances of all arms on offer, and a noise a round."""
+
+    @staticmethod
+    def respond(params: Any, world: Any, lane: int, arm: int) -> float:
+        return 1.0 if world.noise[0] < world.chances[arm] else 0.0
+
+    @staticmethod
+    def expected(params: Any, world: Any, lane: int, arm: int) -> float:
+        return float(world.chances[arm])
+
+    @staticmethod
+    def optimum(params: Any, world: Any, lane: int) -> float:
+        best = 0.0
+        for i in range(len(world.chances)):
+            best = max(best, world.chances[i])
+        return best
+
+
 @dataclass(frozen=True)
-class KeyedArms(tacit.Environment):
+class KeyedArms(ChancesTold):
     """Keys in random order whose parameters lie about common ones; a hundred arms, ten on offer.
 
     A click has the probability σ(x_C·θ_C)·σ(x_E·θ_E). A key's parameters are ``scale``·θ₀ and
@@ -155,24 +174,9 @@ class KeyedArms(tacit.Environment):
         world.noise[0] = rng.random()
         return 0 if params.pooled else key
 
-    @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.noise[0] < world.chances[arm] else 0.0
-
-    @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
-        return float(world.chances[arm])
-
-    @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
-        best = 0.0
-        for i in range(len(world.chances)):
-            best = max(best, world.chances[i])
-        return best
-
 
 @dataclass(frozen=True)
-class UserArms(tacit.Environment):
+class UserArms(ChancesTold):
     """Users who like different arms: ten arms with four features, users with four, drawn a round.
 
     The click probability is σ(scale·(x·w + u·W·x)), x and u of length 1. ``told`` says what a
@@ -244,18 +248,3 @@ class UserArms(tacit.Environment):
             world.chances[a] = sigmoid(params.scale * score)
         world.noise[0] = rng.random()
         return 0
-
-    @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.noise[0] < world.chances[arm] else 0.0
-
-    @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
-        return float(world.chances[arm])
-
-    @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
-        best = 0.0
-        for a in range(len(world.chances)):
-            best = max(best, world.chances[a])
-        return best
