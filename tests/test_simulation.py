@@ -149,7 +149,7 @@ def test_table_summary_and_plot(tmp_path):
 def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
     from tacit.core.compiled import compiled
-    from tacit.simulation import InFlight, Round, play_delayed
+    from tacit.simulation.rounds import InFlight, Round, play_delayed
 
     policy = tacit.EXP3(3)
     at_once = run_of(policy, ARMS, 400)

@@ -76,7 +76,14 @@ def serve(
         # Nobody who is no part of this may be there by accident.
         _listener(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = bound(
-        config, host, port, ready or print_address, reread, engine, missed, joins=shared
+        config,
+        host,
+        port,
+        ready or print_address,
+        reread=reread,
+        opening=engine,
+        missed=missed,
+        joins=shared,
     )
     from tacit.service.running.logs import set_up
 
@@ -148,10 +155,10 @@ def bound(
     host: str | None,
     port: int | None,
     ready: Ready,
+    *,
     reread: Callable[[], Config] | None = None,
     opening: Opening | None = None,
     missed: Sequence[int] = (),
-    *,
     joins: bool = False,
 ) -> tuple[Server, socket.socket]:
     """Open everything that can fail before the first request.

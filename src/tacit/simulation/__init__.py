@@ -1,0 +1,24 @@
+"""Policy × environment → regret curves."""
+
+from tacit.simulation.method import play_runs, simulate
+from tacit.simulation.result import Comparison, SimulationResult, standard_error
+from tacit.simulation.run import (
+    DELAY_STREAM,
+    ENVIRONMENT_STREAM,
+    POLICY_STREAM,
+    Run,
+    run_stream,
+)
+
+__all__ = [
+    "DELAY_STREAM",
+    "ENVIRONMENT_STREAM",
+    "POLICY_STREAM",
+    "Comparison",
+    "Run",
+    "SimulationResult",
+    "play_runs",
+    "run_stream",
+    "simulate",
+    "standard_error",
+]

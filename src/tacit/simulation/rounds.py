@@ -1,0 +1,241 @@
+"""The compiled loops of a run: round after round, with feedback at once or late."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import (
+    arrive,
+    decide,
+    epoch,
+    kernel,
+    learn,
+    learned_propensity,
+    observe,
+    react,
+    regret,
+    shown_in,
+)
+from tacit.policies.base import Impression, outcome_of
+
+
+class Curve(NamedTuple):
+    """What a run records: totals so far, and copies of them at checkpoints.
+
+    Attributes
+    ----------
+    total : array of float64, shape (2,)
+        Regret and reward so far.
+    rounds : array of int64, shape (checkpoints,)
+    values : array of float64, shape (checkpoints, 2)
+    position : array of int64, shape (1,)
+        The next checkpoint.
+    """
+
+    total: Floats
+    rounds: Ints
+    values: Floats
+    position: Ints
+
+
+class Round(NamedTuple):
+    """Room for what is shown in a round and what comes back for it.
+
+    Attributes
+    ----------
+    action : array of int64, shape (action_width,)
+    feedback : array of float64, shape (feedback_width,)
+    """
+
+    action: Ints
+    feedback: Floats
+
+
+class InFlight(NamedTuple):
+    """Feedback that is under way: a slot per round and, per due round, a linked list of slots.
+
+    Feedback never takes ``len(lanes)`` rounds or more, so a round modulo that length names both
+    a slot and a due round without collision.
+
+    Attributes
+    ----------
+    lanes, epochs : array of int64, shape (span,)
+    actions : array of int64, shape (span, action_width)
+    feedback : array of float64, shape (span, feedback_width)
+    propensities : array of float64, shape (span,)
+    offered : array of int64, shape (span, arms)
+    counts : array of int64, shape (span,)
+        How many arms were on offer.
+    contexts : array of float64, shape (span, context_dim)
+    relevance, examination : array of float64, shape (span, arms, d)
+    first, last, next : array of int64, shape (span,)
+        The lists, −1 where they end.
+    """
+
+    lanes: Ints
+    epochs: Ints
+    actions: Ints
+    feedback: Floats
+    propensities: Floats
+    offered: Ints
+    counts: Ints
+    contexts: Floats
+    relevance: Floats
+    examination: Floats
+    first: Ints
+    last: Ints
+    next: Ints
+
+    @classmethod
+    def empty(cls, span: int, one: Round, impression: Impression) -> InFlight:
+        """Return an empty store for feedback that takes fewer than ``span`` rounds."""
+
+        def ints() -> Ints:
+            return np.full(span, -1, np.int64)
+
+        def like(array: Any) -> Any:
+            return np.zeros((span, *array.shape), array.dtype)
+
+        return cls(
+            lanes=ints(),
+            epochs=ints(),
+            actions=like(one.action),
+            feedback=like(one.feedback),
+            propensities=np.zeros(span),
+            offered=like(impression.arms),
+            counts=ints(),
+            contexts=like(impression.context),
+            relevance=like(impression.relevance),
+            examination=like(impression.examination),
+            first=ints(),
+            last=ints(),
+            next=ints(),
+        )
+
+
+@kernel
+def record(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
+    """Add a round to the totals, and note them at a checkpoint."""
+    curve.total[0] += regret
+    for i in range(len(feedback)):
+        curve.total[1] += feedback[i]
+    position = curve.position[0]
+    if position < len(curve.rounds) and curve.rounds[position] == round + 1:
+        curve.values[position, 0] = curve.total[0]
+        curve.values[position, 1] = curve.total[1]
+        curve.position[0] += 1
+
+
+def play(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    start: int,
+    stop: int,
+    rng: Generator,
+    env_rng: Generator,
+    curve: Curve,
+    one: Round,
+) -> None:
+    """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
+    impression = world.impression
+    action, feedback = one.action, one.feedback
+    for round in range(start, stop):
+        lane = arrive(env, world, round, env_rng)
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, action)
+        shown = shown_in(params, action)
+        propensity = learned_propensity(params, state, lane, impression, shown)
+        react(env, world, lane, shown, feedback)
+        record(curve, round, regret(env, world, lane, shown), feedback)
+        learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
+
+
+@kernel
+def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
+    """Learn from the feedback that is due, in the order of its rounds."""
+    slot = flight.first[due]
+    while slot >= 0:
+        lane = flight.lanes[slot]
+        if flight.epochs[slot] == epoch(params, state, lane):
+            impression = Impression(
+                flight.offered[slot, : flight.counts[slot]],
+                flight.contexts[slot],
+                flight.relevance[slot, : flight.counts[slot]],
+                flight.examination[slot, : flight.counts[slot]],
+            )
+            action, feedback = flight.actions[slot], flight.feedback[slot]
+            propensity = flight.propensities[slot]
+            outcome = outcome_of(params, impression, action, feedback, propensity)
+            learn(params, state, lane, outcome)
+        slot = flight.next[slot]
+    flight.first[due] = -1
+
+
+@kernel
+def keep(flight: InFlight, slot: int, impression: Impression) -> None:
+    """Copy an impression to a slot; by loops, as assigning to slices takes seconds to compile."""
+    for a in range(len(impression.arms)):
+        flight.offered[slot, a] = impression.arms[a]
+    for d in range(len(impression.context)):
+        flight.contexts[slot, d] = impression.context[d]
+    for a in range(len(impression.relevance)):
+        for d in range(impression.relevance.shape[1]):
+            flight.relevance[slot, a, d] = impression.relevance[a, d]
+    for a in range(len(impression.examination)):
+        for d in range(impression.examination.shape[1]):
+            flight.examination[slot, a, d] = impression.examination[a, d]
+
+
+@kernel
+def depart(flight: InFlight, slot: int, due: int) -> None:
+    """Put a slot at the end of the list of its due round."""
+    flight.next[slot] = -1
+    if flight.first[due] < 0:
+        flight.first[due] = slot
+    else:
+        flight.next[flight.last[due]] = slot
+    flight.last[due] = slot
+
+
+def play_delayed(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    start: int,
+    stop: int,
+    rng: Generator,
+    env_rng: Generator,
+    curve: Curve,
+    flight: InFlight,
+    delay_rng: Generator,
+    least: int,
+    most: int,
+    batch: int,
+) -> None:
+    """Play the rounds from ``start`` to ``stop``; feedback comes late, in batches."""
+    impression = world.impression
+    span = len(flight.lanes)
+    for round in range(start, stop):
+        deliver(params, state, flight, round % span)
+        lane = arrive(env, world, round, env_rng)
+        observe(params, state, lane, impression)
+        slot = round % span
+        action, feedback = flight.actions[slot], flight.feedback[slot]
+        decide(params, state, lane, impression, rng, action)
+        shown = shown_in(params, action)
+        flight.lanes[slot] = lane
+        flight.propensities[slot] = learned_propensity(params, state, lane, impression, shown)
+        react(env, world, lane, shown, feedback)
+        flight.epochs[slot] = epoch(params, state, lane)
+        flight.counts[slot] = len(impression.arms)
+        keep(flight, slot, impression)
+        record(curve, round, regret(env, world, lane, shown), feedback)
+        delay = least + int(delay_rng.random() * (most - least + 1))
+        due = (round + delay + batch) // batch * batch
+        depart(flight, slot, due % span)
