@@ -24,7 +24,7 @@ from tacit.policies import (
     Thompson,
 )
 from tacit.reproduce.claims import exact_interval, log_slope
-from tacit.reproduce.eventful import theory
+from tacit.reproduce.eventful import hard_instances, theory
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     MARKED,
@@ -235,7 +235,7 @@ def fresh_regret(setup: Setup) -> list[Cell]:
     for arms, phases in FRESH_SIZES:
         best = [i % arms for i in range(phases)]
         for horizon in FRESH_HORIZONS:
-            environment = theory.fresh_instances(arms, horizon, best, FRESH_SHIFT)
+            environment = hard_instances.fresh_instances(arms, horizon, best, FRESH_SHIFT)
             policies = told(arms)
             result = play(policies, environment, horizon, setup)
             least = least_regret(arms, phases, horizon)
@@ -280,12 +280,12 @@ def worst_regret(policy: Policy, root: int, setup: Setup) -> Floats:
     it takes the worse of the two.
     """
     horizon = root**2
-    quiet = theory.neglected_arm(horizon, HIDDEN, 0)
+    quiet = hard_instances.neglected_arm(horizon, HIDDEN, 0)
     ends = list(range(root, horizon + 1, root))
     watched = play(policy, quiet, horizon, setup, ends)
     # Without an event only the neglected arm costs regret, so regret tells when it was played.
     played = np.diff(watched.regret[0], axis=1, prepend=0.0) > 0.0
-    event = theory.neglected_arm(horizon, HIDDEN, longest_neglect(played))
+    event = hard_instances.neglected_arm(horizon, HIDDEN, longest_neglect(played))
     found = play(policy, event, horizon, setup._replace(seed=setup.seed + 1))
     candidates = watched.regret[0, :, -1], found.regret[0, :, -1]
     return max(candidates, key=lambda regret: float(regret.mean()))
