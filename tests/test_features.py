@@ -16,7 +16,8 @@ from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, outcome_of
-from tacit.policies.features.examination import most_clicked, variational
+from tacit.policies.features.examination.ec_bandit import variational
+from tacit.policies.features.examination.model import most_clicked
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
 FEATURED = [

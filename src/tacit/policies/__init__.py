@@ -26,9 +26,9 @@ from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloo
 from tacit.policies.features.click_mixture import ClickMixture as ClickMixture
 from tacit.policies.features.click_model import ClickModel as ClickModel
 from tacit.policies.features.cusum_restart import CUSUMRestart as CUSUMRestart
-from tacit.policies.features.examination import ECBandit as ECBandit
-from tacit.policies.features.examination import LaplaceEC as LaplaceEC
-from tacit.policies.features.examination import LaplaceECMixture as LaplaceECMixture
+from tacit.policies.features.examination.ec_bandit import ECBandit as ECBandit
+from tacit.policies.features.examination.laplace import LaplaceEC as LaplaceEC
+from tacit.policies.features.examination.laplace_mixture import LaplaceECMixture as LaplaceECMixture
 from tacit.policies.features.gaussian import Belief as Belief
 from tacit.policies.features.hidden import HLinUCB as HLinUCB
 from tacit.policies.features.hybrid_mixture import HybridClickMixture as HybridClickMixture

@@ -14,7 +14,7 @@ from tacit.core.ranges import Positive, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Outcome
 from tacit.policies.features.click_model import ClickModel
-from tacit.policies.features.examination import LaplaceEC
+from tacit.policies.features.examination.laplace import LaplaceEC
 from tacit.policies.shifting.restarting import Restarting
 
 

@@ -12,7 +12,7 @@ from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.coupled import coupled_choice, coupled_propensity
-from tacit.policies.features.examination import blocks_of
+from tacit.policies.features.examination.model import blocks_of
 from tacit.policies.features.gaussian import (
     clear,
     commit,

@@ -12,7 +12,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.ranges import whole
 from tacit.policies.features.click_model import MAX_DIM
 from tacit.policies.features.coupled import Coupled
-from tacit.policies.features.examination import click_at
+from tacit.policies.features.examination.laplace import click_at
 from tacit.policies.features.gaussian import Belief, dot, log_sigmoid, logistic
 
 COMPONENTS = 6

@@ -13,7 +13,7 @@ from tacit.core.ranges import Flag, Positive, PositiveFraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.examination import Beliefs, blocks_of
+from tacit.policies.features.examination.model import Beliefs, blocks_of
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,
