@@ -59,12 +59,12 @@ def _finite(interval: Interval) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in fields}
 
 
-def claim_of(low: float, high: float, even: float = 0.0) -> Claim:
-    """Return what an interval claims, against the value that means no difference.
+def claim_of(low: float, high: float) -> Claim:
+    """Return what the interval of a difference claims.
 
     Examples
     --------
-    >>> claim_of(-1.0, 2.0), claim_of(1.04, 1.4, even=1.0)
+    >>> claim_of(-1.0, 2.0), claim_of(0.04, 0.4)
     ('undecided', 'better')
     """
-    return "better" if low > even else "worse" if high < even else "undecided"
+    return "better" if low > 0.0 else "worse" if high < 0.0 else "undecided"

@@ -160,7 +160,7 @@ NO_PROPENSITIES = (
 )
 
 
-def winner_sentence(arm: str | None, confidence: float = 0.95) -> str:
+def winner_sentence(arm: str | None) -> str:
     """Return which arm is best.
 
     Examples

@@ -76,8 +76,8 @@ def log_slope(
     return float(weights @ np.log(means)), float(np.sqrt(((weights * errors) ** 2).sum()))
 
 
-def exact_interval(count: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of Clopper and Pearson for a probability.
+def exact_interval(count: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of Clopper and Pearson for a probability.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def exact_interval(count: int, trials: int, level: float = 0.95) -> tuple[float,
     >>> [round(bound, 4) for bound in exact_interval(5, 10)]
     [0.1871, 0.8129]
     """
-    tail = (1.0 - level) / 2.0
+    tail = (1.0 - 0.95) / 2.0
 
     def at_most(k: int, p: float) -> float:
         return sum(

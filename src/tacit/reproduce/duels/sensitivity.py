@@ -80,11 +80,11 @@ class Moments(NamedTuple):
     mean: float
     variance: float
 
-    def needed(self, arms: int = 1) -> float:
+    def needed(self) -> float:
         """Return after how many searches the mean shows, 4 times in 5; infinite for none."""
         if self.mean == 0:
             return float("inf")
-        return searches_needed(self.mean, (arms * self.variance) ** 0.5)
+        return searches_needed(self.mean, self.variance**0.5)
 
 
 class Query(NamedTuple):

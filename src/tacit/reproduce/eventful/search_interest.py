@@ -336,12 +336,12 @@ def played_year(environment: WatchedInterest, traffic: int, setup: Setup) -> Yea
     return Year(traffic, names, ends, best_clicks(environment.interest, ends), seasons)
 
 
-def best_clicks(interest: SearchInterest, ends: Ints, points: int = 1000) -> Floats:
+def best_clicks(interest: SearchInterest, ends: Ints) -> Floats:
     """Return what clicks the best choices get up to the end of each day, in expectation.
 
-    Within a day the best click probability is averaged over ``points`` moments.
+    Within a day the best click probability is averaged over 1000 moments.
     """
-    part = ((np.arange(points) + 0.5) / points)[:, None]
+    part = ((np.arange(1000) + 0.5) / 1000)[:, None]
     table = interest.interest
     shares = []
     for today, tomorrow in pairwise(table):

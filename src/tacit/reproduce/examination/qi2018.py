@@ -195,7 +195,7 @@ def discrepancies(policy: ClickModel, environment: Environment, setup: Setup) ->
     return np.cumsum(squares, axis=1)
 
 
-def proposition_1(rounds: float, dim: int = 2 * DIM) -> float:
+def proposition_1(rounds: float) -> float:
     """Return β of proposition 1 with δ = 1/t and α = 1/t².
 
     Examples
@@ -206,7 +206,7 @@ def proposition_1(rounds: float, dim: int = 2 * DIM) -> float:
     least, most = 1.0 / (1.0 + math.e) ** 2, 1.0 / (1.0 + math.exp(-1.0)) ** 2
     rate = 3.0 / (1.0 / least + 1.0 / (1.0 - most)) ** 2
     gamma = 2.0 * sigmoid(1.0) * 0.25
-    covering = dim * math.log(gamma * rounds**2) + math.log(rounds)
+    covering = 2 * DIM * math.log(gamma * rounds**2) + math.log(rounds)
     eta = (4.0 * most + 1.0 / min(least, 1.0 - most)) * rounds
     return 2.0 / rate * covering + 2.0 * eta / rounds**2
 
