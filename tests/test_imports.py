@@ -1,4 +1,4 @@
-"""Files import one another one way: no circle, not even within a function."""
+"""The house keeps its shape: files import one another one way, rooms and functions stay small."""
 
 import ast
 import re
@@ -113,3 +113,16 @@ def test_a_room_holds_a_dozen_files_or_so():
     for file in PACKAGE.rglob("*.py"):
         counts[file.parent] = counts.get(file.parent, 0) + (file.name != "__init__.py")
     assert {str(room): count for room, count in counts.items() if count > 15} == {}
+
+
+def test_a_function_holds_one_idea():
+    """None is longer than 60 lines, its docstring aside."""
+    long = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                told = ast.get_docstring(node) is not None
+                body = node.body[1 if told and len(node.body) > 1 else 0]
+                lines = node.end_lineno - body.lineno + 1
+                long += [f"{file.name}: {node.name}, {lines} lines"] if lines > 60 else []
+    assert long == []
