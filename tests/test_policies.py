@@ -258,9 +258,10 @@ def test_kl_upper_bound_solves_its_equation(mean, budget):
 
 
 def test_nodes_and_weights_are_those_of_gauss_and_legendre():
-    nodes, weights = np.polynomial.legendre.leggauss(8)
-    np.testing.assert_allclose(NODES, nodes, rtol=1e-15)
-    np.testing.assert_allclose(WEIGHTS, weights, rtol=1e-14)
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    order = np.argsort(NODES)
+    np.testing.assert_allclose(NODES[order], nodes, rtol=1e-15)
+    np.testing.assert_allclose(WEIGHTS[order], weights, rtol=1e-14)
 
 
 def exact_largest(successes, failures, chosen):
@@ -314,6 +315,16 @@ def test_probability_largest_of_very_different_scales():
     assert probability_largest(np.full(4, 0.05), np.full(4, 0.05), 2) == pytest.approx(
         0.25, abs=1e-7
     )
+
+
+@pytest.mark.parametrize("count", [5, 12, 40])
+def test_probability_largest_of_many_that_are_nearly_equal(count):
+    """The product of their distribution functions is far steeper than each of them."""
+    successes, failures = np.full(count, 50.0), np.full(count, 4000.0)
+    successes[0] = 51.5
+    first, other = (probability_largest(successes, failures, i) for i in (0, 1))
+    assert first + (count - 1) * other == pytest.approx(1.0, abs=count * 1e-8)
+    assert first == pytest.approx(exact_largest(successes, failures, 0), abs=1e-8)
 
 
 # Learning ------------------------------------------------------------------------------------

@@ -11,31 +11,29 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
 from tacit.policies.stationary.beta_maximum import (
+    ABOVE,
     BEND,
     DENSITY,
+    FACTS,
     FAILURES,
-    HALF,
     HIGH,
-    LANES,
     LOW,
-    MIDDLE,
     MODE,
     NEGLIGIBLE,
     NODE,
-    PANELS,
     PEAK,
     POINTS,
     PRODUCT,
     SUCCESSES,
     TOTAL,
     VARIANCE,
-    WIDTH,
-    decay,
+    decay_of_density,
     describe,
     lay_nodes,
     multiply_below,
     normalise,
     panel_width,
+    widest_of,
 )
 
 
@@ -63,21 +61,21 @@ def lower_limit(variables: Floats, count: int, low: float, high: float, level: f
 
 @kernel
 def sum_densities(
-    work: Floats, size: int, variables: Floats, count: int, variable: int, lowest: float
+    work: Floats, points: int, variables: Floats, count: int, variable: int, lowest: float
 ) -> None:
-    """Fill in the density of a variable at the nodes, times half the width of the panel.
+    """Fill in the density of a variable at the nodes.
 
     Betas that have no mass above ``lowest`` are left out.
     """
-    for k in range(POINTS * size):
-        work[DENSITY, k] = 0.0
+    for i in range(points):
+        work[DENSITY + variable, i] = 0.0
     for b in range(variable, variables.shape[1], count):
         if variables[HIGH, b] > lowest:
             s, n = variables[SUCCESSES, b], variables[SUCCESSES, b] + variables[FAILURES, b]
             peak, total = variables[PEAK, b], variables[TOTAL, b]
-            for k in range(POINTS * size):
-                exponent = s * work[NODE, k] - n * work[BEND, k] - peak
-                work[DENSITY, k] += total * work[WIDTH, k] * decay(exponent)
+            for i in range(points):
+                exponent = s * work[NODE, i] - n * work[BEND, i] - peak
+                work[DENSITY + variable, i] += total * decay_of_density(exponent)
 
 
 @kernel
@@ -107,8 +105,8 @@ def mixture_largest(
     True
     """
     betas = len(successes)
-    variables = np.empty((10, betas))
-    work = np.empty((8, POINTS * PANELS))
+    variables = np.empty((FACTS, betas))
+    work = np.empty((DENSITY + count, POINTS))
     level = NEGLIGIBLE + np.log(float(count))
     fewest, most, same = np.inf, 0.0, True
     for b in range(betas):
@@ -136,23 +134,18 @@ def mixture_largest(
         normalise(variables, b)
         variables[TOTAL, b] *= shares[b]
     y, integral = top, 0.0
+    widest, points = widest_of(count), POINTS if bottom < top else 0
     while y > bottom:
-        size = 0
-        while y > bottom and size < PANELS:
-            width = panel_width(y, variables, betas, bottom, reach)
-            work[MIDDLE, size], work[HALF, size] = y - 0.5 * width, 0.5 * width
-            y = y - width if width < y - bottom else bottom
-            size += 1
-        while size % LANES:
-            work[MIDDLE, size], work[HALF, size] = y, 0.0
-            size += 1
-        lay_nodes(work, size)
-        lowest = max(y, bottom)
+        width = panel_width(y, variables, betas, bottom, reach, widest)
+        half = 0.5 * width
+        lay_nodes(work, points, y - half, half)
+        y = y - width if width < y - bottom else bottom
+        for variable in range(count):
+            sum_densities(work, points, variables, count, variable, y)
         for variable in range(count):
             if variable != chosen:
-                sum_densities(work, size, variables, count, variable, lowest)
-                multiply_below(work, size, variables, variable)
-        sum_densities(work, size, variables, count, chosen, lowest)
-        for k in range(POINTS * size):
-            integral += work[PRODUCT, k] * work[DENSITY, k]
+                above, row = variables[ABOVE, variable], DENSITY + variable
+                variables[ABOVE, variable] = multiply_below(work, points, row, half, above)
+        for i in range(POINTS):
+            integral += work[PRODUCT, i] * work[DENSITY + chosen, i]
     return float(min(max(integral, 0.0), 1.0))
