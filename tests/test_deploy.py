@@ -259,6 +259,22 @@ def test_the_image_is_pinned_and_keeps_what_it_compiled():
     assert "!deploy/served.toml" in ignored
 
 
+def test_the_image_builds_from_what_reaches_it(tmp_path):
+    for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines():
+        if line.startswith("!"):
+            source, copy = DEPLOY.parent / line[1:], tmp_path / "source" / line[1:]
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+    command = sys.executable, "-m", "build", "--no-isolation", "--wheel", tmp_path / "source"
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_what_the_image_compiles_is_what_is_served_by_default():
+    compiled = load_config(DEPLOY / "served.toml").placements["default"]
+    assert type(compiled.policy) is type(load_config().placements["default"].policy)
+
+
 def test_what_the_image_compiles_can_be_served():
     kinds = {each.kind for each in load_config(DEPLOY / "served.toml").placements.values()}
     assert kinds == {"arms", "duels", "slates"}
