@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -94,3 +95,49 @@ def test_only_what_is_named_is_compiled_ahead(monkeypatch):
     assert "tomson" in wrong.output
     assert "Thompson" in wrong.output
     assert seen == []
+
+
+PLACEMENT = """
+[placements.default]
+arms = 2
+policy = "ucb1"
+
+[placements.shop]
+arms = 2
+policy = "ucb1"
+reward = "revenue"
+metrics = { revenue = { range = [0, 200] } }
+"""
+ASKED = """
+import json, sys
+from http.client import HTTPConnection
+from tacit.core.compiled import cache_statistics
+from tacit.service.config.file import load_config
+from tacit.service.running.server import running
+overrides = {"server.port": 0, "store.path": sys.argv[2]}
+with running(load_config(sys.argv[1], overrides=overrides)) as address:
+    connection = HTTPConnection(address.removeprefix("http://"))
+    def post(path, body):
+        head = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/placements/default/" + path, json.dumps(body), head)
+        return json.loads(connection.getresponse().read())
+    shown = post("decide", {"key": "a"})["decision_id"]
+    assert post("feedback", {"decision_id": shown, "reward": 1})["outcome"] == "learned"
+print(cache_statistics()[1])
+"""
+
+
+def in_cache(folder, *command):
+    env = os.environ | {"TACIT_CACHE_DIR": str(folder), "TACIT_QUIET": "1"}
+    command = [sys.executable, *map(str, command)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def test_what_a_configuration_serves_is_compiled_ahead(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(PLACEMENT)
+    in_cache(tmp_path / "cache", "-m", "tacit", "warmup", "--config", path)
+    asked = in_cache(tmp_path / "cache", "-c", ASKED, path, tmp_path / "s.db")
+    assert asked.stdout.splitlines()[-1] == "0"

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from tacit.core.progress import progress
-from tacit.service.config.schema import Config, ServerConfig, StoreConfig
+from tacit.errors import TacitError
+from tacit.service.config.schema import Config, PlacementConfig, ServerConfig, StoreConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.kind import Kind
+from tacit.service.placements.base import Placement
 from tacit.service.running.server import running
 from tacit.service.stores.sqlite import SqliteStore
 
@@ -50,27 +51,41 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
     return *cache_statistics(), cache_root()
 
 
-def _examples(config: Config) -> list[tuple[str, Kind, dict[str, Any]]]:
+def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
     store = SqliteStore(config.store.path)
     try:
         return [
-            (name, placement.kind, placement.kind.example(placement))
+            (name, placement, placement.kind.example(placement))
             for name, placement in Engine(config, store).placements.items()
         ]
     finally:
         store.close()
 
 
-def _once(connection: http.client.HTTPConnection, name: str, kind: Kind, asked: Any) -> None:
+def _once(
+    connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any
+) -> None:
     """Ask a placement what it would be asked, and tell what came back."""
 
     def post(path: str, body: Any) -> Any:
-        connection.request("POST", f"/v1/placements/{name}/{path}", json.dumps(body))
-        return json.loads(connection.getresponse().read())
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", f"/v1/placements/{name}/{path}", json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status >= 300:
+            raise TacitError(f"placements.{name}: {path} was answered with {answer['detail']}")
+        return answer
 
     # What is asked in the terms of another API is not told in ours.
-    shown = post(kind.path, asked).get("decision_id")
-    if shown is not None and kind.takes_clicks:
+    shown = post(placement.kind.path, asked).get("decision_id")
+    if shown is not None and placement.kind.takes_clicks:
         post("clicks", {"decision_id": shown, "clicks": [0]})
     elif shown is not None:
-        post("feedback", {"decision_id": shown, "reward": 1.0})
+        post("feedback", {"decision_id": shown, **_worth(placement.config)})
+
+
+def _worth(config: PlacementConfig) -> dict[str, Any]:
+    """Return what feedback says of the reward."""
+    if config.learned is None:
+        return {"reward": 1.0}
+    return {"metrics": {config.learned: config.metrics[config.learned].low}}
