@@ -99,3 +99,22 @@ def test_nothing_of_it_is_on_standard_output(tmp_path):
     assert [run.stdout for run in runs] == ["default\n"] * 2
     assert runs[0].stderr.startswith("tacit: compiling choose for UniformRandom, once; ")
     assert runs[1].stderr == ""
+
+
+def test_where_nothing_can_be_kept_a_policy_runs_all_the_same_and_that_is_told_once():
+    """A file system that is read-only, as that of a container, or full."""
+    script = """
+import tacit
+for policy in (tacit.UCB1(2), tacit.EpsilonGreedy(2)):
+    learner = tacit.Learner(policy, seed=1)
+    learner.learn(learner.choose("a"), 1.0)
+"""
+    env = os.environ | {"TACIT_CACHE_DIR": "/proc/nowhere", "TACIT_QUIET": ""}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = [line for line in ran.stderr.splitlines() if "cannot be kept" in line]
+    assert len(told) == 1
+    assert "/proc/nowhere" in told[0]
+    assert "TACIT_CACHE_DIR" in told[0]

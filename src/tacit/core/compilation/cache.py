@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,18 @@ def is_noted(key: str, name: str) -> bool:
 def note(key: str, name: str) -> None:
     """Note something of a loop, for later processes."""
     folder = cache_root() / key
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).touch()
+    with _kept_if_possible():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+@contextmanager
+def _kept_if_possible() -> Iterator[None]:
+    """Go on without keeping what cannot be written: it runs all the same."""
+    try:
+        yield
+    except OSError as error:
+        notice.not_kept(cache_root(), error)
 
 
 class LoopCache(caching.FunctionCache):
@@ -122,9 +133,10 @@ class LoopCache(caching.FunctionCache):
         # It brings asyncio along, which those who find all compiled do not need.
         import filelock
 
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(self._folder / "lock"):
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        with _kept_if_possible():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with filelock.FileLock(self._folder / "lock"):
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def _index_key(sig: Any, target: tuple[str, str, str]) -> Any:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 PATIENCE = 1.0
 """Seconds for which nothing is said."""
@@ -22,6 +23,8 @@ Say = Callable[[str], None]
 _compiling: ContextVar[Notice | None] = ContextVar("compiling", default=None)
 _line = threading.Lock()
 """Held by whoever has begun a line."""
+_unkept: dict[str, bool] = {}
+"""What there is to say of code that cannot be kept, and whether it was said."""
 
 
 def on_stderr(text: str) -> None:
@@ -87,6 +90,7 @@ def telling(what: str) -> Iterator[None]:
     finally:
         _compiling.reset(token)
         notice.end()
+        _tell_what_is_not_kept()
 
 
 def compiling() -> None:
@@ -94,3 +98,20 @@ def compiling() -> None:
     notice = _compiling.get()
     if notice is not None:
         notice.begin()
+
+
+def not_kept(folder: Path, error: OSError) -> None:
+    """Note that what is compiled cannot be kept: it is told once, when this line has ended."""
+    _unkept.setdefault(
+        f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
+        "process compiles it anew; set TACIT_CACHE_DIR to a folder that can be written to\n",
+        False,
+    )
+
+
+def _tell_what_is_not_kept() -> None:
+    for text, is_told in list(_unkept.items()):
+        if not is_told and not silenced():
+            _unkept[text] = True
+            with _line:
+                say(text)
