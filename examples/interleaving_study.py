@@ -26,7 +26,7 @@ from tacit.core.text import aligned
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.evaluate.duels import log_evidence
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
-from tacit.plots import COLOURS, figure, save
+from tacit.plots import figure, looks, save
 from tacit.policies.base import Outcome
 
 GRADES = 5
@@ -255,9 +255,9 @@ def drawn(curves: dict[str, Any], path: Path) -> Path:
     """Draw the regret of every policy, a panel for each kind of user."""
     drawing, axes = figure(height=8.0, rows=len(curves), sharex=True)
     for ax, (name, result) in zip(axes, curves.items(), strict=True):
-        for i, policy in enumerate(result.names):
-            mean = result.regret[i].mean(axis=0)
-            ax.plot(result.rounds, mean, label=policy, color=COLOURS[i % len(COLOURS)])
+        shown = looks(result.names)
+        for policy, regret in zip(result.names, result.regret, strict=True):
+            ax.plot(result.rounds, regret.mean(axis=0), label=policy, **shown[policy])
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_ylabel("cumulative regret")

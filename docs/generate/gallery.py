@@ -25,19 +25,12 @@ COLOURS = 64
 
 # Runs behind the figures shown here, where an item's own number would take long.
 RUNS = {
-    "syed2009-figure2b": 2,
-    "syed2009-theory": 4,
-    "syed2009-labels": 2,
     "eventful-robustness": 2,
     "dueling-practice": 5,
     "qi2018-figure1": 10,
-    "qi2018-figure4": 2,
-    "qi2018-appendix-f": 10,
     "qi2018-scale": 3,
     "search-interest": 1,
     "yue2011-figure2-bottom": 10,
-    "sharded-learning": 2,
-    "offline-coverage": 100,
 }
 
 

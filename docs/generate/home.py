@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from tacit.plots import COLOURS, band, colour, figure
+from tacit.plots import COLOURS, band, figure, looks
 
 IMAGES = Path(__file__).parents[1] / "images"
 SEED = 1
@@ -80,9 +80,9 @@ def draw(result: Any, labels: dict[str, str], rounds: str, theme: str, path: Pat
     drawing, ax = figure(6.4, 3.1)
     drawing.patch.set_alpha(0.0)
     ax.patch.set_alpha(0.0)
+    shown = looks(result.names, colours)
     for name, samples in zip(result.names, result.regret, strict=True):
-        own = colour(ax, name, colours)
-        band(ax, result.rounds, samples, labels[name], lw=2, color=own)
+        band(ax, result.rounds, samples, labels[name], lw=2, **shown[name])
     ax.set_xlabel(rounds, color=text)
     ax.set_ylabel(
         "clicks missed, in all" if "duels" not in rounds else "regret, in all", color=text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,31 @@ from tacit.errors import MissingExtra
 
 # Okabe and Ito's palette, made for all kinds of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
+STYLES = ("-", "--", ":", "-.")
 # A policy's row says which colour it has in every figure. The default of each kind has the first.
 POLICIES = (
-    ("ShiftMixture", "ClickMixture", "HybridClickMixture", "ListMix", "SafeListMix", "RMED1"),
-    ("Thompson", "LogisticTS", "BeatTheMean", "PBMThompson", "CascadeUCB1", "ProbationBandit"),
-    ("UCB1", "LinUCB", "RUCB", "PBMUCB", "CascadeKLUCB", "BWC"),
+    (
+        "ShiftMixture", "ClickMixture", "HybridClickMixture", "ListMix", "SafeListMix", "RMED1",
+        "ProbationBandit",
+    ),
+    ("Thompson", "LogisticTS", "BeatTheMean", "PBMThompson", "CascadeUCB1"),
+    ("UCB1", "LinUCB", "RUCB", "PBMUCB", "CascadeKLUCB", "SlidingWindowUCB"),
     ("KLUCB", "HLinUCB", "InterleavedFilter1", "RankedBandit", "CUSUMUCB", "BeatTheMeanPAC"),
     ("GLRKLUCB", "LaplaceEC", "DoubleThompsonSampling", "CascadeEC", "PlacedPBMUCB"),
-    ("EXP3", "LinTS", "InterleavedFilter2", "EXP3S", "OracleRestart"),
-    ("EpsilonGreedy", "PolyaGammaTS", "SelfSparring", "MUCB", "SlidingWindowUCB", "ECBandit"),
-    ("UniformRandom", "WinnerStays", "DiscountedUCB", "LaplaceECMixture", "LinearEpsilonGreedy"),
-)
-PAPERS = {"E-C Bandit": "ECBandit", "Logistic": "LogisticTS"}
-"""What papers call a policy, and figures after them."""
+    ("EXP3", "LinTS", "InterleavedFilter2", "EXP3S", "MUCB"),
+    ("EpsilonGreedy", "PolyaGammaTS", "SelfSparring", "BWC", "ECBandit"),
+    (
+        "UniformRandom", "OracleRestart", "WinnerStays", "DiscountedUCB", "LaplaceECMixture",
+        "LinearEpsilonGreedy",
+    ),
+)  # fmt: skip
+PAPERS = {
+    "doublethompson": "DoubleThompsonSampling",
+    "logistic": "LogisticTS",
+    "ora": "OracleRestart",
+    "random": "UniformRandom",
+}
+"""What papers call a policy, and figures after them, where it is not its name set otherwise."""
 
 
 def figure(
@@ -103,19 +115,60 @@ def _in_style(ax: Any) -> None:
     ax.set_prop_cycle(color=COLOURS)
 
 
-def colour(ax: Any, policy: str, palette: Sequence[str] = COLOURS) -> str:
-    """Return the colour that a policy has everywhere, or one that these axes do not have yet."""
-    taken = {line.get_color() for line in ax.lines}
-    name = re.split("[(,]", policy)[0].strip()
-    name = PAPERS.get(name, name)
-    own = [palette[i] for i, row in enumerate(POLICIES) if name in row and i < len(palette)]
-    free = [each for each in (*own, *reversed(palette)) if each not in taken]
-    return free[0] if free else palette[len(ax.lines) % len(palette)]
+def looks(
+    policies: Iterable[str], palette: Sequence[str] = COLOURS, ax: Any = None
+) -> dict[str, dict[str, str]]:
+    """Return the colour and style of line of each policy of a figure, as matplotlib takes them.
+
+    A policy has its colour in every figure. What shares it, such as the same policy with other
+    hyperparameters, has lines of another style, and the shortest name the solid one; where all are
+    one policy, colours tell them apart. What is no policy of ours has a colour that is left over.
+
+    Parameters
+    ----------
+    policies : iterable of str
+        Names, with or without hyperparameters, in any order.
+    palette : sequence of str
+        As many colours as ``COLOURS`` has, such as for a dark page.
+    ax : matplotlib.axes.Axes, optional
+        Where lines stand that none of these may look like.
+
+    Examples
+    --------
+    >>> looks(["Thompson(arms=2, discount=0.99)", "Thompson", "UCB1"])["Thompson"]
+    {'color': '#D55E00', 'ls': '-'}
+    """
+    rows = {policy: _row(policy) for policy in policies}
+    if len(rows) > 1 and len({*rows.values()}) == 1:
+        rows = dict.fromkeys(rows)
+    every = range(len(palette))
+    left = [row for row in reversed(every) if row not in rows.values()] or every
+    given = {(line.get_color(), line.get_linestyle()) for line in ax.lines} if ax else set()
+    found = {}
+    for policy in sorted(rows, key=lambda name: (len(name), name)):
+        row = rows[policy]
+        own = [] if row is None else [(palette[row], style) for style in STYLES]
+        others = [(palette[row], style) for style in STYLES for row in left]
+        look = next((each for each in own + others if each not in given), others[0])
+        given.add(look)
+        found[policy] = dict(zip(("color", "ls"), look, strict=True))
+    return {policy: found[policy] for policy in rows}
+
+
+def _row(policy: str) -> int | None:
+    """Return the row of the policy with whose name a text begins, however it is set."""
+    words = re.split(r"[ .]", re.split("[(,]", policy)[0])
+    for count in range(len(words), 0, -1):
+        name = re.sub(r"\W", "", "".join(words[:count])).lower()
+        name = PAPERS.get(name, name).lower()
+        for row, names in enumerate(POLICIES):
+            if name in map(str.lower, names):
+                return row
+    return None
 
 
 def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
     """Draw the mean over samples (axis 0) with a band of two standard errors."""
-    style.setdefault("color", colour(ax, label))
     mean = samples.mean(axis=0)
     (line,) = ax.plot(x, mean, label=label, **style)
     if len(samples) > 1:
@@ -136,8 +189,9 @@ def regret_curves(ax: Any, curves: dict[str, Any], rounds: Any, title: str) -> N
     rounds : array of int, shape (checkpoints,)
     title : str
     """
+    shown = looks(curves, ax=ax)
     for name, samples in curves.items():
-        band(ax, rounds, samples, name)
+        band(ax, rounds, samples, name, **shown[name])
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret (expected clicks missed)")
     ax.set_title(title, size=10)

@@ -236,7 +236,7 @@ def _draw(cells: list[Cell], path: Path) -> None:
                     ax.plot(x, y, style, marker="o", ms=3, color=colour, label=label)
             ax.axhline(CONFIDENCE, color="black", lw=0.8)
             inscribe(ax, name, 9, xscale="log", ylabel="coverage")
-        legend_below(axes, ncols=5, fontsize=7)
+        legend_below(axes, ncols=4, fontsize=7)
         axes[-1].set_xlabel(f"rows of the log ({CONFIDENCE:.0%} intervals)")
 
 

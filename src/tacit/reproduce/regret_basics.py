@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.environments import BernoulliArms
-from tacit.plots import band
+from tacit.plots import band, looks
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
 from tacit.reproduce.report import Item, Reproduction, Setup
@@ -106,8 +106,9 @@ def _report(cells: list[Cell], setup: Setup) -> str:
 def _draw(results: dict[str, SimulationResult], path: Path) -> None:
     with drawing(path, 7.0, 9.0, rows=len(results)) as axes:
         for ax, (name, result) in zip(axes, results.items(), strict=True):
+            shown = looks(result.names)
             for policy, samples in zip(result.names, result.regret, strict=True):
-                band(ax, result.rounds, samples, policy)
+                band(ax, result.rounds, samples, policy, **shown[policy])
             bound = lai_robbins(SETTINGS[name]) * np.log(result.rounds)
             ax.plot(result.rounds, bound, color="black", ls="--", lw=1, label="Lai–Robbins C·ln t")
             title = f"{name}: {', '.join(map(str, SETTINGS[name]))}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.environments import PreferenceMatrix, preferences
-from tacit.plots import colour
+from tacit.plots import looks
 from tacit.policies import (
     RMED1,
     RUCB,
@@ -248,12 +248,13 @@ def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
     with drawing(path, 8.0, 11.0, rows=len(names)) as axes:
         for ax, name in zip(axes, names, strict=True):
             mine = {p: found for (setting, p), found in regrets.items() if setting == name}
-            for place, (policy, found) in enumerate(mine.items()):
-                own = colour(ax, policy)
-                style = {"marker": "o", "ls": "-" if place < 5 else "--", "lw": 1.2, "ms": 3}
-                ax.plot(HORIZONS, np.median(found, axis=0), label=policy, color=own, **style)
+            shown = looks(mine)
+            for policy, found in mine.items():
+                style = {"marker": "o", "lw": 1.2, "ms": 3} | shown[policy]
+                ax.plot(HORIZONS, np.median(found, axis=0), label=policy, **style)
                 high = np.quantile(found, 0.9, axis=0)
-                ax.plot(HORIZONS, high, color=own, marker="^", ls=":", lw=0.7, ms=3)
+                thin = {"marker": "^", "ls": ":", "lw": 0.7, "ms": 3}
+                ax.plot(HORIZONS, high, **thin, color=shown[policy]["color"])
             labels = {"ylabel": "regret: median (●), q90 (▲)"}
             inscribe(ax, name, 9, xscale="log", yscale="log", **labels)
         axes[-1].set_xlabel("duels")

@@ -19,6 +19,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.progress import progress
 from tacit.environments import preferences
+from tacit.plots import looks
 from tacit.policies import (
     BeatTheMean,
     BeatTheMeanPAC,
@@ -608,13 +609,6 @@ def _pac_figure(cells: list[Cell], title: str, path: Path) -> None:
 
 # Figures ------------------------------------------------------------------------------------------
 
-COLOURS = {
-    TIGHT: "#D55E00",
-    SAFE: "#CC79A7",
-    WIDE: "#E69F00",
-    NARROW: "#333333",
-}
-
 
 def by_arms(cells: list[Cell], ours: str, title: str) -> Callable[[Path], None]:
     """Return what draws regret over K, once per radius of Interleaved Filter."""
@@ -632,17 +626,18 @@ def panels(
 
     def draw(path: Path) -> None:
         regret = "regret (millions; bars ±1 s.d.)"
+        shown = looks(policy for _, policies, _ in parts for policy in policies)
         with drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
             for ax, (where, policies, told) in zip(axes, parts, strict=True):
                 for policy in policies:
-                    mine, colour = select(cells, policy=policy, **where), COLOURS[policy]
+                    mine, look = select(cells, policy=policy, **where), shown[policy]
                     x = [c[axis] for c in mine]
                     means, bars, medians = (
                         [c[name] / 1e6 for c in mine]
                         for name in ("regret_mean", "regret_std", "regret_median")
                     )
-                    ax.errorbar(x, means, bars, color=colour, label=policy, **MARKED)
-                    ax.plot(x, medians, color=colour, ls="none", marker="x", ms=6)
+                    ax.errorbar(x, means, bars, label=policy, **look, **MARKED)
+                    ax.plot(x, medians, color=look["color"], ls="none", marker="x", ms=6)
                 ax.plot([], [], color="black", ls="none", marker="x", label="median")
                 inscribe(ax, told, 9, legend=8, ylabel=regret, ylim=(0, None))
             axes[-1].set_xlabel(label)

@@ -19,7 +19,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
 from tacit.environments import ShiftingArms
-from tacit.plots import COLOURS
+from tacit.plots import looks
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -405,27 +405,28 @@ def told(setup: Setup, cells: list[Cell]) -> str:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Draw the ratios at a fraction of 1/4: one panel for each kind of event."""
-    # Of each base the colour that it has in all figures.
+    # A base is known by its colour, what is done with it by its mark.
     marks = (
-        (PROBATION, "Thompson", "o", 1),
-        (PROBATION, "KL-UCB", "o", 3),
-        ("GLR", "Thompson", "_", 1),
-        ("GLR", "KL-UCB", "_", 3),
-        (UNFORCED, "KL-UCB", "+", 3),
-        ("BWC, merged", "UCB1", "s", 2),
-        ("BWC, faithful", "UCB1", "D", 7),
-        ("plain", "Thompson", "x", 1),
-        ("plain", "KL-UCB", "x", 3),
+        (PROBATION, "Thompson", "o"),
+        (PROBATION, "KL-UCB", "o"),
+        ("GLR", "Thompson", "_"),
+        ("GLR", "KL-UCB", "_"),
+        (UNFORCED, "KL-UCB", "+"),
+        ("BWC, merged", "UCB1", "s"),
+        ("BWC, faithful", "UCB1", "D"),
+        ("plain", "Thompson", "x"),
+        ("plain", "KL-UCB", "x"),
     )
+    colours = {base: look["color"] for base, look in looks(mark[1] for mark in marks).items()}
     quarter = select(cells, fraction=0.25)
     shown = [mark for mark in marks if select(quarter, policy=mark[0], base=mark[1])]
     with drawing(path, 8.0, 7.6, rows=2, sharex=True) as axes:
         for ax, events in zip(axes, EVENTS, strict=True):
-            for i, (name, base, marker, colour) in enumerate(shown):
+            for i, (name, base, marker) in enumerate(shown):
                 mine = select(quarter, policy=name, base=base, events=events)
                 x = [place + (i - (len(shown) - 1) / 2) * 0.09 for place in range(len(SIGNALS))]
                 bars = [2.0 * cell["ratio_se"] for cell in mine]
-                style = {"ls": "none", "marker": marker, "color": COLOURS[colour], "ms": 6}
+                style = {"ls": "none", "marker": marker, "color": colours[base], "ms": 6}
                 label = f"{name} ({base})"
                 ax.errorbar(x, [c["ratio"] for c in mine], bars, capsize=2, label=label, **style)
             ax.axhline(1.0, color="black", lw=0.8)

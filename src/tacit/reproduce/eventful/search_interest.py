@@ -22,7 +22,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
-from tacit.plots import COLOURS, colour
+from tacit.plots import COLOURS, looks
 from tacit.policies import (
     BWC,
     CUSUMUCB,
@@ -570,10 +570,10 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
     top = max(curve[-1] for curve in curves.values())
     low = min(curve[-1] for curve in curves.values())
     heights = np.geomspace(low / 8, top, len(ranking))
+    shown = looks(ranking)
     for i, name in enumerate(ranking):
-        own = colour(ax, name)
-        style = "-" if i < len(COLOURS) else "--"
-        ax.plot(dates[first:], curves[name], color=own, ls=style, lw=1.4)
+        own = shown[name]["color"]
+        ax.plot(dates[first:], curves[name], lw=1.4, **shown[name])
         ax.annotate(
             f"{name}  {curves[name][-1]:,.0f}",
             (dates[-1], curves[name][-1]),

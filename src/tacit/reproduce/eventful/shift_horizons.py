@@ -15,7 +15,7 @@ import numpy as np
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
-from tacit.plots import COLOURS, colour
+from tacit.plots import looks
 from tacit.policies import (
     GLRKLUCB,
     KLUCB,
@@ -173,14 +173,13 @@ def told(cells: list[Cell], setup: Setup) -> str:
 def draw(cells: list[Cell], path: Path) -> None:
     """Draw regret by horizon, with as many events at each: one panel for each kind of event."""
     fixed = select(cells, count=TOGETHER)
-    names = list(dict.fromkeys(cell["policy"] for cell in fixed))
+    shown = looks(cell["policy"] for cell in fixed)
     with drawing(path, 8.0, 8.4, rows=len(EVENTS), sharex=True) as axes:
         for ax, events in zip(axes, EVENTS, strict=True):
-            for i, name in enumerate(names):
+            for name in shown:
                 mine = select(fixed, events=events, policy=name)
                 x, y = [c["horizon"] for c in mine], [c["regret_mean"] for c in mine]
-                style = MARKED | {"color": colour(ax, name), "capsize": 2}
-                style["ls"] = ("-", "--", ":")[i // len(COLOURS)]
+                style = MARKED | {"capsize": 2} | shown[name]
                 ax.errorbar(x, y, [2.0 * c["regret_se"] for c in mine], label=name, **style)
             inscribe(ax, xscale="log", yscale="log", ylabel="regret (bars: ±2 s.e.)")
             ax.set_title(f"{events} events, {TOGETHER} in all", size=10, loc="left")

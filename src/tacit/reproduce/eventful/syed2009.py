@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.classifiers import Rectangle
 from tacit.environments import ShiftingArms
-from tacit.plots import band, colour
+from tacit.plots import band, looks
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
 from tacit.reproduce.examination.labels import dissect_all, means
 from tacit.reproduce.report import Item, Reproduction, Setup
@@ -131,8 +131,9 @@ def figure_2a(setup: Setup) -> Reproduction:
 
     def draw(path: Path) -> None:
         with drawing(path) as ax:
+            shown = looks(NAMES)
             for name, samples in zip(NAMES[:3], result.regret, strict=False):
-                band(ax, result.rounds, samples / 1000, name)
+                band(ax, result.rounds, samples / 1000, name, **shown[name])
             told = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
             inscribe(ax, told, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
             ax.set(xlabel="impressions (all queries)", ylabel="cumulative regret (thousands)")
@@ -217,15 +218,14 @@ def _orderings(name: str, cells: list[Cell]) -> str:
 def _drawing(name: str, label: str, cells: list[Cell]) -> Any:
     def draw(path: Path) -> None:
         with drawing(path) as ax:
-            for policy in NAMES:
-                own = colour(ax, policy)
+            for policy, look in looks(NAMES).items():
                 mine = select(cells, policy=policy)
                 x = [cell[name] for cell in mine]
                 means = [cell["regret_mean"] / 1000 for cell in mine]
                 errors = [2 * c["regret_std"] / 1000 / math.sqrt(c["runs"]) for c in mine]
-                ax.errorbar(x, means, errors, color=own, label=policy, **MARKED)
+                ax.errorbar(x, means, errors, label=policy, **look, **MARKED)
                 printed = [cell["paper"] / 1000 for cell in mine]
-                ax.plot(x, printed, color=own, ls="none", marker="x", ms=7)
+                ax.plot(x, printed, color=look["color"], ls="none", marker="x", ms=7)
             ax.plot([], [], color="black", ls="none", marker="x", label="paper")
             regret = "final regret (thousands; bars ±2 s.e.)"
             inscribe(ax, legend="medium", xlabel=label, ylabel=regret, ylim=(0, None))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.classifiers import Rectangle
-from tacit.plots import COLOURS
+from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
 from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
 from tacit.reproduce.examination.labels import dissect_all, means
@@ -104,12 +104,13 @@ def _draw(cells: list[Cell], path: Path) -> None:
     names = ["ORA", *VARIANTS]
     width = 0.8 / len(names)
     with drawing(path) as ax:
-        for i, (name, colour) in enumerate(zip(names, COLOURS * 2, strict=False)):
+        shown = looks(names)
+        for i, name in enumerate(names):
             found = [_cell(cells, name, case) for case in CASES]
             x = [at + i * width for at in range(len(CASES))]
             heights = [c["regret"] / 1000 for c in found]
             errors = [2 * c["regret_se"] / 1000 for c in found]
-            ax.bar(x, heights, width, yerr=errors, color=colour, label=name)
+            ax.bar(x, heights, width, yerr=errors, color=shown[name]["color"], label=name)
         ax.set_xticks([at + 0.4 - width / 2 for at in range(len(CASES))])
         ax.set_xticklabels([f"{fraction:g} shifting\nd = {d}" for fraction, d in CASES])
         inscribe(ax, legend=7, ylabel="final regret (thousands; bars ±2 s.e.)")

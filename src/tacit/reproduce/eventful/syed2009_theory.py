@@ -12,7 +12,7 @@ import numpy as np
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
-from tacit.plots import COLOURS
+from tacit.plots import COLOURS, looks
 from tacit.policies import (
     BWC,
     GLRKLUCB,
@@ -420,7 +420,9 @@ def _draw(cells: list[Cell], path: Path) -> None:
         title = f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}"
         inscribe(above, title, legend="medium", xlabel="rounds", xscale="log", ylim=(0, None))
         above.set_ylabel("share of wrong guesses (95 % intervals)")
-        for slope, colour in zip(select(cells, check=SLOPE), COLOURS, strict=False):
+        shown = looks(slope["policy"] for slope in select(cells, check=SLOPE))
+        for slope in select(cells, check=SLOPE):
+            colour = shown[slope["policy"]]["color"]
             label = f"{slope['policy']}, slope {slope['value']:.2f}"
             _with_bars(below, select(cells, check=GROWTH, policy=slope["policy"]), colour, label)
         horizons = [root**2 for root in ROOTS]

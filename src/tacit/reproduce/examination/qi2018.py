@@ -16,7 +16,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
 from tacit.environments import Environment, ExaminationArms
-from tacit.plots import band
+from tacit.plots import band, looks
 from tacit.policies import (
     ClickModel,
     CUSUMRestart,
@@ -95,8 +95,9 @@ def _settings(setup: Setup, horizon: int) -> dict[str, Any]:
 
 def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str, **labels: Any) -> None:
     """Draw the regret of policies with bands of two standard errors."""
+    shown = looks(curves)
     for policy, own in curves.items():
-        band(ax, rounds, own, policy)
+        band(ax, rounds, own, policy, **shown[policy])
     labels = {"xlabel": "round", "ylabel": "cumulative regret (expected clicks missed)"} | labels
     inscribe(ax, title, legend=8, **labels)
 
@@ -254,8 +255,9 @@ def figure_2(setup: Setup) -> Reproduction:
     def draw(path: Path) -> None:
         rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
         with drawing(path) as ax:
+            shown = looks(found)
             for name, sums in found.items():
-                band(ax, rounds, sums[:, rounds - 1], name)
+                band(ax, rounds, sums[:, rounds - 1], name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
             ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
             inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")

@@ -18,6 +18,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
 from tacit.errors import InvalidValue
+from tacit.plots import looks
 from tacit.policies import (
     ECBandit,
     HLinUCB,
@@ -308,14 +309,16 @@ def figure_4(setup: Setup) -> Reproduction:
 
 def draw_cells(cells: list[Cell], title: str, path: Path) -> None:
     """Draw the click rates as bars."""
-    names = [cell["policy"].split(",")[0] for cell in cells]
+    names = [cell["policy"] for cell in cells]
+    lines = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
+    colours = [look["color"] for look in looks(names).values()]
     means = [cell["relative_ctr_mean"] for cell in cells]
     errors = [2 * cell["relative_ctr_std"] / math.sqrt(cell["runs"]) for cell in cells]
     with drawing(path) as ax:
-        ax.bar(range(len(names)), means, yerr=errors, capsize=3, color="#0072B2")
-        ax.set_xticks(range(len(names)), names, size=8)
+        ax.bar(range(len(names)), means, yerr=errors, capsize=3, color=colours)
+        ax.set_xticks(range(len(names)), lines, size=7)
         ax.axhline(1.0, color="black", lw=0.8)
-        inscribe(ax, title, ylabel="click rate / Similarity's (bars ±2 s.e.)")
+        inscribe(ax, title, ylabel="click rate over Similarity's (bars ±2 s.e.)")
 
 
 FIGURE_4 = Item(
