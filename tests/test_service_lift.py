@@ -30,9 +30,11 @@ from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
 from tacit.service.config.file import load_config
+from tacit.service.config.holdout import MetricConfig
 from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.lift.report import lift_report
 from tacit.service.lift.slices import Slices
+from tacit.service.lift.sums import Closed, LiftSums
 from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.placements.base import Placement
@@ -375,6 +377,35 @@ def test_slices_do_not_depend_on_how_decisions_are_parted(decisions, cut):
     np.testing.assert_allclose(everywhere.totals, whole.between(0, 2**62).sums.totals, rtol=1e-12)
     again = Slices.restored(json.loads(json.dumps(whole.saved())))
     assert again.table.tobytes() == whole.table.tobytes()
+
+
+def test_sums_do_not_depend_on_when_they_are_read():
+    rng = np.random.default_rng(1)
+    offer = np.arange(4)
+    metrics = METRICS.keys()
+    read, unread = (LiftSums(4, {name: MetricConfig() for name in metrics}) for _ in range(2))
+    for time in range(100):
+        rows = int(rng.integers(1, 9))
+        chances = rng.uniform(0.1, 1.0, rows)
+        arms = rng.integers(0, 4, rows)
+        came = Closed(
+            [time * SECOND] * rows,
+            rng.uniform(size=rows),
+            rng.uniform(size=rows) < 0.5,
+            [(None, 0, 1)[i] for i in rng.integers(0, 3, rows)],
+            [None] * rows,
+            arms,
+            np.full(rows, 4),
+            np.where(rng.uniform(size=rows) < 0.2, np.nan, chances),
+            chances,
+            {name: rng.uniform(size=rows) for name in metrics},
+        )
+        for sums in (read, unread):
+            sums.shown(arms, chances, [offer] * rows)
+            sums.add(came)
+        read.settle()
+    assert read.saved() == unread.saved()
+    assert read.scores.overall[0] > 300
 
 
 # Shards --------------------------------------------------------------------------------------

@@ -98,9 +98,9 @@ class ShardedView:
         self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
         lifts = [one.lift for one in snapshots if one.lift.over == snapshots[0].lift.over]
-        self.lift = reduce(LiftSums.merged, lifts)
-        self._hold(holdout_in(self.lift.terms))
-        self.lift.left_out = len(snapshots) - len(lifts)
+        self._lift = reduce(LiftSums.merged, lifts)
+        self._hold(holdout_in(self._lift.terms))
+        self._lift.left_out = len(snapshots) - len(lifts)
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         counts = [one.counts for one in snapshots]

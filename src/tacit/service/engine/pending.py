@@ -54,6 +54,9 @@ class PendingLog:
     @contextmanager
     def freeze(self) -> Iterator[None]:
         """Let nothing change the placements for a while."""
+        # Several threads may read them now.
+        for placement in self.placements.values():
+            placement.settle()
         self.frozen = True
         try:
             yield

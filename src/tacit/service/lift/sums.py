@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,8 @@ from tacit.service.lift.slices import Slices
 from tacit.service.lift.terms import NO_HOLDOUT
 
 SURE = 1 - 1e-9
+AT_ONCE = 256
+"""Decisions that are added together: the sums are the same, for a fraction of the time."""
 
 
 class Closed(NamedTuple):
@@ -51,6 +54,25 @@ class Closed(NamedTuple):
     propensities: Floats
     policy: Floats
     metrics: dict[str, Floats]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Closed]) -> Closed:
+        """Return the decisions of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Any]
+        *columns, metrics = zip(*parts, strict=True)
+        amounts = {name: np.concatenate([one[name] for one in metrics]) for name in metrics[0]}
+        return cls._make([*map(_joined, columns), amounts])
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the arrays, or the sequences, of all parts as one; None where there are none."""
+    if parts[0] is None:
+        return None
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return list(chain.from_iterable(parts))
 
 
 class LiftSums:
@@ -89,6 +111,10 @@ class LiftSums:
         self._configs = metrics
         # Amounts that came for decisions whose windows are open, by their places in the log.
         self._amounts: dict[int, dict[str, float]] = {}
+        # What is not in the sums yet.
+        self._shown: list[tuple[Ints, Floats, Sequence[Ints]]] = []
+        self._closed: list[Closed] = []
+        self._waiting = 0
         self.terms = NO_HOLDOUT
         self.left_out = 0
         self.time = 0
@@ -105,6 +131,7 @@ class LiftSums:
 
     def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool = False) -> None:
         """Begin anew with the row ``seq``; None leaves the terms as they are."""
+        self._shown, self._closed, self._waiting = [], [], 0
         if terms is not None:
             self.terms, self.clustered = terms, clustered
         self.seq, self.time = seq, time
@@ -146,15 +173,38 @@ class LiftSums:
         }
 
     def shown(self, shown: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
-        """Count which arms decisions showed, whatever they earned."""
+        """Count which arms decisions showed, whatever they earned; see :meth:`settle`."""
+        self._shown.append((shown, propensities, offers))
+        self._wait_for(len(shown))
+
+    def add(self, closed: Closed) -> None:
+        """Add decisions; see :meth:`settle`."""
+        self._closed.append(closed)
+        self._wait_for(len(closed.rewards))
+
+    def _wait_for(self, decisions: int) -> None:
+        self._waiting += decisions
+        if self._waiting >= AT_ONCE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Put into the sums what waits; whoever reads them asks for this first."""
+        if self._shown:
+            shown, propensities, offers = zip(*self._shown, strict=True)
+            each = list(chain.from_iterable(offers))
+            self._add_shown(np.concatenate(shown), np.concatenate(propensities), each)
+        if self._closed:
+            self._add(Closed.joined(self._closed))
+        self._shown, self._closed, self._waiting = [], [], 0
+
+    def _add_shown(self, shown: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
         # What is sure says nothing; arms that come with each request have no slot of their own.
         known = np.flatnonzero((propensities > 0) & (propensities < SURE))
         if self._arms > 1 and len(known):
             some = [offers[i] for i in known.tolist()]
             self.frequencies.add(shown[known], propensities[known], some)
 
-    def add(self, closed: Closed) -> None:
-        """Add decisions."""
+    def _add(self, closed: Closed) -> None:
         self._add_scores(closed)
         if closed.control is None:
             return
@@ -194,6 +244,8 @@ class LiftSums:
 
     def merged(self, other: LiftSums) -> LiftSums:
         """Return the sums over the decisions of both, which are of the same terms."""
+        self.settle()
+        other.settle()
         both = LiftSums(self._arms, self._configs)
         both.reach(self._arms, self._offered)
         both.begin(self.terms, 0, 0, clustered=self.clustered)
@@ -211,6 +263,7 @@ class LiftSums:
 
     def saved(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
+        self.settle()
         return {
             "terms": self.terms,
             "clustered": self.clustered,

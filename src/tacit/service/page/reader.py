@@ -39,7 +39,6 @@ class PlacementReader(Protocol):
         What became of feedback.
     series : Series
         Sums over time, of all keys.
-    lift : LiftSums
     holdout : HoldoutConfig or None
         The one that holds now.
     arms : list of arms
@@ -60,13 +59,16 @@ class PlacementReader(Protocol):
     feedback: int
     outcomes: Counter[str]
     series: Series
-    lift: LiftSums
     holdout: HoldoutConfig | None
     arms: list[Arm]
     restarts: bool
     snapshot_time: int | None
     since_snapshot: int
     signals: Any
+
+    @property
+    def lift(self) -> LiftSums:
+        """Return the sums behind the lift."""
 
     @property
     def modes(self) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class Placement(Learning, Saving):
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
         return {
             MODE: self.mode,
-            HOLDOUT: self.lift.terms,
+            HOLDOUT: self._lift.terms,
             ARMS: encoded(self.arms_now),
             PIN: pin_text(self.pin),
             START: self.start.text if self.start is not None and self.start_told else None,
@@ -145,11 +145,11 @@ class Placement(Learning, Saving):
             return
         if mark.kind == MODE:
             self.mode = mark.value
-            self.lift.begin(None, mark.seq, mark.time)
+            self._lift.begin(None, mark.seq, mark.time)
         elif mark.kind == HOLDOUT:
             self._hold(holdout_in(mark.value))
             sticky = self.holdout is not None and self.holdout.unit != DECISION
-            self.lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
+            self._lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
         elif mark.kind == ARMS:
             self.since_snapshot += 1
             self._arms_changed(mark.value, mark.seq, mark.time)
@@ -160,7 +160,7 @@ class Placement(Learning, Saving):
         elif mark.kind == POLICY:
             # A start should not fold it all again.
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-            self.lift.begin(None, mark.seq, mark.time, clustered=self.lift.clustered)
+            self._lift.begin(None, mark.seq, mark.time, clustered=self._lift.clustered)
         elif mark.kind == MERGE:
             self.since_snapshot += 1
             if self.shared is not None and self.mode != FROZEN:

@@ -60,8 +60,8 @@ class Learning(Opening):
         if self._says_nothing(ended.slots):
             return
         seqs = self.windows.seqs(ended.slots)
-        metrics = self.lift.amounts_of(seqs)
-        counts = np.array(seqs) >= self.lift.seq
+        metrics = self._lift.amounts_of(seqs)
+        counts = np.array(seqs) >= self._lift.seq
         # Nobody decided to show what was pinned.
         counts &= [mode not in FIXED for mode in self.windows.values(ended.slots, "mode")]
         self._count_shown(ended.slots[counts])
@@ -72,7 +72,7 @@ class Learning(Opening):
         shown = self._open.actions(slots)[:, 0] if self._slots else np.zeros_like(slots)
         control, bucket = (self.windows.values(slots, name) for name in ("control", "bucket"))
         logged, policy = self._chances(slots, control)
-        self.lift.add(
+        self._lift.add(
             Closed(
                 self.windows.values(slots, "time"),
                 np.array(self._lift_rewards(slots, ended.rewards[counts])),
@@ -99,7 +99,7 @@ class Learning(Opening):
         if len(slots) and self._slots and self.shows_one:
             shown, offers = self._open.actions(slots)[:, 0], self._open.offers(slots)
             control = self.windows.values(slots, "control")
-            self.lift.shown(shown, self._after_coin(slots, control), offers)
+            self._lift.shown(shown, self._after_coin(slots, control), offers)
 
     def _logged(self, slots: Ints) -> Floats:
         """Return the propensities of decisions as the log has them; NaN where not known."""
@@ -121,7 +121,7 @@ class Learning(Opening):
             # What another list would have earned, propensities of whole lists hardly tell.
             return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
         policy = self._policy_chances(slots, logged, control)
-        return self._after_coin(slots, control) if self.lift.clustered else logged, policy
+        return self._after_coin(slots, control) if self._lift.clustered else logged, policy
 
     def _policy_chances(self, slots: Ints, logged: Floats, control: list[int | None]) -> Floats:
         """Return with what probability the policy alone would have shown what was."""
@@ -180,7 +180,7 @@ class Learning(Opening):
     def _told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         outcomes, parts = self.windows.told(feedback, slots)
         if any(contents := feedback.column("metrics")):
-            self.lift.note(feedback.column("decision"), contents, outcomes)
+            self._lift.note(feedback.column("decision"), contents, outcomes)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)
         time = feedback.column("time")[0]

@@ -185,7 +185,7 @@ class Living(State):
         self._wholes.append(as_json(self.learner.arms) or "")
         self._reach_arms()
         self.series.reach(self._layers)
-        self.lift.begin_with(len(self._slots), len(self.learner.arms), seq, time)
+        self._lift.begin_with(len(self._slots), len(self.learner.arms), seq, time)
 
     def _reach_arms(self) -> None:
         """Let all that is kept for each arm have the arms of the learner."""

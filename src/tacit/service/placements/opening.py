@@ -36,7 +36,7 @@ class Opening(State):
         """
         slots = self.windows.decided(rows)
         self._keep(slots, rows, decisions, shadow)
-        self.lift.made(rows.column("control"), rows.column("time")[0])
+        self._lift.made(rows.column("control"), rows.column("time")[0])
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
         deferred = rows.column("deferred")

@@ -133,7 +133,7 @@ class Saving(Elsewhere):
             self.counts(),
             None if self.signals is None else self.signals.saved(self.learner),
             self.shared and self.shared.saved(),
-            self.lift.saved(),
+            self._lift.saved(),
             self.series.results.saved(),
             self.pin,
             list(self._wholes),
@@ -296,13 +296,13 @@ class Saving(Elsewhere):
         self.pin = saved.pin
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
-        self.lift.reach(len(self._slots), len(self.learner.arms))
+        self._lift.reach(len(self._slots), len(self.learner.arms))
         if saved.lift is None:
             # A snapshot of an earlier version: what came before is not known.
-            self.lift.begin(None, snapshot.seq + 1, snapshot.time)
+            self._lift.begin(None, snapshot.seq + 1, snapshot.time)
         else:
-            self.lift.restore(saved.lift)
-            self._hold(holdout_in(self.lift.terms))
+            self._lift.restore(saved.lift)
+            self._hold(holdout_in(self._lift.terms))
         if saved.results is None:
             self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
         else:

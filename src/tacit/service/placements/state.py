@@ -115,7 +115,7 @@ class State:
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
-        self.lift = LiftSums(max(len(self._slots), 1), config.metrics)
+        self._lift = LiftSums(max(len(self._slots), 1), config.metrics)
         self.mode = ONLINE
         self.pin: Pin | None = None
         self.decisions = self.feedback = 0
@@ -145,7 +145,7 @@ class State:
         What somebody has put in the place of the configured holdout stays until that is changed.
         """
         configured = self.config.holdout
-        stays = configured_in(self.lift.terms) == configured
+        stays = configured_in(self._lift.terms) == configured
         return self._terms_with(self.holdout if stays else configured)
 
     def _terms_with(self, holdout: HoldoutConfig | None) -> str:
@@ -159,6 +159,16 @@ class State:
         """Return the coin of the holdout, which knows the slot of its control's arm."""
         holdout = self.holdout
         return None if holdout is None else Coin(holdout, self.seed, self._control(holdout))
+
+    @property
+    def lift(self) -> LiftSums:
+        """The sums behind the lift."""
+        self.settle()
+        return self._lift
+
+    def settle(self) -> None:
+        """Put into sums what waits for it, so that whoever reads them changes nothing."""
+        self._lift.settle()
 
     @property
     def randomized(self) -> bool:
