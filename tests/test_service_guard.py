@@ -190,6 +190,11 @@ def test_metrics_count(open_):
     assert grown('tacit_feedback_total{outcome="learned",placement="default"}') == 1
     assert grown('tacit_request_seconds_count{path="decide",status="200"}') == 1
     assert grown('tacit_request_seconds_count{path="other",status="404"}') == 1
+    buckets = [
+        value for name, value in after.items() if "seconds_bucket" in name and "decide" in name
+    ]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == after['tacit_request_seconds_count{path="decide",status="200"}']
     assert grown("tacit_commit_rows_sum") == 2
     assert after["tacit_ready"] == 1
     assert after['tacit_mode{mode="online",placement="default"}'] == 1

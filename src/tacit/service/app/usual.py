@@ -22,7 +22,7 @@ from tacit.service.http.route import Answer, Found, Path
 USUAL = "decide", "feedback"
 """Their paths; what answers them awaits nothing but futures."""
 METHOD = "POST"
-PECULIAR = b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site"
+PECULIAR = frozenset((b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site"))
 """Headers of requests that are not usual."""
 BROKEN = 500
 
@@ -66,9 +66,8 @@ class Usual:
 
     def size(self, headers: Headers) -> int | None:
         """Return the size of the body that comes with some headers; None if they are not usual."""
-        for name in PECULIAR:
-            if name in headers:
-                return None
+        if not PECULIAR.isdisjoint(headers):
+            return None
         length = headers.get(b"content-length", b"")
         # Ten digits are too long for any limit.
         if not length.isdigit() or len(length) > 9:

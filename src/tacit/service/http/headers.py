@@ -36,6 +36,8 @@ def says_json(method: str, headers: Headers) -> bool:
     if method in SAFE_METHODS:
         return True
     media = headers.get(b"content-type")
+    if media == b"application/json":
+        return True
     if media is None:
         chunked = b"transfer-encoding" in headers
         return not chunked and headers.get(b"content-length", b"0") == b"0"

@@ -97,6 +97,17 @@ def lines(headers: Iterable[Header]) -> bytes:
     return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
+_DATA_LINES = lines(_raw_data_headers)
+
+
+def head_of(answer: Answer) -> bytes:
+    """Return the headers of an answer as they are sent: the lines of :func:`headers_of`."""
+    if answer.headers or answer.status == NO_CONTENT:
+        return lines(headers_of(answer))
+    described = answer.media.encode(), len(answer.body), _DATA_LINES
+    return b"content-type: %s\r\ncontent-length: %d\r\n%s" % described
+
+
 async def sent(send: Send, answer: Answer) -> None:
     """Send an answer."""
     await send(

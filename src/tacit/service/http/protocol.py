@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.headers import Headers
-from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, headers_of, lines
+from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, head_of, lines
 from tacit.service.http.problems import problem
 from tacit.service.http.route import Answer, Found, Header
 
@@ -211,8 +211,8 @@ class Reply:
 
     def send(self, answer: Answer, id: str) -> None:
         """Answer the request of an id."""
-        headers = lines(headers_of(answer))
-        self._send(answer.status, headers + b"x-request-id: " + id.encode() + b"\r\n", answer.body)
+        headers = b"%sx-request-id: %s\r\n" % (head_of(answer), id.encode())
+        self._send(answer.status, headers, answer.body)
 
     def fail(self, error: BaseException) -> None:
         """Say that the service failed, as uvicorn does, and close the connection."""
