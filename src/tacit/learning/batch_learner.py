@@ -179,7 +179,8 @@ class BatchLearner:
         batch = Batch(self.lanes.admit(keys), *columns)
         self.reader.advise(self.policy, batch.relevance, batch.examination)
         actions = np.empty((rows, self.policy.action_width), np.int64)
-        epochs, propensities = np.empty(rows, np.int64), np.full(rows, np.nan)
+        epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
+        propensities.fill(np.nan)
         asked = None if self.loops.asked is None else propensities
         state = self.loops.params, self.lanes.state
         if imposed is None:
@@ -273,11 +274,28 @@ class BatchLearner:
             As ``Learner.learn_many``; then nothing was learned.
         """
         values = self._decisions.feedback("rewards", rewards, len(decisions))
-        fresh = np.zeros(len(decisions), np.bool_)
-        if len(decisions):
-            batch, actions, propensities, epochs = self._decisions.columns(decisions)
-            given = batch, actions, values, propensities, epochs, fresh
-            self.loops.learn(self.loops.params, self.lanes.state, *given)
+        if not len(decisions):
+            return np.zeros(0, np.bool_)
+        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        return self.learn_rows(batch, actions, values, propensities, epochs)
+
+    def learn_rows(
+        self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats, epochs: Ints
+    ) -> Booleans:
+        """Learn from columns that are known to fit; return of each row whether it taught something.
+
+        Parameters
+        ----------
+        batch : Batch
+            The impressions, in lanes of this learner.
+        actions : array of int64, shape (rows, action_width)
+        feedback : array of float64, shape (rows, feedback_width)
+        propensities : array of float64, shape (rows,)
+        epochs : array of int64, shape (rows,)
+        """
+        fresh = np.empty(len(actions), np.bool_)
+        given = batch, actions, feedback, propensities, epochs, fresh
+        self.loops.learn(self.loops.params, self.lanes.state, *given)
         return fresh
 
     def correct(
@@ -344,7 +362,7 @@ class BatchLearner:
             As :meth:`Lanes.admit` gave them.
         contexts : array of float64, shape (rows, context_dim)
         """
-        return self.loops.plain_batch(len(lanes))._replace(lanes=lanes, contexts=contexts)
+        return self.loops.plain_batch(lanes, contexts)
 
     def decisions(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats

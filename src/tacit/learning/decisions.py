@@ -297,4 +297,6 @@ def none_for_nan(values: Floats) -> list[float | None]:
     [0.5, None]
     """
     numbers = values.tolist()
-    return [None if x != x else x for x in numbers] if np.isnan(values).any() else numbers
+    # A sum with a NaN in it is one; with both infinities, too, which does no harm.
+    whole = sum(numbers)
+    return [None if x != x else x for x in numbers] if whole != whole else numbers

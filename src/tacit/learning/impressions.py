@@ -153,7 +153,9 @@ def _offers(
 ) -> tuple[Ints, Ints, Ints]:
     """Return the slots on offer, all rows in one array, and where each row's are."""
     if arms is None and sizes is None:
-        return offer.slots, np.zeros(rows, np.int64), np.full(rows, len(offer.slots))
+        stops = np.empty(rows, np.int64)
+        stops.fill(len(offer.slots))
+        return offer.slots, np.zeros(rows, np.int64), stops
     each = [None] * rows if arms is None else arms
     if not offer.names:
         assert sizes is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Generator
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import learns_from_propensity
 from tacit.learning.batch import (
     Batch,
@@ -57,9 +57,9 @@ class Loops:
         self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool
     ) -> None:
         self.params = policy.params
-        self._context_dim, self._offered = policy.context_dim, offer.slots
+        self._offered = offer.slots
         self._lanes, self._rng = lanes, rng
-        self.one = self.plain_batch(1)
+        self.one = self.plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
         self.action = np.empty((1, policy.action_width), np.int64)
         self.shown, self.context = self.action[0], self.one.contexts[0]
         self.feedback = np.empty((1, policy.feedback_width))
@@ -69,17 +69,13 @@ class Loops:
         wanted = reported or learns_from_propensity(self.params)
         self.asked = self.propensity if wanted else None
 
-    def plain_batch(self, rows: int) -> Batch:
-        """Return impressions that are offered all arms and have no context yet."""
-        return Batch(
-            lanes=np.zeros(rows, np.int64),
-            arms=self._offered,
-            starts=np.zeros(rows, np.int64),
-            stops=np.full(rows, len(self._offered)),
-            contexts=np.zeros((rows, self._context_dim)),
-            relevance=NO_FEATURES,
-            examination=NO_FEATURES,
-        )
+    def plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
+        """Return impressions that are offered all arms."""
+        rows, arms = len(lanes), self._offered
+        stops = np.empty(rows, np.int64)
+        stops.fill(len(arms))
+        starts = np.zeros(rows, np.int64)
+        return Batch(lanes, arms, starts, stops, contexts, NO_FEATURES, NO_FEATURES)
 
     @cached_property
     def choose(self) -> Any:

@@ -185,8 +185,11 @@ class Attribution(OpenSlots):
     @property
     def due(self) -> int | None:
         """When the next window closes, or the next deferred decision is given up."""
-        firsts = [queue[0].deadline for queue in (self._queue, self._deferred) if queue]
-        return min(firsts, default=None)
+        first = self._queue[0].deadline if self._queue else None
+        if not self._deferred:
+            return first
+        given_up = self._deferred[0].deadline
+        return given_up if first is None else min(first, given_up)
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
@@ -231,14 +234,15 @@ class Attribution(OpenSlots):
         return self._closed(closed)
 
     def _closed(self, closed: Sequence[_Queued]) -> Rewards:
-        closing = Closing.of(np.concatenate([queued.slots for queued in closed]))
+        slots = [queued.slots for queued in closed]
+        closing = Closing.of(slots[0] if len(slots) == 1 else np.concatenate(slots))
         self._loops.close(self._windows, self._terms, closing)
         self.ended = Ended(closing.slots, closing.earned, closing.answered)
         for queued in closed:
             self._forget(queued)
-        taught = np.flatnonzero(closing.taught == closing.taught)
-        slots = closing.slots[taught]
-        return Rewards(slots, self._earned(slots, closing.taught[taught].tolist()))
+        (places,) = (closing.taught == closing.taught).nonzero()
+        taught = closing.slots[places]
+        return Rewards(taught, self._earned(taught, closing.taught[places].tolist()))
 
     def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned whose windows closed."""
@@ -253,7 +257,7 @@ class Attribution(OpenSlots):
         for slot in slots.tolist() if self._ids else ():
             self._ids.pop(slot, None)
         kept = self._windows.defaulted[slots]
-        if kept.any():
+        if self._terms.corrects and kept.any():
             self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
             slots = slots[~kept]
         self._spent.append(slots)
@@ -313,10 +317,9 @@ class Attribution(OpenSlots):
         return outcomes, list(self._to_learn(came))
 
     def _came(self, feedback: Block[FeedbackRow], slots: Ints) -> FeedbackColumns:
-        kinds = list(map(KINDS.__getitem__, feedback.column("kind")))
+        kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
         # NumPy takes None for NaN.
-        rewards = np.array(feedback.column("reward"), np.float64)
-        return FeedbackColumns.of(slots, np.array(kinds, np.int64), rewards)
+        return FeedbackColumns.of(slots, kinds, np.array(feedback.column("reward"), np.float64))
 
     def _note_ids(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
         ids = feedback.column("id")
@@ -337,16 +340,23 @@ class Attribution(OpenSlots):
             self._enqueue(self._queue, int(self._windows.deadline[slot[0]]), slot)
 
     def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
-        taught = np.flatnonzero(came.teaches)
+        (taught,) = came.teaches.nonzero()
+        if not self._terms.corrects:
+            if len(taught):
+                yield self._taught(came, taught)
+            return
         corrects = (came.outcomes[taught] == codes.CORRECTED).tolist()
         start = 0
         for corrected, run in groupby(corrects):
             stop = start + len(list(run))
-            places = taught[start:stop]
-            slots, rewards = came.slots[places], came.rewards[places].tolist()
             before = self.rule.default if corrected else None
-            yield Rewards(slots, self._learned(slots, rewards), before, places.tolist())
+            yield self._taught(came, taught[start:stop], before)
             start = stop
+
+    def _taught(self, came: FeedbackColumns, places: Ints, before: float | None = None) -> Rewards:
+        """Return what some rows of feedback taught, in place of what was learned before."""
+        slots, rewards = came.slots[places], came.rewards[places].tolist()
+        return Rewards(slots, self._learned(slots, rewards), before, places.tolist())
 
     def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned that are to be learned at once."""

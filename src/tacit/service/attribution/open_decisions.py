@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.batch import Batch
 from tacit.learning.decisions import Decision, Decisions
 from tacit.learning.learner import Learner
@@ -66,7 +67,7 @@ class OpenDecisions:
 
     def _reach(self, slots: Ints) -> None:
         """Make room."""
-        old, wanted = len(self._lanes), int(slots.max(initial=-1)) + 1
+        old, wanted = len(self._lanes), max(slots.tolist(), default=-1) + 1
         if wanted <= old:
             return
         for name in _COLUMNS:
@@ -102,6 +103,23 @@ class OpenDecisions:
             self._actions[slots],
             self._epochs[slots],
             self._propensities[slots],
+        )
+
+    def learn(self, slots: Ints, values: Sequence[Any]) -> Booleans:
+        """Let the learner learn what decisions earned; return of each whether it taught something.
+
+        Parameters
+        ----------
+        slots : array of int64
+        values : sequence
+            Numbers within [0, 1], of a list one for each position.
+        """
+        return self._learner._batch.learn_rows(
+            self._batch(slots),
+            self._actions[slots],
+            np.array(values, np.float64).reshape(len(slots), -1),
+            self._propensities[slots],
+            self._epochs[slots],
         )
 
     def _batch(self, slots: Ints) -> Batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 
 from tacit.core.arrays import Ints
 from tacit.service.log.blocks import Block
@@ -59,8 +58,10 @@ class OpenRows:
 
     def release(self, numbers: Ints) -> None:
         """Hold one decision less of a block, for each time that its number is given."""
-        for number, count in Counter(numbers.tolist()).items():
-            self._held[number] -= count
+        each = numbers.tolist()
+        # Most often they are of one block.
+        for number in set(each):
+            self._held[number] -= each.count(number)
             if not self._held[number]:
                 self._drop(number)
 

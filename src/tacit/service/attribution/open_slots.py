@@ -109,7 +109,8 @@ class OpenSlots:
 
     def told_less(self, slots: Ints, most: int) -> bool:
         """Whether each of some decisions had feedback less than ``most`` times."""
-        return bool(self._windows.told[slots].max() < most)
+        times: list[int] = self._windows.told[slots].tolist()
+        return max(times) < most
 
     def contents(self, slot: int) -> dict[str, Content]:
         """Return what came with an id, by that id."""

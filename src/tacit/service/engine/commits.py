@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ RATE_SECONDS = 10
 
 
 class Commits:
-    """Measures commits.
+    """Counts commits, and how long they take.
 
     Attributes
     ----------
@@ -38,17 +37,21 @@ class Commits:
         self.seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
 
-    @contextlib.contextmanager
-    def measured(self, rows: int, clock: Callable[[], int]) -> Iterator[None]:
-        """Measure a commit of so many rows, unless it fails."""
-        started = time.perf_counter()
-        with self.span(rows):
-            yield
-        self.seconds = time.perf_counter() - started
+    def count(self, rows: int, seconds: float, now: int) -> None:
+        """Count a commit of so many rows that has worked.
+
+        Parameters
+        ----------
+        rows : int
+        seconds : float
+            How long it took.
+        now : int
+            Microseconds since 1970.
+        """
+        self.last, self.seconds = now, seconds
         if self.seconds_histogram is not None and self.rows_histogram is not None:
-            self.seconds_histogram.observe(self.seconds)
+            self.seconds_histogram.observe(seconds)
             self.rows_histogram.observe(rows)
-        self.last = now = clock()
         second = now // 1_000_000
         if self._recent and self._recent[-1][0] == second:
             rows += self._recent.pop()[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit.errors import TacitError
@@ -52,25 +53,17 @@ def apply(
         placement.advance(now)
     before = pending.seq
     results: dict[int, Any] = {}
-    kinds: dict[type, dict[int, Any]] = {
-        kind: {} for kind in (Switch, ChangeArms, PinArms, ChangeHoldout, Decide, Record, Export)
-    }
+    kinds: defaultdict[type, dict[int, Any]] = defaultdict(dict)
     for i, request in enumerate(requests):
         kinds[type(request)][i] = request
-    for i, switch in kinds[Switch].items():
-        _switch(pending, switch, now)
-        results[i] = None
-    for i, change in kinds[ChangeArms].items():
-        results[i] = _change_arms(pending, change, now)
-    for i, pin in kinds[PinArms].items():
-        results[i] = _pin(pending, pin, now)
-    for i, holdout in kinds[ChangeHoldout].items():
-        results[i] = _hold(pending, holdout, now)
-    if kinds[Decide]:
+    for kind, step in CHANGES.items():
+        for i, change in kinds.pop(kind, {}).items():
+            results[i] = step(pending, change, now)
+    if Decide in kinds:
         results |= decide(pending, kinds[Decide], found, now)
-    if kinds[Record]:
+    if Record in kinds:
         results |= record(pending, kinds[Record], found, now)
-    for i, export in kinds[Export].items():
+    for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
     if closing and pending.seq == before:
         # Nothing else in the log says that these windows have closed.
@@ -138,6 +131,15 @@ def _hold(
         return error
     _switch(pending, Switch(request.placement, terms, HOLDOUT, request.who), now)
     return placement.holdout
+
+
+CHANGES: dict[type, Callable[[PendingLog, Any, int], Any]] = {
+    Switch: _switch,
+    ChangeArms: _change_arms,
+    PinArms: _pin,
+    ChangeHoldout: _hold,
+}
+"""What is changed before anything is decided, in this order."""
 
 
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:

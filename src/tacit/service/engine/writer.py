@@ -174,8 +174,8 @@ class Writer:
         elif self.upkeep.due:
             timeout = 0.0
         else:
-            placements = self._pending.placements.values()
-            due = [p.windows.due for p in placements if p.windows.due is not None]
+            dues = [placement.windows.due for placement in self._pending.placements.values()]
+            due = [one for one in dues if one is not None]
             now = self._pending.time.now()
             timeout = max((min(due) - now) / 1e6, TICK_SECONDS) if due else None
         if timeout is not None:
@@ -232,11 +232,13 @@ class Writer:
         pending = self._pending
         pending.begin_commit()
         try:
-            with self.commits.measured(pending.in_flight.size, pending.time.clock):
-                if self._commits_at_once(pending.in_flight.size):
+            rows, began = pending.in_flight.size, clocks.perf_counter()
+            with self.commits.span(rows):
+                if self._commits_at_once(rows):
                     self._append(pending.in_flight)
                 else:
                     await self.worker.do(self._append, pending.in_flight)
+            self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
         except BaseException:
             pending.end_commit(failed=True)
             raise

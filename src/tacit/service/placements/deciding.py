@@ -144,13 +144,13 @@ class Deciding(Pinned, Opening):
     ) -> Iterator[Block[DecisionRow]]:
         ids = asked.column("id")
         at_once = self.mode == ONLINE and not self.two and self.pin_at(time) is None
-        if ids.count(None) == len(ids) > 1 and at_once:
+        if at_once and ids.count(None) == len(ids):
             yield self._chosen_many(asked, seq, time)
             return
         start = 0
         for unnamed, run in groupby(ids, lambda id: id is None):
             stop = start + len(list(run))
-            if unnamed and at_once and stop > start + 1:
+            if unnamed and at_once:
                 yield self._chosen_many(asked[start:stop], seq + start, time)
             else:
                 for i in range(start, stop):

@@ -233,9 +233,9 @@ class Learning(Opening):
         values = self._policy_rewards(rewards)
         told = [i for i, value in enumerate(values) if value is not None]
         fresh = np.ones(len(values), np.bool_)
-        slots = rewards.slots
+        slots, those = rewards.slots, np.arange(len(values))
         if len(told) < len(values):
-            slots, values = slots[told], [values[i] for i in told]
+            slots, values, those = slots[told], [values[i] for i in told], np.array(told, np.int64)
         before = None if rewards.before is None else self._scaled([rewards.before] * len(values))
         of = slots.tolist()
         own: Sequence[int] = range(len(of))
@@ -249,11 +249,11 @@ class Learning(Opening):
             if not some or learner is None or kept is None:
                 continue
             if len(some) == len(of):
-                fresh[told] = self._taught(learner, kept, slots, values, before)
+                fresh[those] = self._taught(learner, kept, slots, values, before)
             else:
                 of_some, old = [values[i] for i in some], before and before[: len(some)]
                 taught = self._taught(learner, kept, slots[some], of_some, old)
-                fresh[np.array(told)[some]] = taught
+                fresh[those[some]] = taught
         self._note(rewards)
         return fresh
 
@@ -266,18 +266,19 @@ class Learning(Opening):
         before: list[float] | None,
     ) -> Any:
         """Teach a learner, or put rewards that came late in the place of the defaults."""
-        decisions = kept.decisions(slots)
         if before is not None:
-            learner._batch.correct(decisions, before, values)
+            learner._batch.correct(kept.decisions(slots), before, values)
             return True
-        return learner._batch.learn(decisions, values)
+        return kept.learn(slots, values)
 
     def _note(self, rewards: Rewards) -> None:
         """Count what came back for decisions, in place of what was counted before."""
         before = rewards.before or 0.0
         came = [i for i, reward in enumerate(rewards.values) if reward or before]
         if came:
-            slots = rewards.slots[came]
+            slots = rewards.slots
+            if len(came) < len(slots):
+                slots = slots[came]
             self.series.rewarded_many(
                 self.windows.values(slots, "time"),
                 self._propensities(slots),

@@ -119,7 +119,9 @@ class Results:
 
     def at(self, time: int) -> Floats:
         """Return the sums over the stretch of a time, to be added to."""
-        level = next((i for i, since in enumerate(self._since) if time >= since), -1)
+        level = 0
+        if time < self._since[0]:
+            level = next((i for i, since in enumerate(self._since) if time >= since), -1)
         rows, place = self._rows[level], time // self._widths[level]
         row = rows.get(place)
         if row is None:
