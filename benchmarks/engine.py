@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -145,6 +146,7 @@ def main():
     parser.add_argument("--events", type=int, default=2_000_000)
     told = parser.parse_args()
     gc.set_threshold(*GC_THRESHOLDS)
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}", flush=True)
     for propensities in (False, True):
         uvloop.run(alone(propensities))
     if told.events:

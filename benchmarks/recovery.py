@@ -158,6 +158,7 @@ def main():
         else:
             opened(path).store.close()
         return
+    told("machine", load=os.getloadavg()[0])
     with tempfile.TemporaryDirectory() as folder:
         for step in ("fill", "tail", "recover"):
             sizes = ["--keys", str(given.keys), "--tail", str(given.tail)]
