@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -27,7 +27,7 @@ class Tally:
     Attributes
     ----------
     sums : dict
-        Per pair, its names in order: differences of credit.
+        Per pair, its names in ascending order: differences of credit.
     wins : dict
         Per pair the searches that the first one won, the second one won, and all others.
     """
@@ -86,54 +86,60 @@ class Folded:
     methods: Counter[str] = field(default_factory=Counter)
 
 
-Waiting = dict[Any, tuple[list[float], list[str]]]
-
-
-def folded(
-    searches: Iterable[Search],
-    rule: CreditRule,
-    *,
-    rankers: Sequence[str],
-    by: Sequence[str] = (),
-    wins: bool = False,
-    depth: int | None = None,
-    uncredited: Mapping[str, int] | None = None,
-) -> Folded:
-    """Return sums over searches.
+class Fold:
+    """Takes in searches one after the other, and says at any time what they said so far.
 
     Parameters
     ----------
-    searches : iterable of Search
     rule : CreditRule
-    rankers : sequence of str
-        All of them, in the order of the report.
     by : sequence of str
         The segments to tell apart.
     wins : bool, default False
         Whether a search counts 1 for its winner, in place of its difference of credit.
     depth : int, optional
         So many places from the top earn credit; by default all.
-    uncredited : dict, optional
-        Actions that could not be credited, by reason.
     """
-    found = Folded(rankers=tuple(rankers))
-    order = {name: i for i, name in enumerate(rankers)}
-    units: set[str] = set()
-    waiting: Waiting = {}
-    for search in searches:
-        _count(found, search, rule, depth)
-        units.add(search.unit)
-        for key, difference in _differences(search, rule, order, by, wins, depth):
-            amounts, whose = waiting.setdefault(key, ([], []))
+
+    def __init__(
+        self,
+        rule: CreditRule,
+        by: Sequence[str] = (),
+        *,
+        wins: bool = False,
+        depth: int | None = None,
+    ) -> None:
+        self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
+        self._found = Folded()
+        self._units: set[str] = set()
+        self._waiting: dict[Any, tuple[list[float], list[str]]] = {}
+
+    def add(self, search: Search) -> None:
+        """Take in a search."""
+        _count(self._found, search, self._rule, self._depth)
+        self._units.add(search.unit)
+        for key, difference in _differences(search, self._rule, self._by, self._wins, self._depth):
+            amounts, whose = self._waiting.setdefault(key, ([], []))
             amounts.append(difference)
             whose.append(search.unit)
-        if found.searches % AT_ONCE == 0:
-            _settle(found, waiting)
-            waiting = {}
-    _settle(found, waiting)
-    found.units = len(units)
-    found.uncredited.update(uncredited or {})
-    return found
+        if self._found.searches % AT_ONCE == 0:
+            self._settle()
+
+    def found(self, rankers: Sequence[str]) -> Folded:
+        """Return the sums over all searches so far, of these rankers in this order."""
+        self._settle()
+        self._found.rankers = tuple(rankers)
+        self._found.units = len(self._units)
+        return self._found
+
+    def _settle(self) -> None:
+        for (where, *key), (amounts, units) in self._waiting.items():
+            if where == "segments":
+                name, value, pair = key
+                tally = self._found.segments.setdefault(name, {}).setdefault(value, Tally())
+            else:
+                tally, (pair,) = getattr(self._found, where), key
+            tally.add(pair, amounts, units)
+        self._waiting = {}
 
 
 def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -> None:
@@ -154,7 +160,6 @@ def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -
 def _differences(
     search: Search,
     rule: CreditRule,
-    order: Mapping[str, int],
     by: Sequence[str],
     wins: bool,
     depth: int | None,
@@ -165,7 +170,7 @@ def _differences(
     teams = search.shown.memory.get("teams")
     teams = teams[:depth] if teams else None
     for first, second in combinations(range(len(search.rankers)), 2):
-        if order[search.rankers[first]] > order[search.rankers[second]]:
+        if search.rankers[first] > search.rankers[second]:
             first, second = second, first
         pair = search.rankers[first], search.rankers[second]
         if pair[0] == pair[1]:
@@ -182,16 +187,6 @@ def _differences(
             yield ("places", pair), float(teams.count(first) - teams.count(second))
             lead = next((team for team in teams if team is not None), None)
             yield ("leads", pair), float(lead == first) - float(lead == second)
-
-
-def _settle(found: Folded, waiting: Waiting) -> None:
-    for (where, *key), (amounts, units) in waiting.items():
-        if where == "segments":
-            name, value, pair = key
-            tally = found.segments.setdefault(name, {}).setdefault(value, Tally())
-        else:
-            tally, (pair,) = getattr(found, where), key
-        tally.add(pair, amounts, units)
 
 
 def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRule:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tacit.core import checks
 from tacit.errors import LogError
-from tacit.evaluate.interleaved.folding import checked_rule, folded
+from tacit.evaluate.interleaved.folding import Fold, checked_rule
 from tacit.evaluate.interleaved.reading import Columns, read_searches
 from tacit.evaluate.interleaved.report import InterleavedReport
 from tacit.evaluate.interleaved.scale import Model, scaled
@@ -88,9 +88,11 @@ def read_interleaved(
         )
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)
-    found = folded(
-        searches, rule, rankers=names, by=by, wins=wins, depth=depth, uncredited=assembly.uncredited
-    )
+    fold = Fold(rule, by, wins=wins, depth=depth)
+    for search in searches:
+        fold.add(search)
+    found = fold.found(names)
+    found.uncredited.update(assembly.uncredited)
     report = InterleavedReport(found, confidence, false_share)
     if ab is not None:
         pair = report.leader, report.comparisons[0].second
