@@ -1,6 +1,6 @@
 """What Beat-the-Mean guarantees, and what it costs: beside RMED1, Double Thompson and the default.
 
-python benchmarks/open_ends.py            a minute or two; writes OPEN_ENDS.md
+python benchmarks/open_ends.py            some minutes; writes OPEN_ENDS.md
 python benchmarks/open_ends.py --quick    fewer runs and duels; prints only
 """
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs and duels; prints only")
     quick = parser.parse_args().quick
-    settings = [(10, 10**6), (50, 10**6), (10, 10**7)]
+    settings = [(10, 10**6), (50, 10**6), (10, 10**7), (50, 10**7)]
     runs = 10
     if quick:
         settings, runs = [(10, 10**5), (50, 10**5)], 5
