@@ -114,6 +114,15 @@ def _metrics(field: str, given: Any) -> dict[str, float]:
     }
 
 
+def _segments(field: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise InvalidValue(field, given, "give a value for each segment, by name")
+    return {
+        checks.name(field, name): checks.name(f"{field}.{name}", value)
+        for name, value in given.items()
+    }
+
+
 def _new_arms(field: str, given: Any) -> int | list[Arm]:
     return list_of(_arm)(field, given) if not isinstance(given, int) else given
 
@@ -121,6 +130,7 @@ def _new_arms(field: str, given: Any) -> int | list[Arm]:
 _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
+    "action": checks.name,
     "add": _new_arms,
     "arm": _arm,
     "arms": list_of(_arm),
@@ -148,6 +158,7 @@ CHECKS: dict[str, Check] = {
     "relevance": list_of(_features),
     "rate": number_within(0.0, 1.0),
     "reward": number_within(0.0, 1.0),
+    "segments": _segments,
     "session": checks.name,
     "share": number_within(0.0, 0.5),
     "shown": number_within(0.0, LARGEST),

@@ -177,6 +177,7 @@ class DecisionCalls:
         deferred: bool = False,
         session: str | None = None,
         user: str | None = None,
+        segments: Mapping[str, str] | None = None,
     ) -> Call[Dueled]:
         """Return which two rankers duel, and one list of both.
 
@@ -188,8 +189,12 @@ class DecisionCalls:
             alone, whose outcome is the reward of :meth:`feedback`.
         key : str, default "all"
             What finds a best ranker of its own, such as a market; at most 512 bytes in UTF-8.
-        context, decision_id, deferred, session, user : optional
+        context, decision_id, deferred : optional
             As for :meth:`decide`.
+        session, user : str, optional
+            Whose search it is, for the verdict, and for a holdout; only a hash of it is kept.
+        segments : mapping from str to str, optional
+            What else is known of the search, by the names of the placement's ``segments``.
 
         Returns
         -------
@@ -200,7 +205,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        search = Search(rankings, key, context, decision_id, deferred, session, user)
+        search = Search(rankings, key, context, decision_id, deferred, session, user, segments)
         return DUEL.one(placement, search)
 
     @call

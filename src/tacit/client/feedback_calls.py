@@ -99,6 +99,7 @@ class FeedbackCalls:
         items: Sequence[Arm] | None = None,
         feedback_id: str | None = None,
         metrics: Mapping[str, float] | None = None,
+        action: str | None = None,
     ) -> Call[Recorded]:
         """Record what was clicked in a list.
 
@@ -112,6 +113,9 @@ class FeedbackCalls:
             The clicked items, in place of positions.
         feedback_id, metrics : optional
             As for :meth:`feedback`.
+        action : str, optional
+            What was done there, where it is no click: an action to which a placement of duels
+            gives a worth.
 
         Returns
         -------
@@ -122,7 +126,8 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return CLICKS.one(placement, Clicks(decision_id, clicks, items, feedback_id, metrics))
+        told = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
+        return CLICKS.one(placement, told)
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:

@@ -47,6 +47,7 @@ class Search(msgspec.Struct, frozen=True):
     decision_id : str, optional
     deferred : bool, default False
     session, user : str, optional
+    segments : mapping from str to str, optional
     """
 
     rankings: Mapping[str, Sequence[Arm]] | None = None
@@ -56,6 +57,7 @@ class Search(msgspec.Struct, frozen=True):
     deferred: bool = False
     session: str | None = None
     user: str | None = None
+    segments: Mapping[str, str] | None = None
 
 
 class Feedback(msgspec.Struct, frozen=True):
@@ -88,6 +90,8 @@ class Clicks(msgspec.Struct, frozen=True):
         In place of positions.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
+    action : str, optional
+        What was done there, where it is no click.
     """
 
     decision_id: str
@@ -95,6 +99,7 @@ class Clicks(msgspec.Struct, frozen=True):
     items: Sequence[Arm] | None = None
     feedback_id: str | None = None
     metrics: Mapping[str, float] | None = None
+    action: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

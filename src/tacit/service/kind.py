@@ -23,13 +23,13 @@ class Export(NamedTuple):
     name : str
         What its file's name begins with.
     schema : function
-        Returns the Arrow schema.
+        Returns the Arrow schema, from the placement's options.
     rows : function
         Returns rows, from a decision, what came back for it, the placement's name and its policy.
     """
 
     name: str
-    schema: Callable[[], Any]
+    schema: Callable[[Any], Any]
     rows: Callable[[Any, Any, str, Any], list[dict[str, Any]]]
 
 

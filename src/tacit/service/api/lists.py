@@ -31,7 +31,7 @@ def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
     """
     if (request.clicks is None) == (request.items is None):
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
-    clicks = Clicks(request.clicks, request.items)
+    clicks = Clicks(request.clicks, request.items, request.action)
     metrics = as_content(request.metrics)
     return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tacit.interleaving.rules import CLICK
 from tacit.service.api.wire import (
+    PRINTABLE,
     SHORT,
     DecisionId,
     Durability,
@@ -20,6 +22,7 @@ from tacit.service.api.wire import (
 )
 
 Item = int | str
+HASHED = "Only its hash is kept, so that searches which may be alike are known."
 Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
 DuelKey = Annotated[
     str,
@@ -33,6 +36,16 @@ DuelKey = Annotated[
 Positions = Annotated[
     list[Annotated[int, Meta(ge=0)]],
     Meta(description="The clicked positions from 0; empty: none was clicked."),
+]
+
+
+Segments = Annotated[
+    dict[str, Annotated[str, Meta(min_length=1, max_length=256, extra_json_schema=PRINTABLE)]],
+    Meta(
+        description="What else is known of the search, such as its market: a value for each of "
+        "the names that the placement's ``segments`` have. The verdict tells them apart.",
+        examples=[{"market": "de"}],
+    ),
 ]
 
 
@@ -56,8 +69,32 @@ class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
         False
     )
-    session: Session | None = None
-    user: User | None = None
+    session: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=256,
+                description="Whose visit this search belongs to, for the verdict where no user is "
+                "told, and for a holdout of sessions. " + HASHED,
+                extra_json_schema=PRINTABLE,
+            ),
+        ]
+        | None
+    ) = None
+    user: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=256,
+                description="Who searches, for the verdict and for a holdout of users. " + HASHED,
+                extra_json_schema=PRINTABLE,
+            ),
+        ]
+        | None
+    ) = None
+    segments: Segments | None = None
 
 
 class WouldDuel(msgspec.Struct):
@@ -172,6 +209,14 @@ class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):
     items: Annotated[list[Item], Meta(description="The clicked items.")] | None = None
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
+    action: Annotated[
+        str,
+        Meta(
+            description="What was done there, where it is no click: an action to which the "
+            "placement's ``worth`` gives an amount. Of duels only.",
+            examples=["add_to_cart"],
+        ),
+    ] = CLICK
 
 
 class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -13,11 +13,14 @@ from tacit.service.attribution.attribution import Attribution
 from tacit.service.attribution.windows import OPEN, FeedbackColumns
 from tacit.service.config.rule import Rule
 from tacit.service.log.blocks import Block
+from tacit.service.log.impressions import action_of, clicks_in
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 
 
 class ClickAttribution(Attribution):
     """The open windows of a placement that shows lists: what came back is clicked positions.
+
+    Other actions than clicks stand among them, as the log keeps them.
 
     No click is an answer too: the empty list. Which clicks a decision had is known when its window
     closes, unless the first feedback is to hold them all. A reward, which stands for the outcome
@@ -28,7 +31,7 @@ class ClickAttribution(Attribution):
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule)
-        self._clicked: dict[int, list[int]] = {}
+        self._clicked: dict[int, list[Any]] = {}
 
     def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
         return [self._clicked.get(slot, []) for slot in slots.tolist()]
@@ -46,16 +49,20 @@ class ClickAttribution(Attribution):
             else:
                 positions = json.loads(clicks)
                 if self.rule.aggregation == "union":
-                    positions = sorted({*self._clicked.get(slot, ()), *positions})
+                    told = (*self._clicked.get(slot, ()), *positions)
+                    positions = [one for _, one in sorted({action_of(o): o for o in told}.items())]
                 self._take_so_far(slot, positions)
             settled = clicks is None or self.rule.aggregation == "first"
             self._windows.settled[slot] = came.teaches[i] = settled
             came.outcomes[i] = codes.LEARNED if settled else codes.PENDING
 
     def clicked(self, slots: Ints) -> list[bool]:
-        """Return for each decision whether something came back for it that is not 0."""
+        """Return for each decision whether there was a click, or an outcome that is not 0."""
         pairs = zip(slots.tolist(), super().clicked(slots), strict=True)
-        return [bool(self._clicked.get(slot, reward)) for slot, reward in pairs]
+        return [
+            bool(clicks_in(self._clicked[slot])) if slot in self._clicked else reward
+            for slot, reward in pairs
+        ]
 
     def _so_far(self, slots: Ints) -> list[Any]:
         pairs = zip(slots.tolist(), super()._so_far(slots), strict=True)

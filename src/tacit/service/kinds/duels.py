@@ -8,7 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from tacit.interleaving import METHODS
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.evaluate.interleaved.engines import UNITS
+from tacit.evaluate.interleaved.reading import MORE, OWN, ROW
+from tacit.interleaving import METHODS, CreditRule
+from tacit.interleaving.rules import CLICK
 from tacit.policies import Policy
 from tacit.service.api import wire_lists
 from tacit.service.api.form import Form, Wires
@@ -20,8 +25,14 @@ from tacit.service.log.impressions import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kinds.duels import DuelView
 from tacit.service.placements.base import Placement
-from tacit.service.placements.duels import DuelOptions, DuelPlacement, duel_of
+from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
 
+COLUMNS = (
+    "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",
+)  # fmt: skip
+"""Of the log of duels that is exported; each segment has one, too."""
+TAKEN = {*COLUMNS, *ROW, *MORE, *OWN, *UNITS} - {KEY}
+"""What no segment can be called, since logs of searches mean something by it."""
 ITEMS = ("a", "b", "c", "d")
 INTERLEAVING = {
     "team-draft": "TeamDraft",
@@ -50,6 +61,12 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     aggregation : str
         What several reports of clicks for one list make: their ``union``, the ``first`` or the
         ``last``.
+    worth : table of numbers
+        What an action on an item counts in the verdict, by its name: feedback may tell these
+        besides clicks. 0 takes it in, and counts it for nothing. Policies learn from clicks alone.
+    segments : list of str
+        Names of what may be told of a search, such as its market, which the verdict tells apart;
+        ``key`` is its key, which need not be told again.
     """
 
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
@@ -58,6 +75,8 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     ties: Literal["coin", "keep", "again"] = "coin"
     unclicked: Literal["tie", "nothing"] = "tie"
     aggregation: ClickAggregation = "union"
+    worth: dict[str, float] = msgspec.field(default_factory=lambda: {CLICK: 1.0})
+    segments: list[str] = msgspec.field(default_factory=list)
     mode: Literal["online", "frozen", "shadow"] = "online"
 
     @property
@@ -78,7 +97,13 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         if self.interleaving == "optimized":
             # What it needs must be there before the first request.
             method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
-        return DuelOptions(method, self.ties, self.unclicked)
+        CreditRule(self.worth)
+        names = tuple(dict.fromkeys(self.segments))
+        for name in names:
+            if not name or checks.name("segments", name) in TAKEN:
+                remedy = "give another name: in logs of searches this one has a meaning"
+                raise InvalidValue("segments", name, remedy)
+        return DuelOptions(method, self.ties, self.unclicked, dict(self.worth), names)
 
 
 def example(placement: Placement) -> dict[str, Any]:
@@ -91,19 +116,19 @@ def example(placement: Placement) -> dict[str, Any]:
     return arms.example(placement) | {"rankings": rankings}
 
 
-def _schema() -> Any:
+def _schema(options: DuelOptions) -> Any:
     import pyarrow as pa
 
-    texts = dict.fromkeys(("decision_id", "key", "left", "right"), pa.string())
-    others = {"outcome": pa.float64(), "interleaved": pa.string(), "clicks": pa.string()}
-    return pa.schema(texts | others)
+    columns = dict.fromkeys((*COLUMNS, *options.segments), pa.string())
+    return pa.schema(columns | {"outcome": pa.float64()})
 
 
 def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
     """Return a request as an impression, checked."""
     given = None, request.context, request.decision_id, request.deferred
     told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
-    return placement.checked(told._replace(rankings=request.rankings))
+    told = told._replace(rankings=request.rankings, segments=request.segments)
+    return placement.checked(told)
 
 
 def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:
@@ -126,7 +151,13 @@ def duel_rows(
     row: DecisionRow, came: float | list[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
     """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
-    return [] if row.control else [duel_of(row, came)]
+    if row.control:
+        return []
+    told = duel_of(row, came)
+    for field in ("interleaved", "clicks", "rankings"):
+        if told[field] is not None:
+            told[field] = json.dumps(told[field])
+    return [told]
 
 
 FORM = Form(

@@ -80,7 +80,7 @@ def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_
     return answer
 
 
-def _schema() -> Any:
+def _schema(options: Any) -> Any:
     from tacit.logs.schema import SCHEMA
 
     return SCHEMA

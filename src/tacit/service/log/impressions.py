@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log.rows import DecisionRow
 
@@ -38,6 +39,8 @@ class DecisionRequest(NamedTuple):
         Who it is, where that decides what belongs to the holdout.
     rankings : mapping, optional
         From every ranker's name to its list of items, best first; None for a pair alone.
+    segments : mapping, optional
+        What else is known of a search, by the names that its placement tells apart.
     """
 
     key: str
@@ -50,6 +53,7 @@ class DecisionRequest(NamedTuple):
     session: str | None = None
     user: str | None = None
     rankings: Mapping[str, Sequence[Arm]] | None = None
+    segments: Mapping[str, str] | None = None
 
 
 class Impression(NamedTuple):
@@ -100,10 +104,14 @@ class Made(NamedTuple):
 
 
 class Clicks(NamedTuple):
-    """What was clicked in a list, as a client reports it: positions from 0, or items."""
+    """What was clicked in a list, as a client reports it: positions from 0, or items.
+
+    Another action than a click, such as a purchase, is named.
+    """
 
     positions: Sequence[int] | None = None
     items: Sequence[Arm] | None = None
+    action: str = CLICK
 
 
 def checked_id(field: str, id: str) -> str:
@@ -119,19 +127,32 @@ def checked_id(field: str, id: str) -> str:
     return id
 
 
-def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
+def clicked_positions(clicks: Clicks, items: Sequence[Arm], actions: Collection[str] = ()) -> str:
     """Return clicked positions in a list of items as the log keeps them.
+
+    Parameters
+    ----------
+    clicks : Clicks
+    items : sequence of arms
+    actions : collection of str
+        Those that are known besides clicks.
 
     Raises
     ------
     InvalidValue
-        If a position or an item is not in the list.
+        If a position or an item is not in the list, or the action is not known.
 
     Examples
     --------
     >>> clicked_positions(Clicks(items=["c", "a"]), ["a", "b", "c"])
     '[0,2]'
+    >>> clicked_positions(Clicks([1], action="purchase"), ["a", "b"], ["purchase"])
+    '[{"position":1,"action":"purchase"}]'
     """
+    if clicks.action != CLICK and clicks.action not in actions:
+        known = ", ".join(dict.fromkeys([CLICK, *actions]))
+        remedy = f"here there are {known}; a placement of duels names others by their worth"
+        raise InvalidValue("action", clicks.action, remedy)
     positions = {
         checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
         for i, position in enumerate(clicks.positions or ())
@@ -141,7 +162,26 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm]) -> str:
         if item not in places:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
         positions.add(places[item])
-    return msgspec.json.encode(sorted(positions)).decode()
+    told: list[Any] = sorted(positions)
+    if clicks.action != CLICK:
+        told = [{"position": position, "action": clicks.action} for position in told]
+    return msgspec.json.encode(told).decode()
+
+
+def action_of(told: int | Mapping[str, Any]) -> tuple[int, str]:
+    """Return the position and the action that one of :func:`clicked_positions` tells.
+
+    Examples
+    --------
+    >>> action_of(3), action_of({"position": 1, "action": "purchase"})
+    ((3, 'click'), (1, 'purchase'))
+    """
+    return (told, CLICK) if isinstance(told, int) else (told["position"], told["action"])
+
+
+def clicks_in(told: Sequence[int | Mapping[str, Any]]) -> list[int]:
+    """Return the positions that were clicked, without those of other actions."""
+    return [one for one in told if isinstance(one, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

@@ -75,7 +75,8 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     for name, each in config.placements.items():
         export = kind_of(each.kind).export
         if export is not None and name in placements:
-            table = _of_kind(export, store, name, earned)
+            schema = export.schema(each.options)
+            table = pa.Table.from_pylist(_of_kind(export, store, name, earned), schema=schema)
             pq.write_table(table, folder / f"{export.name}-{name}.parquet")
             counts[f"{export.name}-{name}"] = table.num_rows
     return counts
@@ -92,16 +93,15 @@ def _export_records(store: Store, path: Path) -> int:
     return count
 
 
-def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> pa.Table:
+def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
-    rows = [
+    return [
         told
         for row in store.events(0)
         if isinstance(row, DecisionRow) and row.placement == placement.id and row.seq in earned
         for told in export.rows(row, earned[row.seq], name, policy)
     ]
-    return pa.Table.from_pylist(rows, schema=export.schema())
 
 
 def _groups(events: Iterator[Event]) -> Iterator[Rows]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
 from tacit.interleaving.base import ranking
+from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision
 from tacit.service.attribution.attribution import HELD_OUT, TIED, Rewards
 from tacit.service.attribution.clicks import ClickAttribution
@@ -22,12 +23,21 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.lift.controls import Control, PairControl
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import Clicks, DecisionRequest, Impression, clicked_positions
+from tacit.service.log.impressions import (
+    Clicks,
+    DecisionRequest,
+    Impression,
+    checked_id,
+    clicked_positions,
+    clicks_in,
+)
 from tacit.service.log.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
+from tacit.service.log.searches import Told, digest_of, unit_of
 from tacit.service.placements.base import Placement
 from tacit.service.placements.learning import Earned
 
-DIGEST_BYTES = 16
+KEY = "key"
+"""The segment that is a search's key."""
 ALONE = "Alone"
 """The method of a control that shows one ranker's list."""
 
@@ -44,11 +54,22 @@ class DuelOptions(msgspec.Struct, frozen=True):
         tie; ``again``, nothing.
     unclicked : str
         What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    worth : dict of str to float
+        What an action counts in the verdict; these may be told, besides clicks.
+    segments : tuple of str
+        What is known of a search, so that the verdict tells it apart.
     """
 
     method: InterleavingMethod
     ties: str = "coin"
     unclicked: str = "tie"
+    worth: dict[str, float] = msgspec.field(default_factory=lambda: {CLICK: 1.0})
+    segments: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> list[str]:
+        """The segments that requests tell."""
+        return [name for name in self.segments if name != KEY]
 
 
 class Tally:
@@ -131,6 +152,11 @@ class DuelPlacement(Placement):
         self._rng = np.random.Generator(np.random.PCG64(0))
         self._take_counts({})
 
+    @property
+    def actions(self) -> Collection[str]:
+        """What may be done to an item of a list, besides clicks."""
+        return self._duels.worth.keys()
+
     def _own_fold_spec(self) -> dict[str, Any]:
         return {"ties": self._duels.ties, "unclicked": self._duels.unclicked}
 
@@ -144,13 +170,12 @@ class DuelPlacement(Placement):
         InvalidValue
             If something does not fit.
         """
-        rankings = request.rankings
-        self._session(request.session)
+        rankings, said = request.rankings, self._said(request)
         if rankings is None:
             if self.coin is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
-            return self._impression(request, None)
+            return self._impression(request, None, said.text)
         for name in rankings:
             if name not in self._slots:
                 raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
@@ -162,8 +187,23 @@ class DuelPlacement(Placement):
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
         given = [name for name in self._named if name in rankings]
         lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in given}
-        told = self._impression(request, None, digest(lists), lists)
+        said = replace(said, rankings=digest_of(lists))
+        told = self._impression(request, None, said.text, lists)
         return self._of_unit(told, request.session, request.user)
+
+    def _said(self, request: DecisionRequest) -> Told:
+        """Return what a request says of its search, checked."""
+        for field in ("session", "user"):
+            if (id := getattr(request, field)) is not None:
+                checked_id(field, id)
+        segments = dict(request.segments or {})
+        for name, value in segments.items():
+            if name not in self._duels.told:
+                known = ", ".join(self._duels.told) or "none"
+                remedy = f"the placement is told of {known}; name others in its segments"
+                raise InvalidValue(f"segments.{name}", value, remedy)
+            checked_id(f"segments.{name}", value)
+        return Told(None, unit_of(self.seed, request.user, request.session), segments)
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""
@@ -232,6 +272,8 @@ class DuelPlacement(Placement):
                 self._interleaving.begin(self._rng, id)
                 interleaved = self._duels.method.interleave(rankings, self._rng)
             content["interleaved"] = interleaved.as_dict()
+            if _alike(rankings, self._duels.method.length) and len(set(shown.pair)) > 1:
+                content["alike"] = True
         return msgspec.json.encode(content).decode()
 
     def _counterfactual(self, decision: Decision) -> Arm:
@@ -265,7 +307,7 @@ class DuelPlacement(Placement):
                 "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
                 "outcome as a reward: 1 the left one won, 0 the right one, 0.5 a tie",
             )  # fmt: skip
-        return clicked_positions(clicks, interleaved["items"])
+        return clicked_positions(clicks, interleaved["items"], self.actions)
 
     def _policy_rewards(self, rewards: Rewards) -> list[Any]:
         return list(map(self._policy_reward, self.windows.rows(rewards.slots), rewards.values))
@@ -297,7 +339,7 @@ class DuelPlacement(Placement):
 
     def _note_duel(self, row: DecisionRow, came: Any) -> None:
         if row.control:
-            if came:
+            if clicks_in(came):
                 self.series.rewarded(row.time, None, len(self._slots), 1.0)
             return
         credit = credit_of(row, came)
@@ -362,39 +404,41 @@ def shown_list(row: DecisionRow) -> dict[str, Any] | None:
     return interleaved
 
 
-def credit_of(row: DecisionRow, came: float | list[int]) -> Credit:
-    """Return the credit for what came back: an outcome, or clicked positions."""
+def _alike(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
+    """Whether two rankers agree on all that can be shown, so that clicks tell nothing of them."""
+    left, right = rankings
+    return left[:length] == right[:length]
+
+
+def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
+    """Return the credit for what came back: an outcome, or clicks; other actions teach nothing."""
     if not isinstance(came, list):
         return Credit((came, 1.0 - came), clicks=1, chance=came)
     interleaved = shown_list(row)
     if interleaved is None:
         # No outcome came for the pair.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
-    return credited(Interleaved.from_dict(interleaved), came)
+    return credited(Interleaved.from_dict(interleaved), clicks_in(came))
 
 
-def duel_of(row: DecisionRow, came: float | list[int]) -> dict[str, Any]:
-    """Return a duel as a row for :func:`tacit.evaluate.duels.read_duels`."""
-    left, right = json.loads(row.shown or "")["pair"]
-    interleaved = shown_list(row)
+def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
+    """Return a duel as a row of a log of searches, as :mod:`tacit.evaluate.interleaved` reads it.
+
+    Its segments stand in it by their names.
+    """
+    shown, told = json.loads(row.shown or ""), Told.read(row.asked)
+    (left, right), interleaved = shown["pair"], shown.get("interleaved")
+    # The log has no rankings; where both were the same as far as was shown, it is known from that.
+    alike = [interleaved["items"]] * 2 if "alike" in shown else None
     return {
+        **told.segments,
         "decision_id": row.id,
         "key": row.key,
         "left": left,
         "right": right,
         "outcome": credit_of(row, came).chance,
-        "interleaved": None if interleaved is None else json.dumps(interleaved),
-        "clicks": json.dumps(came) if isinstance(came, list) else None,
+        "interleaved": interleaved,
+        "clicks": came if isinstance(came, list) else None,
+        "user": told.unit,
+        "rankings": alike,
     }
-
-
-def digest(rankings: Mapping[str, Sequence[Arm]]) -> str:
-    """Return a hash of rankings: the log need not hold them all to know them again.
-
-    Examples
-    --------
-    >>> digest({"old": ["a", "b"]}) == digest({"old": ["a", "b"]}) != digest({"old": ["b", "a"]})
-    True
-    """
-    content = msgspec.json.encode(rankings)
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()

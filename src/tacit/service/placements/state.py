@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,6 +63,11 @@ class State:
     attribution: ClassVar[type[Attribution]] = Attribution
     shows_one: ClassVar[bool] = True
     """Whether a decision shows one arm, so that a reward fits it."""
+
+    @property
+    def actions(self) -> Collection[str]:
+        """What may be done to an item of a list, besides clicks."""
+        return ()
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from tacit.core import checks
@@ -23,7 +23,7 @@ from tacit.logs.ubi.records import (
 from tacit.logs.ubi.records import CLICKS as CLICK_ACTIONS
 from tacit.logs.ubi.records import EXAMINED as EXAMINED_ACTIONS
 from tacit.policies.spec import policy_from_stored
-from tacit.service.log.impressions import Clicks, checked_id
+from tacit.service.log.impressions import Clicks, action_of, checked_id
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.log.slates import slate_of
@@ -67,8 +67,15 @@ def shows_one(row: DecisionRow) -> bool:
 # Records as feedback -------------------------------------------------------------------------
 
 
-def told_of(row: DecisionRow, event: Event) -> Feedback | None:
+def told_of(row: DecisionRow, event: Event, actions: Container[str] = ()) -> Feedback | None:
     """Return what an event tells of a decision; None if it is none of the actions that count.
+
+    Parameters
+    ----------
+    row : DecisionRow
+    event : Event
+    actions : container of str
+        Those on an item of a list that count besides clicks.
 
     Raises
     ------
@@ -89,6 +96,8 @@ def told_of(row: DecisionRow, event: Event) -> Feedback | None:
     if action in EXAMINED_ACTIONS:
         _place(row, event)
         return Feedback(row.id, EXAMINED, None, named or SEEN_ID)
+    if action in actions and action not in CLICK_ACTIONS:
+        return Feedback(row.id, CLICKS, None, id, Clicks([_place(row, event)], action=action))
     if action not in CLICK_ACTIONS:
         return None
     place = _place(row, event)
@@ -206,8 +215,12 @@ class Names:
         action = told.kind
         places: list[int] = []
         if told.kind == CLICKS:
-            places = ours["clicks"] = json.loads(told.clicks or "[]")
-            action = CLICK if places else NO_CLICK
+            done = [action_of(one) for one in json.loads(told.clicks or "[]")]
+            places = [position for position, _ in done]
+            # Feedback tells of one action.
+            action = done[0][1] if done else NO_CLICK
+            if action in (CLICK, NO_CLICK):
+                ours["clicks"] = places
         elif told.kind == EXAMINED:
             action = IMPRESSION
             places = [at for at, item in enumerate(items or ()) if item is not None]

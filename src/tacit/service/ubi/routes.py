@@ -18,6 +18,7 @@ from tacit.service.http.route import Call
 from tacit.service.log.impressions import checked_id
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
+from tacit.service.placements.base import Placement
 from tacit.service.ubi.records import ACTIVATED_ID, told_of
 from tacit.service.ubi.wire import UbiAnswer, UbiOutcome, UbiRequest
 
@@ -37,7 +38,7 @@ async def take(engine: Service, call: Call) -> UbiAnswer:
     read = [_read(query_of if i < count else event_of, r) for i, r in enumerate(records)]
     ids = dict.fromkeys(_decision(one) for one in read if not isinstance(one, UbiOutcome))
     rows = await engine.made(name, list(ids))
-    placement = engine.placement(name).id
+    placement = engine.placement(name)
     steps = [
         one if isinstance(one, UbiOutcome) else _step(placement, one, record, rows)
         for one, record in zip(read, records, strict=True)
@@ -93,7 +94,7 @@ def _decision(one: Read) -> str:
 
 
 def _step(
-    placement: int, one: Read, record: Mapping[str, Any], rows: Mapping[str, DecisionRow]
+    placement: Placement, one: Read, record: Mapping[str, Any], rows: Mapping[str, DecisionRow]
 ) -> _Step:
     """Return what is to be done with a record, or what became of it."""
     row = rows.get(_decision(one))
@@ -106,17 +107,17 @@ def _step(
         )
     if isinstance(one, Query):
         if row is None:
-            return _row(placement, QUERY, one.id, record)
+            return _row(placement.id, QUERY, one.id, record)
         if row.deferred:
             return Feedback(row.id, ACTIVATE, None, ACTIVATED_ID)
         return UbiOutcome(KNOWN, row.id)
     try:
-        told = None if row is None else told_of(row, one)
+        told = None if row is None else told_of(row, one, placement.actions)
     except InvalidValue as error:
         return _refused(error)
     if told is not None:
         return told
-    return _row(placement, EVENT, digest(one._replace(ours={})._asdict()), record)
+    return _row(placement.id, EVENT, digest(one._replace(ours={})._asdict()), record)
 
 
 def _row(placement: int, kind: str, id: str, record: Mapping[str, Any]) -> RecordRow:
