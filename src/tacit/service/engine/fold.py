@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,13 @@ from tacit.service.errors import Damaged, StoreError
 from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
 from tacit.service.log.regimes import Regime, regimes_of
-from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow
+from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
 from tacit.service.log.starts import marked_start
 from tacit.service.placements.base import Placement
 from tacit.service.placements.snapshots import damaged_base
 from tacit.service.stores.base import BASES, Snapshot, Store, StoredPlacement
 from tacit.service.stores.fit import as_stored
 
-FOLD_ROWS = 4096
 EVER = 2**62
 
 logger = logging.getLogger(__name__)
@@ -193,15 +192,3 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
     else:
         for mark in rows:
             placement.marked(mark)
-
-
-def stretches(events: Iterable[Event]) -> Iterator[Block[Any]]:
-    """Yield the log in blocks, each of one kind of row, placement, time and mode."""
-    for (kind, *_), run in groupby(events, key=_kind):
-        while rows := list(islice(run, FOLD_ROWS)):
-            yield Block.of(kind, rows)
-
-
-def _kind(event: Event) -> tuple[Any, ...]:
-    mode = event.mode if isinstance(event, DecisionRow) else None
-    return type(event), event.placement, event.time, mode

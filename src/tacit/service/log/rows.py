@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START)
 QUERY, EVENT = "query", "event"
 
 READ_ROWS = 4096
+FOLD_ROWS = 4096
 _seq = attrgetter("seq")
 
 logger = logging.getLogger(__name__)
@@ -279,6 +280,18 @@ def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
                 logger.error("log: row %d is there twice; see: tacit log verify", heads[0][0])
         yield from read[first][done[first] : stop]
         done[first] = stop
+
+
+def stretches(events: Iterable[Event]) -> Iterator[Block[Any]]:
+    """Yield the log in blocks, each of one kind of row, placement, time and mode."""
+    for (kind, *_), run in groupby(events, key=_kind):
+        while rows := list(islice(run, FOLD_ROWS)):
+            yield Block.of(kind, rows)
+
+
+def _kind(event: Event) -> tuple[Any, ...]:
+    mode = event.mode if isinstance(event, DecisionRow) else None
+    return type(event), event.placement, event.time, mode
 
 
 class Found(NamedTuple):

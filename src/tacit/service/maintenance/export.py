@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.engine.fold import stretches
 from tacit.service.kind import Export, kind_of
 from tacit.service.log.blocks import distinct
 from tacit.service.log.parquet import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
-from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, Rows
+from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, Rows, stretches
 from tacit.service.stores.base import Store
 
 ROWS = 10_000

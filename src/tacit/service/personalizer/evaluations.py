@@ -25,9 +25,8 @@ from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
 from tacit.service.attribution.attribution import Attribution, Rewards
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.engine.fold import stretches
 from tacit.service.log.blocks import distinct
-from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow
+from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, Event, FeedbackRow, stretches
 from tacit.service.personalizer.errors import Refused
 from tacit.service.personalizer.hashing import features_of, vectors
 from tacit.service.personalizer.placement import Shown
