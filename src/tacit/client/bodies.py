@@ -144,6 +144,7 @@ CHECKS: dict[str, Check] = {
     "deferred": checks.flag,
     "end": checks.name,
     "examination": list_of(_features),
+    "false_share": number_within(0.0, 1.0),
     "feedback_id": checks.name,
     "items": list_of(_arm),
     "key": checks.name,

@@ -22,6 +22,8 @@ from tacit.client.messages import (
     Standings,
     StandingsOf,
     TakenOver,
+    Verdict,
+    VerdictOf,
 )
 from tacit.client.method import call
 
@@ -254,6 +256,35 @@ class DecisionCalls:
         """
         asked = urlencode(body(StandingsOf(confidence, key)))
         return call_to(placement, f"duels?{asked}", None, msgspec.json.Decoder(Standings).decode)
+
+    @call
+    def verdict(
+        self, placement: str, *, confidence: float = 0.95, false_share: float = 0.05
+    ) -> Call[Verdict]:
+        """Return which ranker users prefer, by what their actions are worth, and in which segments.
+
+        The service reads it from its log, and answers after some two seconds at the latest with
+        what it knows by then: ``whole`` says whether that is all.
+
+        Parameters
+        ----------
+        placement : str
+        confidence : float, default 0.95
+            0.9, 0.95 or 0.99: that nothing which the verdict ever says is wrong.
+        false_share : float, default 0.05
+            Of the segments that are found to differ, so much is wrong at most, on average.
+
+        Returns
+        -------
+        Verdict
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`; :class:`InvalidRequest` where the service has shards.
+        """
+        asked = urlencode(body(VerdictOf(confidence, false_share)))
+        return call_to(placement, f"verdict?{asked}", None, msgspec.json.Decoder(Verdict).decode)
 
     @call
     def lift(

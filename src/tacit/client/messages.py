@@ -156,6 +156,13 @@ class StandingsOf(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+class VerdictOf(msgspec.Struct, frozen=True):
+    """What is asked of :meth:`tacit.client.Client.verdict`."""
+
+    confidence: float = 0.95
+    false_share: float = 0.05
+
+
 class LiftOf(msgspec.Struct, frozen=True):
     """Which lift is asked for; see :meth:`tacit.client.Client.lift`."""
 
@@ -334,6 +341,7 @@ Message = (
     | Clicks
     | Event
     | StandingsOf
+    | VerdictOf
     | LiftOf
     | ModeOf
     | ArmsOf
@@ -517,6 +525,35 @@ class Standings(msgspec.Struct, frozen=True):
     key: str
     keys: list[DuelsOfKey]
     report: dict[str, Any]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Which ranker users prefer, by what their actions are worth.
+
+    Attributes
+    ----------
+    verdict : str
+        Who wins, or what is missing, in words.
+    report : dict or None
+        ``leader``, ``winner``, ``comparisons``, ``segments``, ``credited``, ``warnings`` …, as
+        ``tacit duel --json`` gives it; None before two rankers have dueled.
+    since, until : str or None
+        When the first decision that the log has was made, and up to when it was read, in ISO 8601.
+    open : int
+        Decisions that do not count yet, as their windows are open.
+    whole : bool
+        Whether the log was read to its end; else ask again.
+    beyond : dict of str to int
+        Per segment, searches whose value is not told apart, as 200 others came before.
+    """
+
+    verdict: str
+    report: dict[str, Any] | None
+    since: str | None
+    until: str | None
+    open: int
+    whole: bool
+    beyond: dict[str, int]
 
 
 class Between(msgspec.Struct, frozen=True):

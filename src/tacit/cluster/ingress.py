@@ -21,6 +21,7 @@ from tacit.service.engine.rebuilding import Rebuilt, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT
 from tacit.service.engine.verbs import Verbs
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
+from tacit.service.kind import check_path
 from tacit.service.log.changes import Change
 from tacit.service.log.clock import LogClock
 from tacit.service.log.impressions import Impression
@@ -36,6 +37,7 @@ from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
+from tacit.service.reading.verdicts import NOT_IN_SHARDS, Verdict
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -270,6 +272,13 @@ class Ingress(Verbs):
         links = self.links[:1] if spread else self.links
         parts = await asyncio.gather(*(link.call(what, placement, *given) for link in links))
         return list(parts)
+
+    async def verdict(
+        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+    ) -> Verdict:
+        """Refuse to judge duels: each shard has a part of the log."""
+        check_path(self.placement(placement), "duel")
+        raise InvalidValue("placement", placement, NOT_IN_SHARDS)
 
     async def states(self, placement: str) -> list[State]:
         """Return nothing: in shards there are no states to go back to."""

@@ -11,6 +11,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels.report import DuelReport
 from tacit.interleaving import Interleaved, credited
+from tacit.interleaving.rules import CLICK
 
 Duel = tuple[str, str, float, int | None]
 """Left, right, outcome and, where it is known, the number of clicks."""
@@ -59,6 +60,9 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     clicks = checks.parsed("clicks", clicks) if clicks is not None else None
     if clicks is not None and not isinstance(clicks, list):
         raise InvalidValue("clicks", clicks, "give a list of positions")
+    if clicks is not None:
+        # What else was done is for who counts credit.
+        clicks = [_position(one) for one in clicks if _is_click(one)]
     outcome = cells.get("outcome")
     if outcome is None:
         if clicks is None:
@@ -71,6 +75,14 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     outcome = checks.parsed("outcome", outcome)
     known = None if clicks is None else len(clicks)
     return left, right, checks.number("outcome", outcome, 0.0, 1.0), known
+
+
+def _is_click(told: Any) -> bool:
+    return not isinstance(told, Mapping) or told.get("action", CLICK) == CLICK
+
+
+def _position(told: Any) -> Any:
+    return told.get("position") if isinstance(told, Mapping) else told
 
 
 def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95) -> DuelReport:

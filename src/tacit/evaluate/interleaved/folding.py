@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,8 @@ class Fold:
         Whether a search counts 1 for its winner, in place of its difference of credit.
     depth : int, optional
         So many places from the top earn credit; by default all.
+    most_units : float, default infinity
+        So many units are counted, which are kept by name.
     """
 
     def __init__(
@@ -107,7 +110,9 @@ class Fold:
         *,
         wins: bool = False,
         depth: int | None = None,
+        most_units: float = math.inf,
     ) -> None:
+        self._most_units = most_units
         self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
         self._found = Folded()
         self._units: set[str] = set()
@@ -116,7 +121,8 @@ class Fold:
     def add(self, search: Search) -> None:
         """Take in a search."""
         _count(self._found, search, self._rule, self._depth)
-        self._units.add(search.unit)
+        if len(self._units) < self._most_units:
+            self._units.add(search.unit)
         for key, difference in _differences(search, self._rule, self._by, self._wins, self._depth):
             amounts, whose = self._waiting.setdefault(key, ([], []))
             amounts.append(difference)

@@ -175,7 +175,9 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
     if is_event(record):
         search = _event(assembly, record)
     elif record.get("left") is not None and record.get("right") is not None:
-        search = _own(assembly, record, where)
+        whole = own_search(record, where)
+        assembly.take(whole)
+        search = whole.id
     elif is_result(record):
         search = id_of(record)
         hits = hits_of(record)
@@ -219,7 +221,14 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     return search
 
 
-def _own(assembly: Assembly, record: Mapping[str, Any], where: str) -> str:
+def own_search(record: Mapping[str, Any], where: str) -> Search:
+    """Return the search that a row of tacit's own log tells; ``where`` names one without an id.
+
+    Raises
+    ------
+    InvalidValue
+        If it tells none.
+    """
     rankers = text("left", record["left"]), text("right", record["right"])
     given = record.get("search") or record.get("decision_id")
     search = where if given is None else text("search", given)
@@ -241,8 +250,7 @@ def _own(assembly: Assembly, record: Mapping[str, Any], where: str) -> str:
         credited(shown, [action.position for action in actions])
         if record.get("rankings") is not None:
             rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
-    assembly.take(Search(search, search, {}, rankers, shown, actions, rankings))
-    return search
+    return Search(search, search, {}, rankers, shown, actions, rankings)
 
 
 def _action(click: Any, positions: int) -> Action:

@@ -14,6 +14,7 @@ from tacit.service.config.keys import FEEDBACK
 from tacit.service.engine.service import Service
 from tacit.service.http.route import GUARDED, Call, Route
 from tacit.service.kind import check_path
+from tacit.service.log.clock import as_text
 from tacit.service.log.impressions import Clicks
 from tacit.service.log.requests import Feedback, as_content
 from tacit.service.log.rows import CLICKS
@@ -49,6 +50,18 @@ async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     return wire_lists.DuelStandings(key, keys[:MOST_KEYS], content)
 
 
+async def _verdict(engine: Service, call: Call) -> wire_lists.DuelVerdict:
+    query = QueryParams(call.query)
+    confidence, false_share = (
+        number(name, query.get(name, default))
+        for name, default in (("confidence", "0.95"), ("false_share", "0.05"))
+    )
+    found = await engine.verdict(call.placement, confidence, false_share)
+    since = None if found.since is None else as_text(found.since)
+    until = as_text(found.until) if found.until else None
+    return wire_lists.DuelVerdict(**found._asdict() | {"since": since, "until": until})
+
+
 def number(field: str, text: str) -> float:
     """Return a parameter of an address as a number.
 
@@ -70,6 +83,18 @@ ROUTES = (
          (wire_lists.ClicksRequest, wire.FeedbackAnswer), FEEDBACK, 409),
     post("clicks/batch", "clicksMany", "Say what was clicked in many lists", _click_many,
          (wire_lists.ClicksManyRequest, wire.FeedbackManyAnswer), FEEDBACK),
+    Route("GET", "verdict", "verdict",
+          "Say which ranker users prefer, by what their actions are worth, and where", _verdict,
+          answer=wire_lists.DuelVerdict, problems=(*GUARDED, 404, 422),
+          query=(
+              {"name": "confidence", "in": "query",
+               "schema": {"type": "number", "enum": [0.9, 0.95, 0.99], "default": 0.95}},
+              {"name": "false_share", "in": "query",
+               "description": "Of the segments that are found to differ, so much is wrong at "
+               "most, on average.",
+               "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 1,
+                          "default": 0.05}},
+          )),
     Route("GET", "duels", "duels",
           "Say which ranker is best, which are out, and when it is safe to stop", _standings,
           answer=wire_lists.DuelStandings, problems=(*GUARDED, 404, 422),

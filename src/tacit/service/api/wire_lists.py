@@ -225,6 +225,45 @@ class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):
     feedback: Annotated[list[ClicksRequest], Meta(min_length=1, max_length=1000)]
 
 
+class DuelVerdict(msgspec.Struct):
+    """What the searches of a placement say, by what their actions are worth."""
+
+    verdict: Annotated[str, Meta(description="Who wins, or what is missing, in words.")]
+    report: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="As ``tacit duel --json`` gives it: ``leader``, ``winner``, "
+            "``comparisons`` of the leader with every other ranker, ``segments``, ``credited`` "
+            "actions, ``warnings``; ``units`` are counted up to 100,000. Null before two rankers "
+            "have dueled."
+        ),
+    ]
+    since: Annotated[
+        str | None,
+        Meta(description="When the first decision that the log has was made, in ISO 8601."),
+    ]
+    until: Annotated[
+        str | None, Meta(description="Up to when the log was read; null before the first row.")
+    ]
+    open: Annotated[
+        int, Meta(description="Decisions that do not count yet: their windows are open.")
+    ]
+    whole: Annotated[
+        bool,
+        Meta(
+            description="Whether the log was read to its end. If not, it is being read, and this "
+            "is what its beginning says; ask again."
+        ),
+    ]
+    beyond: Annotated[
+        dict[str, int],
+        Meta(
+            description="Per segment, how many searches had a value that is not told apart, as "
+            "200 others came before."
+        ),
+    ]
+
+
 class DuelsOfKey(msgspec.Struct):
     """A key and how many duels it had."""
 

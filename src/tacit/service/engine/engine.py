@@ -45,6 +45,7 @@ from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.engine.writer import STOPPING, Writer
 from tacit.service.errors import StoreError, Unavailable
+from tacit.service.kind import check_path
 from tacit.service.log.changes import Change, changes_of
 from tacit.service.log.clock import LogClock, LogTime
 from tacit.service.log.impressions import Impression
@@ -77,6 +78,7 @@ from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
+from tacit.service.reading.verdicts import NOT_IN_SHARDS, Verdict, Verdicts
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Store
 
@@ -157,6 +159,7 @@ class Engine(Verbs):
             self._following.log,
             lambda: self.config.store.archive,
         )
+        self._verdicts = Verdicts(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -503,6 +506,21 @@ class Engine(Verbs):
     async def find_keys(self, placement: str, text: str) -> Found:
         """Return keys in which a text occurs, or raise UnknownName."""
         return await find_keys(self.placement(placement), text)
+
+    async def verdict(
+        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+    ) -> Verdict:
+        """Return what the searches of a placement of duels say by now, from the log.
+
+        Raises
+        ------
+        UnknownName, InvalidValue, Unavailable
+            As :meth:`~tacit.service.reading.verdicts.Verdicts.of`.
+        """
+        check_path(self.placement(placement), "duel")
+        if self.shard is not None:
+            raise InvalidValue("placement", placement, NOT_IN_SHARDS)
+        return await self._verdicts.of(placement, confidence, false_share)
 
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to, in order.

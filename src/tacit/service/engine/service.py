@@ -20,6 +20,7 @@ from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
+from tacit.service.reading.verdicts import Verdict
 
 NOT_LENT = "ask the service for decisions: each shard has learned a part of it"
 
@@ -134,6 +135,11 @@ class Service(Overview, Protocol):
 
     async def find_keys(self, placement: str, text: str) -> Found:
         """Return keys in which a text occurs."""
+
+    async def verdict(
+        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+    ) -> Verdict:
+        """Return what the searches of a placement of duels say by now."""
 
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to."""

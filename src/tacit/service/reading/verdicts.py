@@ -1,0 +1,179 @@
+"""Verdicts on duels, read from the log when somebody asks, and not before.
+
+A log is read on from where it was read to before, in the background, a part at a time, one log at
+a time: whoever asks waits a moment, is told what is known by then, and whether that is all. What
+is known of a part of the log is an earlier look at the same test, and as safe as any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time as clocks
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tacit.errors import InvalidValue
+from tacit.proof.boundary import ANY_TIME
+from tacit.service.log.rows import Event
+from tacit.service.reading.searches import DuelLog
+
+ROWS = 500
+"""Rows that are read at once, so that no commit waits long, and no decision either."""
+PATIENCE = 2.0
+"""Seconds for which somebody who asks waits for the log to be read."""
+MOST_SAID = 10
+"""So many questions are remembered with their answers, until more is read."""
+NO_DUEL = "Too early: no two rankers have dueled."
+NOT_READ = "The log is being read; ask again."
+NOT_IN_SHARDS = (
+    "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
+)
+
+
+class Verdict(NamedTuple):
+    """What the searches of a placement say by now.
+
+    Attributes
+    ----------
+    verdict : str
+        In words.
+    report : dict or None
+        As :class:`~tacit.evaluate.interleaved.InterleavedReport` gives it; None before two rankers
+        have dueled.
+    since : int or None
+        When the first decision that the log has was made, in microseconds since 1970.
+    until : int
+        The time of the last row that was read; 0 before the first.
+    open : int
+        Decisions that were read and are not counted yet, as their windows are open.
+    whole : bool
+        Whether the log was read to its end; else ask again.
+    beyond : dict of str to int
+        Per segment, searches whose value is not told apart.
+    """
+
+    verdict: str
+    report: dict[str, Any] | None
+    since: int | None
+    until: int
+    open: int
+    whole: bool
+    beyond: dict[str, int]
+
+
+class Logged(Protocol):
+    """What is asked of an engine."""
+
+    def placement(self, name: str) -> Any:
+        """Return a placement, or raise UnknownName."""
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log."""
+
+
+class Verdicts:
+    """Verdicts on the duel placements of an engine.
+
+    Parameters
+    ----------
+    engine : Logged
+    """
+
+    def __init__(self, engine: Logged) -> None:
+        self._engine = engine
+        self._logs: dict[str, _Reading] = {}
+        self._one = asyncio.Lock()
+
+    async def of(
+        self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
+    ) -> Verdict:
+        """Return what the searches of a placement say by now.
+
+        Parameters
+        ----------
+        name : str
+        confidence : float
+            0.9, 0.95 or 0.99.
+        false_share : float
+            Of the segments that are found, so much is wrong at most, on average; in (0, 1].
+        patience : float
+            Seconds to wait for what is not read yet.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            If there is no such placement, it is none of duels, or a value is out of its range.
+        Unavailable
+            If the store fails.
+        """
+        if confidence not in ANY_TIME:
+            raise InvalidValue("confidence", confidence, f"give one of {list(ANY_TIME)}")
+        if not 0.0 < false_share <= 1.0:
+            raise InvalidValue("false_share", false_share, "give a number above 0, up to 1")
+        placement = self._engine.placement(name)
+        known = self._logs.get(name)
+        if known is None or known.means != _means(placement):
+            known = self._logs[name] = _Reading(placement)
+        if known.task is None or known.task.done():
+            known.task = asyncio.create_task(self._read(name, known))
+            # Nobody may be there to see what went wrong.
+            known.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([known.task], timeout=patience)
+        if known.task.done():
+            # What went wrong is for whoever asked.
+            known.task.result()
+        async with known.busy:
+            return await asyncio.to_thread(known.told, confidence, false_share)
+
+    async def _read(self, name: str, reading: _Reading) -> None:
+        """Read a log to its end."""
+        async with self._one:
+            reading.whole = False
+            while rows := await self._engine.logged(name, reading.log.seq, ROWS):
+                begun = clocks.monotonic()
+                async with reading.busy:
+                    await asyncio.to_thread(reading.take, rows)
+                if len(rows) < ROWS:
+                    break
+                # Half of the time is for those who decide.
+                await asyncio.sleep(clocks.monotonic() - begun)
+            reading.whole = True
+
+
+class _Reading:
+    """A log that is read, and what was said of it."""
+
+    def __init__(self, placement: Any) -> None:
+        self.means, self.log = _means(placement), DuelLog(placement)
+        self.busy, self.whole = asyncio.Lock(), False
+        self.task: asyncio.Task[None] | None = None
+        self._said: dict[tuple[float, float], Verdict] = {}
+
+    def take(self, rows: Sequence[Event]) -> None:
+        """Take in the next rows."""
+        self.log.take(rows)
+        self._said.clear()
+
+    def told(self, confidence: float, false_share: float) -> Verdict:
+        """Return the verdict on what was read; the same question is answered once."""
+        asked = confidence, false_share
+        if asked not in self._said:
+            if len(self._said) == MOST_SAID:
+                self._said.clear()
+            self._said[asked] = self._worked_out(*asked)
+        said = self._said[asked]
+        if said.report is None and not self.whole:
+            said = said._replace(verdict=NOT_READ)
+        return said._replace(whole=self.whole)
+
+    def _worked_out(self, confidence: float, false_share: float) -> Verdict:
+        log = self.log
+        report = log.report(confidence, false_share)
+        told = None if report is None else report.as_dict()
+        verdict = NO_DUEL if report is None else report.verdict
+        return Verdict(verdict, told, log.since, log.time, log.open, False, dict(log.beyond))
+
+
+def _means(placement: Any) -> Any:
+    """Return what the sums depend on besides the log."""
+    return placement.id, placement.config.rule, placement.config.options

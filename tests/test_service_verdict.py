@@ -1,0 +1,497 @@
+"""The verdict on live duels: by action, user and segment; from the log, as tacit duel does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import harness
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from harness import Clock, eventually
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stores import store_at
+
+from tacit.client import Client as ServiceClient
+from tacit.client import InvalidRequest
+from tacit.errors import ConfigError
+from tacit.evaluate.duels import read_duels
+from tacit.evaluate.interleaved import read_interleaved
+from tacit.interleaving import CreditRule
+from tacit.service.config.file import load_config
+from tacit.service.errors import Conflict, Unavailable
+from tacit.service.log.impressions import Clicks, DecisionRequest
+from tacit.service.log.requests import Feedback
+from tacit.service.log.rows import ACTIVATE, CLICKS
+from tacit.service.maintenance.export import export
+from tacit.service.reading import searches, verdicts
+from tacit.service.running.server import running
+
+SECOND = 1_000_000
+WORTH = {"click": 1.0, "add_to_cart": 0.3, "purchase": 10.0, "seen": 0.0}
+SEGMENTS = ["market", "key"]
+RANKERS = ["old", "new", "odd"]
+LISTS = {"old": list("abcd"), "new": list("badc"), "odd": list("abce")}
+
+
+def configured(path=None, **more):
+    values = {"kind": "duels", "rankers": RANKERS, "seed": 7, "length": 3, "worth": WORTH}
+    values |= {"segments": SEGMENTS, **more}
+    overrides = {"placements": {"search": values}, "server.port": 0}
+    return load_config(overrides=overrides | {"store.path": path and str(path)})
+
+
+def served(path, clock=None, **more):
+    return harness.served(path, configured(path, **more), clock)
+
+
+async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
+    request = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
+    told = engine.placements["search"].checked(request)
+    (row,) = await engine.decide_many("search", [told])
+    return row
+
+
+async def did(engine, row, positions, action="click", id=None):
+    told = Feedback(row.id, CLICKS, None, id, Clicks(positions, action=action))
+    (outcome,) = await engine.record_many("search", [told])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+async def whole(engine, *asked):
+    while not (found := await engine.verdict("search", *asked)).whole:
+        pass
+    return found
+
+
+async def traffic(engine, rounds, seed):
+    """Send searches of users, with actions of all kinds, late and never; some are deferred."""
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        engine.clock.now += int(rng.integers(20)) * SECOND
+        said = {
+            "user": f"user {rng.integers(9)}" if rng.random() < 0.7 else None,
+            "session": f"visit {rng.integers(99)}" if rng.random() < 0.5 else None,
+            "segments": {"market": ["de", "se"][rng.integers(2)]} if rng.random() < 0.8 else {},
+        }
+        lists = {name: rng.permutation(list("abcd")).tolist() for name in RANKERS}
+        lists = [lists, LISTS, None][rng.integers(3)]
+        deferred = bool(rng.random() < 0.2)
+        key = f"key {rng.integers(2)}"
+        row = await searched(engine, None, lists, key, deferred, **said)
+        if deferred and rng.random() < 0.5:
+            await engine.record_many("search", [Feedback(row.id, ACTIVATE, None)])
+        engine.clock.now += int(rng.integers(20)) * SECOND
+        if lists is None:
+            await engine.feedback("search", row.id, float(rng.integers(3)) / 2)
+        for _ in range(rng.integers(4)) if lists else ():
+            action = list(WORTH)[rng.integers(len(WORTH))]
+            await did(engine, row, sorted({*rng.integers(0, 3, 2).tolist()}), action)
+
+
+# The same as tacit duel ----------------------------------------------------------------------
+
+
+@settings(max_examples=6)
+@given(
+    seed=st.integers(0, 2**32),
+    looks=st.integers(1, 4),
+    seen=st.sampled_from(["decided", "examined"]),
+)
+def test_the_live_verdict_is_that_of_the_exported_log(tmp_path_factory, seed, looks, seen):
+    folder = tmp_path_factory.mktemp("verdict")
+    more = {"seen": seen, "activation_window": 60.0}
+
+    async def session():
+        async with served(folder / "s.db", Clock(), **more) as engine:
+            for look in range(looks):
+                await traffic(engine, 60 // looks, (seed, look))
+                await whole(engine)
+            engine.clock.now += 200 * SECOND
+            await searched(engine)
+            return await whole(engine, 0.9, 0.2)
+
+    live = asyncio.run(session())
+    assert live.open == 1
+    report = exported(folder, **more)
+    assert live.report == report.as_dict()
+    assert live.verdict == report.verdict
+    assert live.report["segments"]
+    assert live.report["units"] > 5
+    assert live.report["alike"], "some lists are equal at the top"
+    assert set(live.report["credited"]) == {*WORTH} - {"seen"}
+
+
+def exported(folder, **more):
+    """Return what tacit duel says of the exported log of a store."""
+    config, store = configured(folder / "s.db", **more), store_at(folder / "s.db")
+    with contextlib.closing(store):
+        export(config, store, folder / "log")
+    report, rows = read_interleaved(
+        folder / "log" / "duels-search.parquet",
+        rule=CreditRule(WORTH),
+        by=SEGMENTS,
+        confidence=0.9,
+        false_share=0.2,
+        strict=True,
+    )
+    assert rows.kept > 0
+    return report
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
+    more = {"holdout": {"share": 0.3, "unit": "user", "control": {"arm": "old"}}}
+
+    async def session():
+        async with served(tmp_path / "s.db", Clock(), **more) as engine:
+            held = 0
+            for i in range(80):
+                row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
+                held += row.control
+                engine.clock.now += SECOND
+                await did(engine, row, [i % 3], "purchase" if i % 7 else "click")
+            engine.clock.now += 60 * SECOND
+            await searched(engine)
+            return held, await whole(engine, 0.9, 0.2)
+
+    held, live = asyncio.run(session())
+    assert 0 < held < 80
+    assert (live.report["searches"], live.open) == (80 - held, 1)
+    assert live.report == exported(tmp_path, **more).as_dict()
+
+
+def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
+    # Users click what the old ranker gives, and buy what the new one does.
+    async def session():
+        async with served(tmp_path / "s.db", Clock(), rankers=["old", "new"]) as engine:
+            lists = {"old": list("abcd"), "new": list("efgh")}
+            for i in range(400):
+                row = await searched(engine, user=f"user {i}", lists=lists)
+                shown = json.loads(row.shown)
+                teams = shown["interleaved"]["memory"]["teams"]
+                named = [shown["pair"][team] for team in teams]
+                if "old" in named and "new" in named:
+                    await did(engine, row, [named.index("old")])
+                    if i % 5 == 0:
+                        await did(engine, row, [named.index("new")], "purchase")
+                engine.clock.now += 40 * SECOND
+            await searched(engine, lists=lists)
+            standings = engine.placements["search"].report()[1]
+            return standings, await whole(engine)
+
+    standings, live = asyncio.run(session())
+    assert standings.names[standings.leader] == "old"
+    assert live.report["leader"] == "new"
+    credited = live.report["credited"]
+    assert credited["purchase"] * 4 < credited["click"]
+
+
+def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_path):
+    async def session(users):
+        path = tmp_path / f"{users}.db"
+        async with served(path, Clock(), rankers=["old", "new"]) as engine:
+            lists = {"old": list("abcd"), "new": list("efgh")}
+            rows = []
+            for i in range(300):
+                taste = ["old", "new"][i % users % 3 == 0]
+                row = await searched(engine, user=f"ann{i % users}", lists=lists)
+                shown = json.loads(row.shown)
+                named = [shown["pair"][t] for t in shown["interleaved"]["memory"]["teams"]]
+                if taste in named:
+                    await did(engine, row, [named.index(taste)])
+                engine.clock.now += 40 * SECOND
+                rows.append(row)
+            await searched(engine, lists=lists)
+            assert not any("ann" in str(row) for row in rows)
+            return await whole(engine)
+
+    many, few = asyncio.run(session(300)), asyncio.run(session(9))
+    assert (many.report["units"], few.report["units"]) == (300, 9)
+    assert many.report["winner"] == "old"
+    assert few.report["winner"] is None, "nine users prove nothing"
+
+
+def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", Clock()) as engine:
+            said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
+            for each in (*said, {}, {}):
+                await searched(engine, **each)
+            engine.clock.now += 40 * SECOND
+            await searched(engine)
+            return (await whole(engine)).report["units"]
+
+    assert asyncio.run(session()) == 4
+
+
+def test_the_same_search_of_another_user_is_another_search(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db") as engine:
+            first = await searched(engine, "d", user="ann", segments={"market": "de"})
+            again = await searched(engine, "d", user="ann", segments={"market": "de"})
+            assert again == first
+            for other in ({"user": "ben"}, {"segments": {"market": "se"}}, {}):
+                said = {"user": "ann", "segments": {"market": "de"}} | other
+                with pytest.raises(Conflict):
+                    await searched(engine, "d", **(said if other else {}))
+
+    asyncio.run(session())
+
+
+def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(searches, "MOST_VALUES", 3)
+
+    async def session():
+        async with served(tmp_path / "s.db", Clock()) as engine:
+            for i in range(20):
+                await searched(engine, segments={"market": f"m{i % 5}"})
+            engine.clock.now += 40 * SECOND
+            await searched(engine)
+            return await whole(engine)
+
+    live = asyncio.run(session())
+    assert live.beyond == {"market": 8}
+    values = {one["value"] for one in live.report["segments"] if one["name"] == "market"}
+    assert values == {"m0", "m1", "m2"}
+    assert live.report["searches"] == 20
+
+
+# Nobody waits for it -------------------------------------------------------------------------
+
+
+def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdicts, "ROWS", 7)
+
+    async def session():
+        async with served(tmp_path / "s.db", Clock()) as engine:
+            for _ in range(30):
+                await searched(engine)
+            engine.clock.now += 40 * SECOND
+            await searched(engine)
+            reads, logged = [], engine.logged
+            gate = asyncio.Event()
+
+            async def counted(name, after, count):
+                reads.append(after)
+                await gate.wait()
+                return await logged(name, after, count)
+
+            monkeypatch.setattr(engine, "logged", counted)
+            asked = [
+                asyncio.create_task(engine._verdicts.of("search", 0.95, 0.05, 0.01))
+                for _ in range(50)
+            ]
+            early = await asyncio.gather(*asked)
+            assert {(one.whole, one.report, one.verdict) for one in early} == {
+                (False, None, verdicts.NOT_READ)
+            }
+            assert reads == [0]
+            await searched(engine)
+            gate.set()
+            late = await whole(engine)
+            assert late.report["searches"] == 30
+            assert len(reads) == len(set(reads)) > 4
+            before = len(reads)
+            assert await whole(engine) == late
+            assert len(reads) == before + 1, "only what is new is read"
+
+    asyncio.run(session())
+
+
+def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_path, monkeypatch):
+    async def session():
+        async with served(tmp_path / "s.db", Clock()) as engine:
+            await searched(engine)
+            logged = engine.logged
+
+            async def broken(*given):
+                raise Unavailable("store: it fails at present; try again later")
+
+            monkeypatch.setattr(engine, "logged", broken)
+            with pytest.raises(Unavailable):
+                await engine.verdict("search")
+            monkeypatch.setattr(engine, "logged", logged)
+            found = await whole(engine)
+            assert (found.verdict, found.report, found.open) == (verdicts.NO_DUEL, None, 1)
+
+    asyncio.run(session())
+
+
+def test_another_worth_holds_for_the_whole_log(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", Clock(), worth={"click": 1, "purchase": 0}) as engine:
+            for i in range(40):
+                row = await searched(engine)
+                await did(engine, row, [i % 3], "purchase")
+                engine.clock.now += 40 * SECOND
+            before = await whole(engine)
+            await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
+            return before, await whole(engine)
+
+    before, after = asyncio.run(session())
+    assert before.report["searches"] >= 39
+    assert (before.report["clicked"], before.report["credited"]) == (0, {})
+    assert before.report["others"] == {"purchase": before.report["searches"]}
+    assert after.report["credited"] == {"purchase": after.report["clicked"]}
+    assert after.report["clicked"] == after.report["searches"]
+
+
+# By request ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verdict")
+    config = configured(folder / "s.db", attribution_window=1.0, aggregation="union")
+    config.placements["home"] = load_config().placements["default"]
+    config.placements["plain"] = load_config(
+        overrides={"placements": {"plain": {"kind": "duels", "rankers": RANKERS}}}
+    ).placements["plain"]
+    with running(config) as address:
+        yield address
+
+
+def test_a_verdict_over_http(client, address):
+    searches = [
+        {"rankings": LISTS, "user": f"u{i}", "segments": {"market": "de"}} for i in range(60)
+    ]
+    status, _, made = client.post("search/duel/batch", {"decisions": searches})
+    assert status == 200
+    told = [
+        {"decision_id": one["decision_id"], "items": one["items"][:1], "action": "purchase"}
+        for one in made["decisions"]
+    ]
+    status, _, answer = client.post("search/clicks/batch", {"feedback": told})
+    assert {one["outcome"] for one in answer["feedback"]} == {"pending"}
+
+    def counted():
+        status, _, found = client.ask("GET", "/v1/placements/search/verdict?confidence=0.99")
+        assert status == 200
+        return found if found["whole"] and found["report"] and not found["open"] else None
+
+    found = eventually(counted)
+    assert found["report"]["searches"] == 60
+    assert found["report"]["confidence"] == 0.99
+    assert found["report"]["units"] == 60
+    assert found["since"] < found["until"]
+    with ServiceClient(address) as clients:
+        same = clients.verdict("search", confidence=0.99)
+        assert (same.verdict, same.report) == (found["verdict"], found["report"])
+        shown = clients.duel("search", LISTS, user="u1", segments={"market": "se"})
+        told = clients.clicks("search", shown.decision_id, [1], action="add_to_cart")
+        assert told.outcome == "pending"
+        with pytest.raises(InvalidRequest, match=r"segments.shop.*told of market"):
+            clients.duel("search", LISTS, segments={"shop": "x"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("search/duel", {"segments": {"shop": "x"}}, "segments.shop"),
+        ("search/duel", {"segments": {"key": "x"}}, "segments.key"),
+        ("search/duel", {"segments": {"market": ""}}, "segments[...]"),
+        ("search/duel", {"segments": {"market": "\n"}}, "segments.market"),
+        ("search/duel", {"segments": {"market": 1}}, "segments[...]"),
+        ("search/duel", {"segments": ["market"]}, "segments"),
+        ("search/duel", {"user": ""}, "user"),
+        ("search/duel", {"user": "\n"}, "user"),
+        ("search/duel", {"session": "x" * 257}, "session"),
+        ("plain/duel", {"segments": {"market": "de"}}, "segments.market"),
+        ("search/clicks", {"clicks": [0], "action": "rent"}, "action"),
+        ("search/clicks", {"clicks": [0], "action": ["purchase"]}, "action"),
+        ("plain/clicks", {"clicks": [0], "action": "purchase"}, "action"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, path, body, field):
+    if path.endswith("clicks"):
+        made = client.post(path.replace("clicks", "duel"), {"rankings": LISTS})[2]
+        body = body | {"decision_id": made["decision_id"]}
+    status, _, answer = client.post(path, body)
+    assert (status, answer["field"]) == (422, field), answer
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("search/verdict?confidence=0.8", 422, "confidence"),
+        ("search/verdict?confidence=x", 422, "confidence"),
+        ("search/verdict?confidence=nan", 422, "confidence"),
+        ("search/verdict?false_share=0", 422, "false_share"),
+        ("search/verdict?false_share=nan", 422, "false_share"),
+        ("home/verdict", 422, "placement"),
+        ("attic/verdict", 404, "placement"),
+    ],
+)
+def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
+    answer = client.ask("GET", f"/v1/placements/{query}")
+    assert (answer[0], answer[2]["field"]) == (status, field)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"worth": {"purchase": -1.0}}, "worth.purchase"),
+        ({"worth": {}}, "worth"),
+        ({"segments": ["left"]}, "segments"),
+        ({"segments": ["session"]}, "segments"),
+        ({"segments": [""]}, "segments"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_key(more, named):
+    with pytest.raises(ConfigError, match=rf"placements\.search\.?.*{named}"):
+        configured(**more)
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", Clock(), rankers=["old", "new"]) as engine:
+            lists = {"old": list("abcd"), "new": list("efgh")}
+            row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
+            await did(engine, row, [2], "purchase")
+            await did(engine, row, [0])
+            await did(engine, row, [2], "purchase")
+            await searched(engine, lists=lists)
+            engine.clock.now += 40 * SECOND
+            await searched(engine, lists=lists)
+            return row
+
+    asyncio.run(session())
+    config, store = configured(tmp_path / "s.db", rankers=["old", "new"]), None
+    store = store_at(tmp_path / "s.db")
+    with contextlib.closing(store):
+        export(config, store, tmp_path / "log")
+    first, second = pq.read_table(tmp_path / "log" / "duels-search.parquet").to_pylist()
+    done = [0, {"position": 2, "action": "purchase"}]
+    assert json.loads(first["clicks"]) == done
+    assert (first["market"], second["market"], second["user"]) == ("de", None, None)
+    assert len(first["user"]) == 16
+    report, rows = read_duels(tmp_path / "log" / "duels-search.parquet")
+    assert rows.kept == 2
+    assert report.unclicked == 1
+    file = tmp_path / "by hand.jsonl"
+    file.write_text(json.dumps({k: first[k] for k in ("left", "right", "interleaved", "clicks")}))
+    assert read_duels(file)[1].kept == 1
+
+
+def test_ubi_events_of_an_action_with_a_worth_are_credited(client):
+    made = client.post("search/duel", {"rankings": LISTS})[2]
+    events = [
+        {
+            "action_name": action,
+            "query_id": made["decision_id"],
+            "timestamp": "2026-05-03T12:00:00Z",
+            "event_attributes": {"object": {"object_id": made["items"][1]}},
+        }
+        for action in ("add_to_cart", "watch")
+    ]
+    status, _, answer = client.post("search/ubi", {"events": events})
+    assert (status, [one["outcome"] for one in answer["events"]]) == (200, ["pending", "kept"])
