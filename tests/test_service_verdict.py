@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import json
 
 import harness
@@ -495,3 +496,43 @@ def test_ubi_events_of_an_action_with_a_worth_are_credited(client):
     ]
     status, _, answer = client.post("search/ubi", {"events": events})
     assert (status, [one["outcome"] for one in answer["events"]]) == (200, ["pending", "kept"])
+
+
+# The page ------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_verdict_to_whoever_asks_for_it(client, address):
+    lists = {"old": list("abcd"), "new": list("efgh"), "odd": list("ijkl")}
+    for _ in range(3):
+        asked = {"rankings": lists, "segments": {"market": "se"}}
+        made = client.post("search/duel/batch", {"decisions": [asked] * 40})[2]["decisions"]
+        told = [
+            {
+                "decision_id": one["decision_id"],
+                "items": [item for item in one["items"] if item in "abcd"][:1],
+            }
+            for one in made
+        ]
+        client.post("search/clicks/batch", {"feedback": told})
+
+    def page(query):
+        status, _, text = client.ask("GET", f"/placements/search{query}")
+        assert status == 200
+        return text.decode()
+
+    assert 'href="/placements/search?verdict=1"' in page("")
+    assert 'data-field="preferred"' not in page("")
+
+    def judged():
+        with ServiceClient(address) as asked:
+            found = asked.verdict("search")
+        return found if found.whole and not found.open else None
+
+    found = eventually(judged)
+    text = page("?verdict=1")
+    assert found.verdict in html.unescape(text)
+    assert f"{found.report['searches']} searches" in text
+    assert 'data-table="rivals"' in text
+    assert 'data-table="segments"' in text
+    assert "market se" in text
+    assert client.ask("GET", "/placements/home?verdict=1")[0] == 200

@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 from generate.tables import attributes, code, markdown, summary, table
+from tacit.interleaving import TeamDraft
 from tacit.logs import schema
 from tacit.service.attribution.attribution import OUTCOMES
 from tacit.service.kind import kind_of
 from tacit.service.log import rows
 from tacit.service.maintenance import export as log
+from tacit.service.placements.duels import DuelOptions
 from tacit.service.stores import base as store
 from tacit.service.stores import sqlite
 
@@ -35,7 +37,8 @@ def part() -> str:
         f"## The click log\n\n{click_log()}\n\n"
         f"## The service's log\n\n{service}\n\n"
         f"### duels-NAME\n\nThe duels of a placement, for `tacit duel`.\n\n"
-        f"{columns(duels.schema(), duel_columns())}\n\n"
+        "Each segment of the placement has a column of its own, too.\n\n"
+        f"{columns(duels.schema(DuelOptions(TeamDraft())), duel_columns())}\n\n"
         f"## Outcomes of feedback\n\n{outcomes}"
     )
 
@@ -103,5 +106,8 @@ def duel_columns() -> dict[str, str]:
         "right": "The ranker on the right.",
         "outcome": "1 where the left one won, 0 where the right one did, 0.5 for a tie.",
         "interleaved": "JSON of the list that was shown, and what its credit needs.",
-        "clicks": "JSON list of the clicked positions from 0.",
+        "clicks": "JSON list of the clicked positions from 0; another action is an object with "
+        "`position` and `action`.",
+        "user": "A hash of the user, or else of the session.",
+        "rankings": "JSON of what both rankers gave, where that was the same as far as shown.",
     }

@@ -37,7 +37,7 @@ from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
-from tacit.service.reading.verdicts import NOT_IN_SHARDS, Verdict
+from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -274,7 +274,12 @@ class Ingress(Verbs):
         return list(parts)
 
     async def verdict(
-        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+        self,
+        placement: str,
+        confidence: float = 0.95,
+        false_share: float = 0.05,
+        *,
+        patience: float = PATIENCE,
     ) -> Verdict:
         """Refuse to judge duels: each shard has a part of the log."""
         check_path(self.placement(placement), "duel")

@@ -78,7 +78,7 @@ from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
-from tacit.service.reading.verdicts import NOT_IN_SHARDS, Verdict, Verdicts
+from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import Store
 
@@ -508,7 +508,12 @@ class Engine(Verbs):
         return await find_keys(self.placement(placement), text)
 
     async def verdict(
-        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+        self,
+        placement: str,
+        confidence: float = 0.95,
+        false_share: float = 0.05,
+        *,
+        patience: float = PATIENCE,
     ) -> Verdict:
         """Return what the searches of a placement of duels say by now, from the log.
 
@@ -520,7 +525,7 @@ class Engine(Verbs):
         check_path(self.placement(placement), "duel")
         if self.shard is not None:
             raise InvalidValue("placement", placement, NOT_IN_SHARDS)
-        return await self._verdicts.of(placement, confidence, false_share)
+        return await self._verdicts.of(placement, confidence, false_share, patience)
 
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to, in order.

@@ -20,7 +20,7 @@ from tacit.service.log.rows import DecisionRow, Event, RecordRow
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
-from tacit.service.reading.verdicts import Verdict
+from tacit.service.reading.verdicts import PATIENCE, Verdict
 
 NOT_LENT = "ask the service for decisions: each shard has learned a part of it"
 
@@ -137,7 +137,12 @@ class Service(Overview, Protocol):
         """Return keys in which a text occurs."""
 
     async def verdict(
-        self, placement: str, confidence: float = 0.95, false_share: float = 0.05
+        self,
+        placement: str,
+        confidence: float = 0.95,
+        false_share: float = 0.05,
+        *,
+        patience: float = PATIENCE,
     ) -> Verdict:
         """Return what the searches of a placement of duels say by now."""
 

@@ -78,7 +78,7 @@ class DecisionRow(NamedTuple):
         1 where it counts only once it is activated.
     asked : str or None
         What else the request said, as the placement's kind keeps it: the features of the arms, a
-        digest of rankings.
+        digest of rankings; of a search with segments or a known user JSON of these.
     shown : str or None
         JSON of what was shown, where one arm does not say it: a pair and its interleaved list, a
         slate.
@@ -144,7 +144,8 @@ class FeedbackRow(NamedTuple):
         As the client sent it, in [0, 1] or where the placement's rule says so in [−1, 1]; None
         unless the kind is ``reward``.
     clicks : str or None
-        JSON list of the clicked positions from 0, ascending; None unless the kind is ``clicks``.
+        JSON list of the clicked positions from 0, ascending; of another action than a click, of
+        objects with ``position`` and ``action``. None unless the kind is ``clicks``.
     metrics : str or None
         JSON of the metrics that came with it, by name.
     """

@@ -21,6 +21,9 @@ from tacit.service.page.reader import Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look
 
+PATIENCE = 0.2
+"""Seconds for which a page waits for a log to be read; it comes again."""
+
 
 class Pages:
     """Renders the pages of an engine.
@@ -99,7 +102,8 @@ class Pages:
         ----------
         name : str
         asked : dict of str to str
-            What the address asks for: a ``range``, or ``from`` and ``to``; keys to ``find``.
+            What the address asks for: a ``range``, or ``from`` and ``to``; keys to ``find``; the
+            ``verdict`` on duels.
 
         Raises
         ------
@@ -115,6 +119,10 @@ class Pages:
         changes = await self._engine.history(name)
         busiest = await self._engine.busiest(name)
         states = await self._engine.states(name)
+        kind, whole = placement.kind.view, not self._engine.shards()
+        verdict = None
+        if "verdict" in asked and kind.judged and whole:
+            verdict = await self._engine.verdict(name, patience=PATIENCE)
         wanted = asked.get("find")
         found = await self._engine.find_keys(name, wanted) if wanted else None
         now = self._engine.clock()
@@ -122,7 +130,7 @@ class Pages:
         times = asked.get("range"), asked.get("from"), asked.get("to")
         span = asked_range(*times, start if start >= 0 else now, now)
         answered = self._answers.of(name)
-        view = placement.kind.view(placement, Look(now, span, changes, busiest))
+        view = kind(placement, Look(now, span, changes, busiest, verdict))
         return template.render(
             placement=view,
             answered=answered,
@@ -141,6 +149,7 @@ class Pages:
                 placement, self._engine.config, now, states, sharded=bool(self._engine.shards())
             ),
             retention=placement.config.retention,
+            may_judge=whole,
         )
 
     async def key(self, placement: str, key: str) -> str:

@@ -21,6 +21,7 @@ from tacit.service.log.pins import Pin
 from tacit.service.placements.series import Series
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
+from tacit.service.reading.verdicts import Verdict
 
 
 class PlacementReader(Protocol):
@@ -139,6 +140,9 @@ class Reader(Protocol):
 
     async def history(self, placement: str) -> list[Change]:
         """Return who changed what of a placement, in order."""
+
+    async def verdict(self, placement: str, *, patience: float = ...) -> Verdict:
+        """Return what the searches of a placement of duels say by now."""
 
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to, in order."""

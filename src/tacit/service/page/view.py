@@ -35,6 +35,7 @@ from tacit.service.page.timeline import (
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
 from tacit.service.reading.keys import KeyFacts
+from tacit.service.reading.verdicts import Verdict
 
 MOST_ARMS = 7
 MOST_SHIFTS = 8
@@ -84,12 +85,15 @@ class Look(NamedTuple):
         What was changed, in order.
     busiest : sequence of KeyFacts
         The busiest keys.
+    verdict : Verdict or None
+        On duels, where somebody asked for it.
     """
 
     now: int
     asked: Range
     changes: Sequence[Change] = ()
     busiest: Sequence[KeyFacts] = ()
+    verdict: Verdict | None = None
 
 
 class View:
@@ -111,6 +115,8 @@ class View:
     """What a reward is for."""
     each = 1
     """How many of these make one that may be rewarded."""
+    judged = False
+    """Whether the log can be asked which arm users prefer."""
 
     def __init__(self, placement: PlacementReader, look: Look) -> None:
         self.name = placement.name

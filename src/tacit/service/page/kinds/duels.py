@@ -12,6 +12,7 @@ from tacit.core.arrays import Floats
 from tacit.evaluate.duels import DuelReport, Pair
 from tacit.service.page.charts import percent
 from tacit.service.page.reader import PlacementReader
+from tacit.service.page.verdict import Preferences
 from tacit.service.page.view import Look, View
 from tacit.service.placements.duels import DuelOptions
 
@@ -85,6 +86,7 @@ class DuelView(View):
     what = "ranker"
     counted = "list"
     each = 2
+    judged = True
 
     def __init__(self, placement: DuelReader, look: Look) -> None:
         super().__init__(placement, look)
@@ -94,6 +96,7 @@ class DuelView(View):
         self.method = type(duels.method).__name__
         self.unclicked_is_nothing = duels.unclicked == "nothing"
         self.duels = placement.duels
+        self.preferred = None if look.verdict is None else Preferences(look.verdict)
 
     @classmethod
     def verdict_of(cls, placement: Any) -> str:
