@@ -18,7 +18,7 @@ from stores import store_at
 
 from tacit.client import Client as ServiceClient
 from tacit.client import InvalidRequest
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
@@ -27,6 +27,7 @@ from tacit.service.errors import Conflict, Unavailable
 from tacit.service.log.impressions import Clicks, DecisionRequest
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, CLICKS
+from tacit.service.log.slots import Shard
 from tacit.service.maintenance.export import export
 from tacit.service.reading import searches, verdicts
 from tacit.service.running.server import running
@@ -343,6 +344,16 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
     assert after.report["clicked"] == after.report["searches"]
 
 
+def test_one_of_several_shards_judges_nothing(tmp_path):
+    async def session():
+        config = configured(tmp_path / "s.db")
+        async with harness.served(tmp_path / "s.db", config, Clock(), Shard(0, 2)) as engine:
+            with pytest.raises(InvalidValue, match="give them to tacit duel"):
+                await engine.verdict("search")
+
+    asyncio.run(session())
+
+
 # By request ----------------------------------------------------------------------------------
 
 
@@ -350,6 +361,7 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verdict")
     config = configured(folder / "s.db", attribution_window=1.0, aggregation="union")
+    config.placements["shop"] = config.placements["search"]
     config.placements["home"] = load_config().placements["default"]
     config.placements["plain"] = load_config(
         overrides={"placements": {"plain": {"kind": "duels", "rankers": RANKERS}}}
@@ -503,29 +515,23 @@ def test_ubi_events_of_an_action_with_a_worth_are_credited(client):
 
 def test_the_page_shows_the_verdict_to_whoever_asks_for_it(client, address):
     lists = {"old": list("abcd"), "new": list("efgh"), "odd": list("ijkl")}
-    for _ in range(3):
-        asked = {"rankings": lists, "segments": {"market": "se"}}
-        made = client.post("search/duel/batch", {"decisions": [asked] * 40})[2]["decisions"]
-        told = [
-            {
-                "decision_id": one["decision_id"],
-                "items": [item for item in one["items"] if item in "abcd"][:1],
-            }
-            for one in made
-        ]
-        client.post("search/clicks/batch", {"feedback": told})
+    # All are decided before anything is learned, so that no ranker duels with itself alone.
+    asked = {"rankings": lists, "segments": {"market": "se"}}
+    made = client.post("shop/duel/batch", {"decisions": [asked] * 120})[2]["decisions"]
+    told = [{"decision_id": one["decision_id"], "clicks": [0]} for one in made]
+    client.post("shop/clicks/batch", {"feedback": told})
 
     def page(query):
-        status, _, text = client.ask("GET", f"/placements/search{query}")
+        status, _, text = client.ask("GET", f"/placements/shop{query}")
         assert status == 200
         return text.decode()
 
-    assert 'href="/placements/search?verdict=1"' in page("")
+    assert 'href="/placements/shop?verdict=1"' in page("")
     assert 'data-field="preferred"' not in page("")
 
     def judged():
         with ServiceClient(address) as asked:
-            found = asked.verdict("search")
+            found = asked.verdict("shop")
         return found if found.whole and not found.open else None
 
     found = eventually(judged)
