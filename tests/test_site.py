@@ -129,7 +129,6 @@ def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):
 
 def test_every_column_of_every_log_has_a_meaning(generate):
     from tacit.logs.schema import SCHEMA
-    from tacit.service.kind import kind_of
     from tacit.service.maintenance import export as log
 
     logs = generate("logs")
@@ -138,7 +137,7 @@ def test_every_column_of_every_log_has_a_meaning(generate):
     for name, schema in logs.SCHEMAS.items():
         meanings = generate("tables").attributes(logs.ROWS[name])
         assert set(schema.names) <= set(meanings), name
-    assert set(kind_of("duels").export.schema().names) == set(logs.duel_columns())
+    assert set(logs.duel_schema().names) == set(logs.duel_columns())
     assert set(logs.SCHEMAS) == set(logs.ROWS)
     schemas = {name for name in vars(log) if name.endswith("_SCHEMA")}
     assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA"}

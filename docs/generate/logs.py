@@ -29,8 +29,6 @@ SCHEMAS = log.SCHEMAS | {"records": log.RECORDS_SCHEMA, "bases": log.BASES_SCHEM
 def part() -> str:
     """Return the click log, the service's log, and what became of feedback."""
     service = "\n\n".join(service_table(name) for name in ROWS)
-    duels = kind_of("duels").export
-    assert duels is not None
     outcomes = table(["outcome", "meaning"], [[code(k), v] for k, v in OUTCOMES.items()])
     return (
         f"## Versions\n\n{versions()}\n\n"
@@ -38,7 +36,7 @@ def part() -> str:
         f"## The service's log\n\n{service}\n\n"
         f"### duels-NAME\n\nThe duels of a placement, for `tacit duel`.\n\n"
         "Each segment of the placement has a column of its own, too.\n\n"
-        f"{columns(duels.schema(DuelOptions(TeamDraft())), duel_columns())}\n\n"
+        f"{columns(duel_schema(), duel_columns())}\n\n"
         f"## Outcomes of feedback\n\n{outcomes}"
     )
 
@@ -95,6 +93,13 @@ def service_table(name: str) -> str:
     """Return a table of the service's log."""
     kind = ROWS[name]
     return f"### {name}\n\n{summary(kind)}\n\n{columns(SCHEMAS[name], attributes(kind))}"
+
+
+def duel_schema() -> Any:
+    """Return the schema of the duels of a placement without segments."""
+    duels = kind_of("duels").export
+    assert duels is not None
+    return duels.schema(DuelOptions(TeamDraft()))
 
 
 def duel_columns() -> dict[str, str]:
