@@ -138,3 +138,27 @@ def test_a_policy_may_be_defined_where_there_is_no_file(tmp_path):
         for arguments, given in ((["-c", source], None), (["-"], source))
     ]
     assert said == [["1", "0", "2"], ["1", "2", "0"]]
+
+
+TWO = """
+import tacit
+from tacit.core.compiled import cache_statistics
+learner = tacit.Learner(tacit.Thompson(2), seed=1, propensities={propensities})
+learner.learn(learner.choose("a"), 1.0)
+print(*cache_statistics())
+"""
+
+
+@pytest.mark.parametrize("propensities", [True, False])
+def test_a_loop_that_makes_arrays_is_compiled_once(tmp_path, propensities):
+    """It is told before that it has to count references to them."""
+    said = subprocess.run(
+        [sys.executable, "-c", TWO.format(propensities=propensities)],
+        env=os.environ | {"TACIT_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert said == ["0", "2"]
+    variants = [folder.name for folder in tmp_path.glob("*/*") if folder.is_dir()]
+    assert sorted(variants) == (["counting", "lean"] if propensities else ["lean", "lean"])

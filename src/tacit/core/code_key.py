@@ -63,10 +63,19 @@ def code_key(
     >>> keys[0] == keys[1], keys[0] == keys[2]
     (True, False)
     """
-    kernels = frozenset(generics)
     digest = hashlib.sha256(repr((sys.version_info[:2], *versions)).encode())
     for part in parts:
         digest.update(_of_part(part).encode())
+    for function in reached(loop, parts, generics):
+        digest.update(_of_function(function)[0].encode())
+    return digest.hexdigest()[:20]
+
+
+def reached(
+    loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
+) -> Iterator[Any]:
+    """Yield the functions that a loop may call; of a generic one, also the kernels of its parts."""
+    kernels = frozenset(generics)
     waiting: list[Any] = [loop]
     seen: set[Any] = set()
     while waiting:
@@ -77,10 +86,8 @@ def code_key(
         if function in kernels:
             own = (getattr(part, function.__name__, None) for part in reversed(parts))
             waiting.extend(kernel for kernel in own if kernel is not None)
-        description, called = _of_function(function)
-        digest.update(description.encode())
-        waiting.extend(reversed(called))
-    return digest.hexdigest()[:20]
+        yield function
+        waiting.extend(reversed(_of_function(function)[1]))
 
 
 @cache

@@ -31,6 +31,7 @@ from tacit.core.compilation.cache import LoopCache, is_noted, note
 from tacit.core.compilation.explain import explained
 from tacit.core.compilation.generators import LoopCompiler
 from tacit.core.compilation.inlined import KernelCompiler
+from tacit.core.compilation.making import makes_arrays
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}
@@ -156,7 +157,8 @@ class Driver:
         # Known from an earlier attempt, so that it is not repeated in every process.
         counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
         noted = is_noted(self._key, counts)
-        if not noted:
+        whole = numba.types.none not in types
+        if not (noted or (whole and makes_arrays(self._function, self._parts, GENERICS))):
             try:
                 return _entry(_dispatcher(self._function, self._key, False), types)
             except NumbaError:
