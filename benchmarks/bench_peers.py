@@ -104,8 +104,8 @@ UNTUNED = "untuned"
 """tacit's recommended policy, which has nothing to tune."""
 OURS = (UNTUNED, "tacit")
 """What every package is compared with, stream by stream."""
-SLOW = ("smpybandits", "bayesianbandits")
-"""Who takes the most time to learn, and plays last."""
+SLOW = ("mabwiser", "vowpalwabbit", "pybandits", "smpybandits", "bayesianbandits")
+"""Who takes long to learn, the longest last."""
 PLAYED_AS = {"contextual": "examination", "interest": "shifting", "names": "shifting"}
 """Whose candidates play a role that has none of its own."""
 
@@ -357,7 +357,8 @@ def learned(bench: Bench) -> Iterator[dict[str, Any]]:
         if role != "interest" or bench.data
     ]
     # Who is slow comes last, so that a run that is cut off lacks few rows.
-    for role, peer in sorted(plays, key=lambda play: play[1] in SLOW):
+    order = {peer: place for place, peer in enumerate(SLOW, 1)}
+    for role, peer in sorted(plays, key=lambda play: order.get(play[1], 0)):
         bench.once(f"{role}-{peer}", lambda: tested(bench, peer, role))  # noqa: B023
     ours: dict[tuple[str, str], list[float]] = {}
     for role, peer in plays:

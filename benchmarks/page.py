@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import wrong
+from matplotlib.figure import Figure
+
+from tacit.plots import COLOURS
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "peers.json"
@@ -123,6 +126,11 @@ def truth(results: Results, role: str) -> str:
 
 ENTRANTS = {"untuned": "tacit, untuned", "tacit": "tacit, tuned"}
 """What ours are called."""
+MARKS = {
+    "untuned": {"color": COLOURS[0]},
+    "tacit": {"color": COLOURS[0], "markerfacecolor": "white"},
+}
+"""How ours are drawn: the default in the colour that it has everywhere."""
 
 
 def more(row: dict[str, Any], our: str) -> str:
@@ -178,7 +186,8 @@ def differences(results: Results, _: str) -> str:
 
 def figure(results: Results, _: str) -> str:
     """Return the link to the figure."""
-    return f"![Regret of each package's best policy](images/{FIGURE.name})"
+    told = "Regret of each package's best policy, and of tacit's default, which is not tuned"
+    return f"![{told}](images/{FIGURE.name})"
 
 
 BLOCKS = {
@@ -193,36 +202,34 @@ BLOCKS = {
 
 
 def draw(results: Results) -> None:
-    """Draw the regret of each package's best policy, in units of tacit's, per benchmark."""
-    from matplotlib.figure import Figure
-
-    roles = [
-        role for role in TITLES if any(row["role"] == role for row in results["learned"]["rows"])
-    ]
-    sheet = Figure(figsize=(10.0, 3.4), layout="constrained")
-    axes = sheet.subplots(1, len(roles), squeeze=False)[0]
-    for axis, role in zip(axes, roles, strict=True):
-        rows = sorted(
-            (row for row in results["learned"]["rows"] if row["role"] == role),
-            key=lambda row: -row["score"],
-        )
+    """Draw the regret of each package's best policy, with two standard errors, per benchmark."""
+    found = results["learned"]["rows"]
+    roles = [role for role in TITLES if any(row["role"] == role for row in found)]
+    sheet = Figure(figsize=(9.0, 2.9 * -(-len(roles) // 3)), layout="constrained")
+    axes = sheet.subplots(-(-len(roles) // 3), 3, squeeze=False).ravel()
+    for axis in axes[len(roles) :]:
+        axis.set_visible(False)
+    for axis, role in zip(axes, roles, strict=False):
+        rows = sorted((row for row in found if row["role"] == role), key=lambda row: -row["score"])
         for place, row in enumerate(rows):
-            color = "#c2410c" if row["entrant"] in ENTRANTS else "#475569"
-            error = row["standard_error"] or 0.0
-            axis.errorbar(row["score"], place, xerr=error, fmt="o", color=color, markersize=5)
-        axis.set_yticks(
-            range(len(rows)),
-            [ENTRANTS.get(row["entrant"], row["entrant"]) for row in rows],
-            fontsize=8,
-        )
+            axis.errorbar(
+                row["score"],
+                place,
+                xerr=2.0 * (row["standard_error"] or 0.0),
+                fmt="o",
+                markersize=5,
+                **MARKS.get(row["entrant"], {"color": COLOURS[7]}),
+            )
+        names = [ENTRANTS.get(row["entrant"], row["entrant"]) for row in rows]
+        axis.set_yticks(range(len(rows)), names, fontsize=8)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.set_xlim(left=0.0)
         axis.set_title(TITLES[role], fontsize=9)
         axis.set_xlabel("regret", fontsize=8)
         axis.tick_params(axis="x", labelsize=7)
-        axis.grid(axis="x", alpha=0.3)
+        axis.grid(axis="x", alpha=0.25, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
-    sheet.savefig(FIGURE, dpi=130, bbox_inches="tight")
+    sheet.savefig(FIGURE, dpi=150)
 
 
 if __name__ == "__main__":
