@@ -137,7 +137,7 @@ def duel(
 def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
     """Return what the columns that are read are called in the file."""
     from tacit.evaluate.duels import COLUMNS
-    from tacit.evaluate.interleaved.reading import OWN, ROW
+    from tacit.evaluate.interleaved.columns import OWN, ROW
 
     columns = pairs("column", texts)
     known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])

@@ -1,10 +1,18 @@
 """Interleaved searches as logs have them: credit, preferences at any time, and segments."""
 
+from typing import TYPE_CHECKING
+
 from tacit.evaluate.interleaved.engines import Hit, hits_of
-from tacit.evaluate.interleaved.method import read_interleaved
 from tacit.evaluate.interleaved.report import Comparison, InterleavedReport, Segment
 from tacit.evaluate.interleaved.scale import Scaled, examination_curve, scaled
 from tacit.evaluate.interleaved.searches import Search
+from tacit.later import later
+
+if TYPE_CHECKING:
+    from tacit.evaluate.interleaved.method import read_interleaved
+
+# The service judges searches, and reads no file: pyarrow is brought along by who does.
+__getattr__, _ = later(__name__, {"read_interleaved": "tacit.evaluate.interleaved.method"})
 
 __all__ = [
     "Comparison",

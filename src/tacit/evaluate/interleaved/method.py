@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tacit.core import checks
 from tacit.errors import LogError
+from tacit.evaluate.interleaved.columns import Columns
 from tacit.evaluate.interleaved.folding import Fold, checked_rule
-from tacit.evaluate.interleaved.reading import Columns, read_searches
+from tacit.evaluate.interleaved.reading import read_searches
 from tacit.evaluate.interleaved.report import InterleavedReport
 from tacit.evaluate.interleaved.scale import Model, scaled
 from tacit.interleaving import CreditRule

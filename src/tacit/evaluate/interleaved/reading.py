@@ -4,56 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
+from tacit.evaluate.interleaved.columns import MORE, OWN, ROW, Columns
 from tacit.evaluate.interleaved.engines import (
-    UNITS,
     found,
     hits_of,
     id_of,
     is_result,
     team_of_event,
 )
-from tacit.evaluate.interleaved.searches import Assembly, Search, text
-from tacit.interleaving import Action, Interleaved, credited
-from tacit.interleaving.base import ranking
+from tacit.evaluate.interleaved.own import own_search
+from tacit.evaluate.interleaved.searches import Assembly, number, text
 from tacit.logs.formats import format_of
 from tacit.logs.reader import BATCH_ROWS, file_at, reading
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
 from tacit.logs.ubi.json_lines import records_in
 from tacit.logs.ubi.records import CLICK, EXAMINED, event_of, is_event
-
-ROW = ("search", "team", "position", "click")
-"""The columns of a row for each item shown, or for each one clicked."""
-MORE = ("item", "action", "amount")
-OWN = ("left", "right", "outcome", "interleaved", "clicks", "rankings", "decision_id")
-"""Those of tacit's own log of duels."""
-
-
-class Columns(NamedTuple):
-    """What to read beside the fixed columns.
-
-    Attributes
-    ----------
-    unit : str or None
-        Whose searches are; None: the first of ``user``, ``client_id``, ``session``,
-        ``session_id`` that there is.
-    by : tuple of str
-        Segments.
-    renamed : dict
-        From our names of columns to the file's.
-    """
-
-    unit: str | None = None
-    by: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = {}
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """Where the unit may stand, the likeliest first."""
-        return UNITS if self.unit is None else (self.unit,)
 
 
 def read_searches(
@@ -208,85 +177,14 @@ def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     search = text("search", record.get("search"))
-    position = _number("position", record.get("position"))
+    position = number("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
     team = None if team in (None, "") else text("team", team)
     item = None if item in (None, "") else text("item", item)
-    clicks = _number("click", record.get("click"), default=1.0)
+    clicks = number("click", record.get("click"), default=1.0)
     kind = text("action", record.get("action") or CLICK)
-    amount = _number("amount", record.get("amount"), default=1.0)
+    amount = number("amount", record.get("amount"), default=1.0)
     assembly.show(search, position, item, team)
     if clicks > 0:
         assembly.act(search, kind, amount, position)
     return search
-
-
-def own_search(record: Mapping[str, Any], where: str) -> Search:
-    """Return the search that a row of tacit's own log tells; ``where`` names one without an id.
-
-    Raises
-    ------
-    InvalidValue
-        If it tells none.
-    """
-    rankers = text("left", record["left"]), text("right", record["right"])
-    given = record.get("search") or record.get("decision_id")
-    search = where if given is None else text("search", given)
-    rankings = None
-    if record.get("interleaved") is None:
-        outcome = checks.number("outcome", _number("outcome", record.get("outcome")), 0.0, 1.0)
-        shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
-        actions = [Action(0, CLICK, outcome), Action(1, CLICK, 1.0 - outcome)]
-    else:
-        shown = Interleaved.from_dict(checks.parsed("interleaved", record["interleaved"]))
-        if shown.rankers != 2:
-            remedy = "give a list of two rankers"
-            raise InvalidValue("interleaved.rankers", shown.rankers, remedy)
-        clicks = checks.parsed("clicks", record.get("clicks"))
-        if not isinstance(clicks, list):
-            raise InvalidValue("clicks", clicks, "give a list of positions")
-        actions = [_action(click, len(shown.items)) for click in clicks]
-        # The method must know its list again.
-        credited(shown, [action.position for action in actions])
-        if record.get("rankings") is not None:
-            rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
-    return Search(search, search, {}, rankers, shown, actions, rankings)
-
-
-def _action(click: Any, positions: int) -> Action:
-    """Return a click as the log gives it: a position, or an object with its kind."""
-    if isinstance(click, Mapping):
-        place = checks.integer("clicks", click.get("position"), 0, positions - 1)
-        kind = text("clicks.action", click.get("action", CLICK))
-        return Action(
-            place, kind, checks.number("clicks.amount", click.get("amount", 1.0), 0, 1e300)
-        )
-    return Action(checks.integer("clicks", click, 0, positions - 1))
-
-
-def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
-    if isinstance(given, Mapping):
-        given = [given.get(name) for name in rankers]
-    if (
-        not isinstance(given, list)
-        or len(given) != 2
-        or not all(isinstance(g, list) for g in given)
-    ):
-        raise InvalidValue("rankings", given, "give the left and the right ranker's list")
-    return tuple(ranking("rankings", each) for each in given)
-
-
-def _number(column: str, value: Any, default: float | None = None) -> float:
-    if value in (None, "") and default is not None:
-        return default
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
-        low = value.strip().lower()
-        if low in ("true", "false"):
-            return float(low == "true")
-        try:
-            value = float(low)
-        except ValueError:
-            raise InvalidValue(column, value, "give a number") from None
-    return checks.number(column, value, 0.0, 1e300)

@@ -196,3 +196,20 @@ def text(field: str, value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = f"{value:g}" if isinstance(value, float) else str(value)
     return checks.name(field, value)
+
+
+def number(column: str, value: Any, default: float | None = None) -> float:
+    """Return a number from 0 on, which a table may give as text or as true and false."""
+    if value in (None, "") and default is not None:
+        return default
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        low = value.strip().lower()
+        if low in ("true", "false"):
+            return float(low == "true")
+        try:
+            value = float(low)
+        except ValueError:
+            raise InvalidValue(column, value, "give a number") from None
+    return checks.number(column, value, 0.0, 1e300)

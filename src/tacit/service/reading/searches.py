@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.folding import Fold
-from tacit.evaluate.interleaved.reading import own_search
+from tacit.evaluate.interleaved.own import own_search
 from tacit.evaluate.interleaved.report import InterleavedReport
 from tacit.evaluate.interleaved.searches import Search
 from tacit.interleaving import CreditRule
