@@ -36,7 +36,8 @@ LEARNER = "learner.tacit"
 SPOOLED = "spooled"
 DECISION, FEEDBACK = "decision", "feedback"
 AT_ONCE = 1000
-IDS = 64
+IDS = 16
+"""Ids that are made together: more cost less each, and whoever needs the first waits for all."""
 REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
 """What becomes of feedback that will never be recorded."""
 
