@@ -259,6 +259,7 @@ def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
 
 def samples(metrics):
     """Return metrics by name and labels."""
+    metrics.look()
     return {
         (one.name, *one.labels.values()): one.value
         for family in metrics.collect()

@@ -287,9 +287,9 @@ def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypa
     assert len(taken) == 6
     open_.check([DECIDE + DECIDE])
     assert len(taken) == 6
+    texts = [open_.loop.run_until_complete(side.metrics.text()) for side in open_.sides]
     short, long = (
-        [line for line in side.metrics.text().decode().splitlines() if "seconds_count" in line]
-        for side in open_.sides
+        [line for line in text.decode().splitlines() if "seconds_count" in line] for text in texts
     )
     assert short == long
 

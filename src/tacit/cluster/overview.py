@@ -122,7 +122,7 @@ def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
         made.add(one.table, one.start, one.width)
     for one in snapshots:
         made.results.take(one.results)
-    made.epochs = {str(shard): one.restarts for shard, one in enumerate(snapshots)}
+    made.restarts = sum(one.restarts for one in snapshots)
     shifts = sorted(shift for one in snapshots for shift in one.shifts)
     made.shifts.extend(shifts[-SHIFTS_KEPT:])
     return made

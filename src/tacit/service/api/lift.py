@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.datastructures import QueryParams
 
 from tacit.service.api.lists import number
@@ -30,7 +32,15 @@ async def _lift(engine: Service, call: Call) -> LiftReport:
     stretch = query.get("from"), query.get("to")
     asked = {name: number(name, text) for name in WISHES if (text := query.get(name)) is not None}
     wish = Wish(lift=asked.pop("shown", PLANNED_LIFT), **asked)
-    return lift_report(placement, engine.clock(), confidence, query.get("control"), stretch, wish)
+    return await asyncio.to_thread(
+        lift_report,
+        placement.still(),
+        engine.clock(),
+        confidence,
+        query.get("control"),
+        stretch,
+        wish,
+    )
 
 
 ROUTES = (

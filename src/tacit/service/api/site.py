@@ -93,7 +93,7 @@ async def _document(site: Site, call: Call) -> Answer:
 
 
 async def _metrics(site: Site, call: Call) -> Answer:
-    return Answer(200, CONTENT_TYPE_LATEST, site.metrics.text())
+    return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text())
 
 
 async def _overview(site: Site, call: Call) -> Answer:

@@ -13,6 +13,7 @@ from tacit.service.lift.report import Bounds, LiftReport, lift_report
 
 if TYPE_CHECKING:
     from tacit.service.engine.service import Service
+    from tacit.service.placements.base import Placement
 
 FRESH = 60.0
 """Seconds for which a lift is told again as it is."""
@@ -28,7 +29,7 @@ class _Known(NamedTuple):
 
 
 class LiftMetrics(Collector):
-    """The lifts of placements with a holdout.
+    """The lifts of placements with a holdout; those that are too old are looked at before.
 
     Parameters
     ----------
@@ -40,6 +41,16 @@ class LiftMetrics(Collector):
     def __init__(self, engine: Service, now: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._now = engine, now
         self._known: dict[str, _Known] = {}
+        self._stale: dict[str, Placement] = {}
+
+    def look(self) -> None:
+        """Take what reports that are too old need, while nothing is decided."""
+        placements = self._engine.placements
+        names = sorted(name for name, one in placements.items() if one.holdout is not None)[:MOST]
+        now = self._now()
+        self._known = {name: known for name, known in self._known.items() if name in names}
+        stale = sorted((n for n in names if now - self._asked(n) >= FRESH), key=self._asked)
+        self._stale = {name: placements[name].still() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
@@ -82,15 +93,11 @@ class LiftMetrics(Collector):
         yield from (ratio, difference, alarm, evidence, harm)
 
     def _reports(self) -> dict[str, LiftReport]:
-        placements = self._engine.placements
-        names = sorted(name for name, one in placements.items() if one.holdout is not None)
-        names, now = names[:MOST], self._now()
-        self._known = {name: known for name, known in self._known.items() if name in names}
-        stale = [name for name in names if now - self._asked(name) >= FRESH]
-        for name in sorted(stale, key=self._asked)[:AT_ONCE]:
-            report = lift_report(placements[name], self._engine.clock())
-            self._known[name] = _Known(now, report)
-        return {name: self._known[name].report for name in names if name in self._known}
+        now = self._now()
+        for name, placement in self._stale.items():
+            self._known[name] = _Known(now, lift_report(placement, self._engine.clock()))
+        self._stale = {}
+        return {name: self._known[name].report for name in sorted(self._known)}
 
     def _asked(self, name: str) -> float:
         known = self._known.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from prometheus_client.registry import Collector
 from tacit import __version__
 from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.log.rows import EVENT, QUERY
-from tacit.service.placements.series import uniform_estimate
+from tacit.service.placements.series import ARMS, uniform_estimate
 
 if TYPE_CHECKING:
     from tacit.service.engine.service import Service
@@ -50,10 +51,12 @@ class Metrics:
     def __init__(self, engine: Service, connections: Connections | None = None) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_OfEngine(engine))
-        self._registry.register(LiftMetrics(engine))
+        self._lifts = LiftMetrics(engine)
+        self._registry.register(self._lifts)
         ProcessCollector(registry=self._registry)
         if connections is not None:
             self._registry.register(_OfConnections(connections))
+        self._one = asyncio.Lock()
         self._requests = _OfRequests()
         self._registry.register(self._requests)
         self.answered = self._requests.answered
@@ -64,9 +67,11 @@ class Metrics:
             "tacit_commit_rows", "Rows of a commit.", buckets=ROWS, registry=self._registry
         )
 
-    def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
-        return generate_latest(self._registry)
+    async def text(self) -> bytes:
+        """Return everything in Prometheus' text format; decisions do not wait for it."""
+        async with self._one:
+            self._lifts.look()
+            return await asyncio.to_thread(generate_latest, self._registry)
 
 
 class _OfRequests(Collector):
@@ -134,7 +139,7 @@ class _OfEngine(Collector):
             GAUGE, "tacit_build", "1 for the version that runs.", ("version", "python"),
             [([__version__, platform.python_version()], 1.0)],
         )  # fmt: skip
-        placements = self._engine.placements
+        placements = dict(self._engine.placements)
         for kind, name, help, read in OF_PLACEMENT:
             samples: list[Sample] = [([of], read(one)) for of, one in placements.items()]
             yield _family(kind, name, help, ("placement",), samples)
@@ -143,7 +148,7 @@ class _OfEngine(Collector):
             [
                 ([of, outcome], count)
                 for of, one in placements.items()
-                for outcome, count in one.outcomes.items()
+                for outcome, count in one.outcomes.copy().items()
             ],
         )  # fmt: skip
         now = self._engine.clock()
@@ -189,7 +194,7 @@ def _family(
 
 
 def _uniform(placement: Placement) -> float | None:
-    estimate = uniform_estimate(placement.series.table.sum(axis=0))
+    estimate = uniform_estimate(placement.series.table[:, :ARMS].sum(axis=0))
     return None if estimate is None else estimate.value
 
 

@@ -261,6 +261,15 @@ class LiftSums:
         both.answered = self.answered + other.answered
         return both
 
+    def still(self) -> LiftSums:
+        """Return a copy, for another thread to read while this one goes on."""
+        none = LiftSums(self._arms, self._configs)
+        none.reach(self._arms, self._offered)
+        none.begin(self.terms, 0, 0, clustered=self.clustered)
+        seen = self.merged(none)
+        seen.left_out = self.left_out
+        return seen
+
     def saved(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         self.settle()

@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats
-
-POINTS = 1025
-REACH = 9.0
-"""Standard deviations on either side of the mode, in log-odds; the tails beyond are longer."""
+from tacit.learning.estimates.posteriors import chances_best, intervals
 
 
 class Believed(NamedTuple):
@@ -36,13 +33,17 @@ class Believed(NamedTuple):
     best: float | None = None
 
 
-def arms_believed(names: Sequence[str], plays: Floats, rewards: Floats) -> list[Believed]:
+def arms_believed(
+    names: Sequence[str], plays: Floats, rewards: Floats, most: int | None = None
+) -> list[Believed]:
     """Return what is believed of each arm, from uniform priors on the chance of a click.
 
     Parameters
     ----------
     names : sequence of str
     plays, rewards : array of float64, shape (arms,)
+    most : int, optional
+        Of more arms, those that are most likely the best, in the order of the arms.
 
     Examples
     --------
@@ -50,60 +51,18 @@ def arms_believed(names: Sequence[str], plays: Floats, rewards: Floats) -> list[
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
     """
-    posteriors = Posteriors(plays, rewards)
+    successes = 1.0 + np.asarray(rewards, np.float64)
+    failures = 1.0 + np.maximum(plays - rewards, 0.0)
+    best = chances_best(successes, failures)
+    among = np.sort(np.lexsort((-plays, -best))[:most])
+    with np.errstate(invalid="ignore"):
+        rates = np.divide(rewards, plays)[among]
+    ends = intervals(successes[among], failures[among], rates)
+    rows = zip(among.tolist(), np.nan_to_num(rates).tolist(), ends.tolist(), strict=True)
     return [
-        Believed(name, float(n), float(r / n) if n else 0.0, *posteriors.interval(i),
-                 best=posteriors.best(i))
-        for i, (name, n, r) in enumerate(zip(names, plays, rewards, strict=True))
-    ]  # fmt: skip
-
-
-class Posteriors:
-    """Independent Beta posteriors of several arms, on grids over their log-odds.
-
-    Parameters
-    ----------
-    plays, rewards : array of float64, shape (arms,)
-    """
-
-    def __init__(self, plays: Floats, rewards: Floats) -> None:
-        s = 1.0 + np.asarray(rewards, np.float64)[:, None]
-        f = 1.0 + np.maximum(np.asarray(plays, np.float64)[:, None] - s + 1.0, 0.0)
-        mode, deviation = np.log(s) - np.log(f), np.sqrt(1.0 / s + 1.0 / f)
-        # The tails fall like exp(s·y) and exp(−f·y).
-        low, high = mode - REACH * deviation - 10.0 / s, mode + REACH * deviation + 10.0 / f
-        with np.errstate(invalid="ignore"):
-            self._rates = np.divide(rewards, plays)
-        self._y = low + (high - low) * np.linspace(0.0, 1.0, POINTS)
-        exponent = s * self._y - (s + f) * np.logaddexp(0.0, self._y)
-        density = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-        self._mass = density / density.sum(axis=1, keepdims=True)
-        self._below = np.cumsum(self._mass, axis=1) - 0.5 * self._mass
-
-    def interval(self, arm: int) -> tuple[float, float]:
-        """Return the ends of an arm's central 95 % interval.
-
-        Where its rate lies outside of that, as that of an arm without clicks does, the interval
-        of the same probability that ends there.
-        """
-        rate, below, y = self._rates[arm], self._below[arm], self._y[arm]
-        with np.errstate(divide="ignore"):
-            odds = np.log(rate) - np.log1p(-rate)
-        under = float(np.interp(odds, y, below, 0.0, 1.0))
-        # Without plays there is no rate, and any comparison with it fails.
-        start = max(min(0.025, under), under - 0.95)
-        ends = np.interp([start, start + 0.95], below, y)
-        low, high = 1.0 / (1.0 + np.exp(-ends))
-        # The grid ends, and numbers are rounded, a little beside.
-        return float(np.fmin(low, rate)), float(np.fmax(high, rate))
-
-    def best(self, arm: int) -> float:
-        """Return the probability that an arm has the highest rate."""
-        chance = self._mass[arm].copy()
-        for other in range(len(self._y)):
-            if other != arm:
-                chance *= np.interp(self._y[arm], self._y[other], self._below[other], 0.0, 1.0)
-        return float(min(chance.sum(), 1.0))
+        Believed(names[i], float(plays[i]), rate, low, high, float(best[i]))
+        for i, rate, (low, high) in rows
+    ]
 
 
 def placed_believed(

@@ -12,6 +12,7 @@ from tacit.service.page.reader import PlacementReader
 from tacit.service.reading.keys import KeyFacts
 
 MOST_RESTARTS = 20
+MOST_ARMS = 30
 
 
 class BusyKey(NamedTuple):
@@ -24,7 +25,7 @@ class BusyKey(NamedTuple):
         Impressions learned from since it last restarted.
     epoch : int
     leader : Believed or None
-        The arm with the highest rate among those that were shown since then.
+        The arm that is most likely the best one; None where none was shown since then.
     """
 
     name: str
@@ -47,9 +48,9 @@ def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str]) -> list[BusyKey]:
     for one in facts:
         if one.counts is None:
             continue
-        shown = [arm for arm in arms_believed(arms, *one.counts) if arm.trials]
-        leader = max(shown, key=lambda arm: arm.estimate, default=None)
-        rows.append(BusyKey(one.name, sum(arm.trials for arm in shown), one.epoch, leader))
+        (leader,) = arms_believed(arms, *one.counts, most=1)
+        plays = float(one.counts[0].sum())
+        rows.append(BusyKey(one.name, plays, one.epoch, leader if plays else None))
     return rows
 
 
@@ -77,15 +78,22 @@ class KeyView:
     def _believed(self) -> tuple[list[Believed], list[Believed]]:
         names = [str(arm) for arm in self._of.arms]
         if self._facts.placed is not None:
-            return placed_believed(names, *self._facts.placed)
+            arms, positions = placed_believed(names, *self._facts.placed)
+            seen = sorted(range(len(arms)), key=lambda i: -arms[i].trials)[:MOST_ARMS]
+            return [arms[i] for i in sorted(seen)], positions
         if self._facts.counts is not None:
-            return arms_believed(names, *self._facts.counts), []
+            return arms_believed(names, *self._facts.counts, most=MOST_ARMS), []
         return [], []
 
     @property
     def arms(self) -> list[Believed]:
         """What is believed of each arm since the last restart; nothing where it is not known."""
         return self._believed[0]
+
+    @property
+    def left_out(self) -> int:
+        """How many arms are not shown, which are less likely the best."""
+        return max(len(self._of.arms) - len(self.arms), 0) if self.arms else 0
 
     @property
     def positions(self) -> list[Believed]:

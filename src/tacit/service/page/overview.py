@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 
 from tacit.service.page import lift as lifts
 from tacit.service.page.answers import Answered, Answers
@@ -174,8 +174,8 @@ class Rows:
             if before is not None and before.of is placement and now - before.time < lasting:
                 self._kept[name] = before
                 continue
-            self._kept[name] = _Kept(now, placement, row_of(placement, now, self._answers.of(name)))
-            await asyncio.sleep(0)
+            row = await run_in_threadpool(row_of, placement.still(), now, self._answers.of(name))
+            self._kept[name] = _Kept(now, placement, row)
         return sorted((kept.row for kept in self._kept.values()), key=lambda row: not row.wrong)
 
 

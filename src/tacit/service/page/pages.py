@@ -3,26 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from time import monotonic
+from typing import Any
 
 import jinja2
 from starlette.concurrency import run_in_threadpool
 
 import tacit
+from tacit.service.config.schema import Config
+from tacit.service.engine.rebuilding import State
 from tacit.service.page import lift as lifts
 from tacit.service.page.amounts import age, chance, seconds, size
-from tacit.service.page.answers import Answers
+from tacit.service.page.answers import Answered, Answers
 from tacit.service.page.charts import percent
 from tacit.service.page.controls import controls_of
 from tacit.service.page.health import complaints
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds.duels import missing
 from tacit.service.page.overview import MODES, Rows, mode_of, seconds_kept
-from tacit.service.page.reader import Reader
+from tacit.service.page.reader import PlacementReader, Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""
+LONG = 0.1
+"""Seconds of a page that is shown again for a while."""
+REST = 4.0
+"""For how many times as long: so much of a processor stays free however many look."""
+
+
+class Looks:
+    """Pages under way, made once for all who look, and those that are new enough to show again.
+
+    Parameters
+    ----------
+    clock : function, optional
+        Seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._under_way: dict[Hashable, asyncio.Task[str]] = {}
+        self._kept: dict[Hashable, tuple[float, str]] = {}
+        self._one = asyncio.Lock()
+
+    async def at(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
+        """Return the page at an address, which is made unless it is under way or new enough."""
+        now = self._clock()
+        self._kept = {known: kept for known, kept in self._kept.items() if now < kept[0]}
+        if address in self._kept:
+            return self._kept[address][1]
+        task = self._under_way.get(address)
+        if task is None:
+            task = self._under_way[address] = asyncio.create_task(self._made(address, make))
+        # Whoever leaves does not take the page from the others.
+        return await asyncio.shield(task)
+
+    async def _made(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
+        try:
+            async with self._one:
+                begun = self._clock()
+                page = await make()
+                took = self._clock() - begun
+        finally:
+            del self._under_way[address]
+        if took > LONG:
+            self._kept[address] = self._clock() + REST * took, page
+        return page
 
 
 class Pages:
@@ -39,7 +88,7 @@ class Pages:
         self._engine = engine
         self._answers = answers or Answers(lambda: ())
         self._rows = Rows(engine.clock, self._answers)
-        self._looking, self._compiled = asyncio.Lock(), False
+        self._looks, self._compiled = Looks(), False
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("tacit.service.page"),
             autoescape=True,
@@ -70,10 +119,11 @@ class Pages:
 
     async def overview(self) -> str:
         """Return the overview."""
+        return await self._looks.at("overview", self._overview)
+
+    async def _overview(self) -> str:
         template = await self._template("overview.html")
-        # Of many, decisions must not wait for all rows, nor several who look work them out twice.
-        async with self._looking:
-            rows = await self._rows.of(self._engine.placements)
+        rows = await self._rows.of(self._engine.placements)
         placements = self._engine.placements.values()
         snapshots = [p.snapshot_time for p in placements if p.snapshot_time is not None]
         health = self._engine.health()
@@ -114,8 +164,14 @@ class Pages:
         Unavailable
             If the store fails.
         """
-        placement = self._engine.placement(name)
+        self._engine.placement(name)
+        return await self._looks.at(
+            (name, *sorted(asked.items())), lambda: self._placement(name, asked)
+        )
+
+    async def _placement(self, name: str, asked: dict[str, str]) -> str:
         template = await self._template("placement.html")
+        placement = self._engine.placement(name)
         changes = await self._engine.history(name)
         busiest = await self._engine.busiest(name)
         states = await self._engine.states(name)
@@ -129,27 +185,17 @@ class Pages:
         start = placement.series.start
         times = asked.get("range"), asked.get("from"), asked.get("to")
         span = asked_range(*times, start if start >= 0 else now, now)
-        answered = self._answers.of(name)
-        view = kind(placement, Look(now, span, changes, busiest, verdict))
-        return template.render(
-            placement=view,
-            answered=answered,
-            wrong=complaints(placement, now, answered),
-            no_lift=view.verdict_of(placement),
-            lift=view.lift,
-            lifted=None if view.lift is None else lifts.shown(view.lift),
-            without=None if view.lift is None else lifts.compared(view.lift),
-            ranges=NAMES,
+        return await run_in_threadpool(
+            _render,
+            template,
+            placement.still(),
+            Look(now, span, changes, busiest, verdict),
+            answered=self._answers.of(name),
             chosen=asked,
-            mode=mode_of(placement, now),
-            mode_told=MODES.get(placement.mode, ""),
             found=found,
-            example=placement.kind.example(placement),
-            controls=controls_of(
-                placement, self._engine.config, now, states, sharded=bool(self._engine.shards())
-            ),
-            retention=placement.config.retention,
-            may_judge=whole,
+            config=self._engine.config,
+            states=states,
+            whole=whole,
         )
 
     async def key(self, placement: str, key: str) -> str:
@@ -162,7 +208,43 @@ class Pages:
         Unavailable
             If the shard of the key is down.
         """
-        of = self._engine.placement(placement)
+        self._engine.placement(placement)
+        return await self._looks.at((placement, "key", key), lambda: self._key(placement, key))
+
+    async def _key(self, placement: str, key: str) -> str:
+        template = await self._template("key.html")
         facts = await self._engine.key(placement, key)
-        view = KeyView(facts, of, self._engine.clock())
-        return (await self._template("key.html")).render(key=view)
+        view = KeyView(facts, self._engine.placement(placement).still(), self._engine.clock())
+        return await run_in_threadpool(template.render, key=view)
+
+
+def _render(
+    template: jinja2.Template,
+    placement: PlacementReader,
+    look: Look,
+    *,
+    answered: Answered | None,
+    config: Config,
+    states: list[State],
+    whole: bool,
+    **more: Any,
+) -> str:
+    """Return the page of a placement that stays as it is, on whatever thread."""
+    view, now = placement.kind.view(placement, look), look.now
+    return template.render(
+        placement=view,
+        answered=answered,
+        wrong=complaints(placement, now, answered),
+        no_lift=view.verdict_of(placement),
+        lift=view.lift,
+        lifted=None if view.lift is None else lifts.shown(view.lift),
+        without=None if view.lift is None else lifts.compared(view.lift),
+        ranges=NAMES,
+        mode=mode_of(placement, now),
+        mode_told=MODES.get(placement.mode, ""),
+        example=placement.kind.example(placement),
+        controls=controls_of(placement, config, now, states, sharded=not whole),
+        retention=placement.config.retention,
+        may_judge=whole,
+        **more,
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tacit.learning.decisions import Arm
 from tacit.learning.offer import Offer
@@ -98,6 +98,9 @@ class PlacementReader(Protocol):
     @property
     def offer(self) -> Offer:
         """Return the arms, and which of them are on offer."""
+
+    def still(self) -> Self:
+        """Return what there is to see of it by now, for another thread."""
 
     def pin_at(self, time: int) -> Pin | None:
         """Return what is pinned at a time."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Self
+
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
@@ -79,6 +82,13 @@ class Placement(Learning, Saving):
             learner.compile()
             if self.coin is not None:
                 _ = learner._batch.loops.impose
+
+    def still(self) -> Self:
+        """Return what there is to see of it by now, for another thread while this one goes on."""
+        seen = copy(self)
+        seen.series, seen._lift = self.series.still(), self.lift.still()
+        seen.outcomes = self.outcomes.copy()
+        return seen
 
     @property
     def key_count(self) -> int:

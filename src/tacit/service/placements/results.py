@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,7 +114,8 @@ class Results:
     def _add(self, level: int, time: int, row: Floats) -> None:
         rows, place = self._rows[level], time // self._widths[level]
         if place in rows:
-            rows[place] += row
+            # Not in place: whoever reads a copy of these would count the row twice.
+            rows[place] = rows[place] + row
         else:
             rows[place] = row.copy()
 
@@ -202,6 +204,12 @@ class Results:
         self.last = max(self.last, other.last)
         if other.time:
             self.time = min(filter(None, (self.time, other.time)))
+
+    def still(self) -> Results:
+        """Return what is there by now, for another thread; see :meth:`Series.still`."""
+        seen = copy(self)
+        seen._rows = [dict(rows) for rows in self._rows]
+        return seen
 
     def saved(self) -> dict[str, Any]:
         """Return everything as JSON data."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -64,6 +65,8 @@ class Series:
     ----------
     results : Results
         The same for each arm, and finer for what was lately; a snapshot keeps it beside.
+    restarts : int
+        How many intent shifts were seen, of all keys.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Series:
         self.width = FIRST_WIDTH
         self.table = np.zeros((BUCKETS, ARMS + arms))
         self.epochs: dict[str, int] = {}
+        self.restarts = 0
         self.shifts: deque[Shift] = deque(maxlen=SHIFTS_KEPT)
         self.results = Results(arms)
 
@@ -160,17 +164,20 @@ class Series:
 
     def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Note the epoch of a key's decision; a new one is an intent shift."""
-        if epoch != self.epochs.get(key, 0):
+        before = self.epochs.get(key, 0)
+        if epoch != before:
             self.epochs[key] = epoch
+            self.restarts += epoch - before
             self.shifts.append(Shift(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
         if self.start < 0:
             self.start = time
         while self._bucket(time) >= BUCKETS:
-            pairs = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
-            self.table[: BUCKETS // 2], self.table[BUCKETS // 2 :] = pairs, 0.0
-            self.width *= 2
+            # A new table: whoever reads the old one sees its buckets as they were.
+            table = np.zeros_like(self.table)
+            table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
+            self.table, self.width = table, 2 * self.width
         row: Floats = self.table[self._bucket(time)]
         return row
 
@@ -178,10 +185,14 @@ class Series:
         # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
-    @property
-    def restarts(self) -> int:
-        """How many intent shifts were seen, of all keys."""
-        return sum(self.epochs.values())
+    def still(self) -> Series:
+        """Return what is there by now, for another thread to read while this one goes on counting.
+
+        The sums are not copied: of a few decisions that are made meanwhile some may count already.
+        """
+        seen = copy(self)
+        seen.shifts, seen.results = self.shifts.copy(), self.results.still()
+        return seen
 
     def add(self, table: Floats, start: int, width: int) -> None:
         """Count what another series of these arms, or some of them, did; it began no earlier."""
@@ -215,6 +226,7 @@ class Series:
         saved = msgspec.json.decode(content, type=_Saved)
         series = cls(len(saved.rows[0]) - ARMS)
         series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
+        series.restarts = sum(saved.epochs.values())
         series.table[:] = saved.rows
         series.shifts.extend(saved.shifts)
         return series

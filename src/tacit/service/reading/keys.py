@@ -26,6 +26,7 @@ MOST_KEYS = 10
 MOST_FOUND = 20
 MOST_LOOKED = 100_000
 MANY = 50_000
+"""Counts that are looked through at once."""
 KEPT_SECONDS = 30.0
 
 
@@ -119,11 +120,11 @@ _kept: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = WeakKeyDicti
 
 
 async def _beside(placement: Placement, function: Callable[..., Result], *given: Any) -> Result:
-    """Call a function; of many keys on a thread, or decisions would wait for it.
+    """Call a function; of many keys and arms on a thread, or decisions would wait for it.
 
     What is decided meanwhile may be counted or not.
     """
-    if placement.key_count <= MANY:
+    if placement.key_count * len(placement.arms) <= MANY:
         return function(*given)
     return await asyncio.to_thread(function, *given)
 

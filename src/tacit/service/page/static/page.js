@@ -27,13 +27,15 @@ function inUse() {
 }
 
 let refreshed = 0;
+let underWay = false;
 
 async function refresh() {
-  if (document.hidden || Date.now() - refreshed < 1000 * (now().dataset.every ?? 0)) return;
+  if (underWay || document.hidden || Date.now() - refreshed < 1000 * (now().dataset.every ?? 0)) return;
   if (inUse()) {
     say("paused while you look", false);
     return;
   }
+  underWay = true;
   try {
     const answer = await fetch(location.href, { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.statusText);
@@ -47,6 +49,8 @@ async function refresh() {
     say("live", false);
   } catch {
     say("connection lost, trying again", true);
+  } finally {
+    underWay = false;
   }
 }
 

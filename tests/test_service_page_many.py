@@ -1,0 +1,154 @@
+"""The page of many arms, and of many who look: decisions go on, and nothing is worked out twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from harness import PATIENCE, served
+from test_service_page import post
+
+from tacit.service.config.file import load_config
+from tacit.service.log.impressions import Impression
+from tacit.service.page import pages
+from tacit.service.page.pages import REST, Looks
+from tacit.service.running.server import running
+
+ARMS = 10_000
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    values = {
+        "store.path": str(tmp_path_factory.mktemp("many") / "s.db"),
+        "server.port": 0,
+        "placements.home.arms": ARMS,
+        "placements.home.policy": "ucb1",
+        "placements.home.holdout": {"share": 0.1},
+    }
+    with running(load_config(overrides=values)) as address:
+        for i in range(40):
+            asked = {"key": f"key {i % 10}", "decision_id": f"d {i}"}
+            post(address, "home/decide", asked)
+            post(address, "home/feedback", {"decision_id": f"d {i}", "reward": float(i % 3 == 0)})
+        yield address
+
+
+def page(address, path):
+    with urllib.request.urlopen(address + path, timeout=PATIENCE) as answer:
+        return answer.read().decode()
+
+
+def test_a_page_of_many_arms_shows_those_that_matter(address):
+    text = page(address, "/placements/home")
+    assert "9970 more were shown less." in text
+    # Ten keys, each with its leading arm.
+    assert text.count('<tr data-key="key ') == 10
+    assert len(text) < 400_000
+    assert text.count("<option") < 2500
+
+
+def test_a_page_of_a_key_shows_the_arms_that_are_likely_the_best(address):
+    text = page(address, "/key?placement=home&key=key+0")
+    assert text.count('<th scope="row">') == 30
+    assert "9\N{NARROW NO-BREAK SPACE}970 more" in text
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Let pages wait until this is set; whether one waits."""
+    go, waits = threading.Event(), threading.Event()
+    render = pages._render
+
+    def slowly(*given, **more):
+        waits.set()
+        assert go.wait(PATIENCE)
+        return render(*given, **more)
+
+    monkeypatch.setattr(pages, "_render", slowly)
+    return go, waits
+
+
+def test_decisions_are_answered_while_a_page_is_made(address, held):
+    go, waits = held
+    with ThreadPoolExecutor(1) as threads:
+        # An address that no page is kept of.
+        looking = threads.submit(page, address, "/placements/home?range=hour")
+        assert waits.wait(PATIENCE)
+        for path in ("/metrics", "/v1/placements", "/v1/placements/home/lift"):
+            assert page(address, path)
+        assert post(address, "home/decide", {"key": "beside"})["arm"] in range(ARMS)
+        assert not looking.done()
+        go.set()
+        assert "beside" not in looking.result(PATIENCE)
+
+
+def test_what_many_look_at_is_made_once():
+    async def session():
+        clock, made, go = [0.0], [], asyncio.Event()
+
+        async def make():
+            made.append(clock[0])
+            await go.wait()
+            clock[0] += 1.0
+            return f"page {len(made)}"
+
+        looks = Looks(lambda: clock[0])
+        some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
+        other = asyncio.create_task(looks.at("shop", make))
+        await asyncio.sleep(0)
+        # Whoever leaves takes the page from nobody.
+        some[0].cancel()
+        await asyncio.sleep(0)
+        assert made == [0.0]
+        go.set()
+        assert set(await asyncio.gather(*some[1:])) == {"page 1"}
+        assert await other == "page 2"
+        # What took long is shown again for a while, and what is made then is new.
+        assert await looks.at("shop", make) == "page 2"
+        clock[0] += REST
+        assert await looks.at("shop", make) == "page 3"
+
+    asyncio.run(session())
+
+
+def test_a_page_that_fails_fails_for_all_and_is_made_again():
+    async def session():
+        calls = []
+
+        async def fails():
+            calls.append(1)
+            await asyncio.sleep(0)
+            raise ValueError("no page")
+
+        looks = Looks()
+        found = await asyncio.gather(
+            *(looks.at("home", fails) for _ in range(3)), return_exceptions=True
+        )
+        assert [str(each) for each in found] == ["no page"] * 3
+        assert len(calls) == 1
+        with pytest.raises(ValueError, match="no page"):
+            await looks.at("home", fails)
+        assert len(calls) == 2
+
+    asyncio.run(session())
+
+
+def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
+    async def session():
+        values = {"placements.home.arms": 3, "placements.home.holdout": {"share": 0.5}}
+        config = load_config(overrides=values)
+        async with served(tmp_path / "s.db", config) as engine:
+            await engine.decide_many("home", [Impression("a", None, None)] * 10)
+            placement = engine.placement("home")
+            seen = placement.still()
+            before = seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)
+            await engine.decide_many("home", [Impression("a", None, None)] * 10)
+            assert (seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)) == before
+            assert placement.decisions == 20
+            assert placement.lift.decided.sum() == 20
+
+    asyncio.run(session())
