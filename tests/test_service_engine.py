@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import apsw
@@ -33,6 +34,7 @@ from tacit.service.log.draws import Draws
 from tacit.service.log.ids import decision_id
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.base import Placement
 from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
 from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
@@ -622,3 +624,69 @@ def test_a_wrong_configuration_is_refused_by_file_and_key(tmp_path, text, named)
 def test_a_missing_configuration_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.toml"):
         load_config(tmp_path / "gone.toml")
+
+
+# Many placements -----------------------------------------------------------------------------
+
+
+def many_placements(count):
+    placements = {
+        f"p{i}": {"arms": 2, "seed": i, "policy": "ucb1", "attribution_window": 10 * (1 + i % 3)}
+        for i in range(count)
+    }
+    return load_config(overrides={"placements": placements})
+
+
+def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
+    async def session():
+        clock, touched = Clock(), []
+        advance = Placement.advance
+        async with harness.served(tmp_path / "s.db", many_placements(30), clock) as engine:
+            for name in ("p0", "p1", "p2"):
+                await engine.decide(name, "key")
+            monkeypatch.setattr(
+                Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
+            )
+            await engine.decide("p9", "key")
+            assert set(touched) == {"p9"}
+            touched.clear()
+            # The windows of p0 end after 10 seconds, those of p1 after 20.
+            clock.now += 15_000_000
+            await engine.decide("p9", "key")
+            assert set(touched) == {"p0", "p9"}
+
+    asyncio.run(session())
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()),
+        min_size=1,
+        max_size=25,
+    )
+)
+@settings(max_examples=20)
+def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_factory, steps):
+    """Whichever of them are asked, and whoever's windows close meanwhile."""
+    path, config = tmp_path_factory.mktemp("many") / "s.db", many_placements(4)
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            for place, pause, clicks in steps:
+                clock.now += pause
+                row = await engine.decide(f"p{place}", "key")
+                if clicks:
+                    await engine.feedback(f"p{place}", row.id, 1.0)
+            clock.now += 60_000_000
+            await engine.decide("p0", "key")
+            live = {name: learned(engine, name) for name in config.placements}
+        with contextlib.closing(apsw.Connection(str(path))) as connection:
+            connection.execute("DELETE FROM snapshots")
+        folded = Engine(config, SqliteStore(path), clock)
+        try:
+            assert {name: learned(folded, name) for name in config.placements} == live
+        finally:
+            folded.store.close()
+
+    asyncio.run(session())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import threading
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 import test_personalizer as personalizer
-from harness import START, Client, Clock, learned, quiet
+from harness import START, Client, Clock, learned, quiet, reached
 from stores import store_at
 from test_cli import tacit as tacit_command
 
@@ -24,6 +25,7 @@ from tacit.service.config.file import load_config
 from tacit.service.engine import retention
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
+from tacit.service.log.clock import as_text
 from tacit.service.log.rows import DecisionRow, MarkRow, RecordRow
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
@@ -387,3 +389,119 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
     query = json.loads(first)
     ours = query["query_attributes"]["tacit"]
     assert query["query_response_hit_ids"][0] in ours["arms"] == ["a", "b", "c"]
+
+
+# A clock that is wrong ------------------------------------------------------------------------
+
+YEARS = 3653 * DAY
+
+
+async def with_old_rows(path, config):
+    """Leave a log of two days' decisions."""
+    async with served(path, config) as engine:
+        await traffic(engine, 24)
+
+
+def counted(path):
+    store = store_at(path)
+    try:
+        return sum(isinstance(row, DecisionRow) for row in store.events(0))
+    finally:
+        store.close()
+
+
+@contextlib.asynccontextmanager
+async def by_wall(path, config, clock, wall):
+    """Yield an engine that sees the clock of its machine."""
+    engine = Engine(config, store_at(path), clock, wall=wall)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, tmp_path):
+    path, config = tmp_path / "s.db", configured(keep=90.0)
+    asyncio.run(with_old_rows(path, config))
+    before, store = counted(path), store_at(path)
+    last = store.end().time
+    ahead = Clock(last + YEARS)
+    with pytest.raises(ConfigError, match="--clock-is-right") as refused:
+        Engine(config, store, ahead, wall=ahead)
+    assert as_text(last) in str(refused.value)
+    assert as_text(last + YEARS) in str(refused.value)
+    # Half of what rows are kept for, and a day, are no jump; and nothing goes where all is kept.
+    for days, keep in ((44, 90.0), (0.9, 1.0), (3653, None)):
+        late = Clock(int(last + days * DAY))
+        Engine(configured(keep), store, late, wall=late)
+    store.close()
+    assert counted(path) == before
+
+
+def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
+    path = tmp_path / "s.db"
+    asyncio.run(with_old_rows(path, configured(keep=90.0)))
+    confirmed = configured(keep=90.0, **{"store.clock_is_right": True})
+    before = counted(path)
+
+    async def session():
+        clock = Clock(START + YEARS)
+        async with by_wall(path, confirmed, clock, clock) as engine:
+            for minutes in (1, 30, 59):
+                clock.now = START + YEARS + minutes * HOUR // 60
+                await engine.decide("home", "k")
+                await quiet(engine)
+            store_rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert len(store_rows) == before + 3
+            clock.now = START + YEARS + HOUR
+            await engine.decide("home", "k")
+            await quiet(engine)
+            left = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert len(left) == 4
+
+    asyncio.run(session())
+
+
+def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, caplog):
+    path, config = tmp_path / "s.db", configured(keep=1.0)
+
+    async def session():
+        clock, wall = Clock(), Clock()
+        async with by_wall(path, config, clock, wall) as engine:
+            await engine.decide("home", "k")
+            wall.now += YEARS
+            await engine.decide("home", "k")
+            await reached(lambda: "clock of this machine was set by +315619200 s" in caplog.text)
+            assert engine.health().wall_ahead == YEARS / 1e6
+            # The log's time goes on, and rows are of the time that has passed.
+            clock.now, wall.now = clock.now + DAY // 2, wall.now + DAY // 2
+            row = await engine.decide("home", "k")
+            assert row.time == START + DAY // 2
+            assert sum(isinstance(row, DecisionRow) for row in engine.store.events(0)) == 3
+
+    asyncio.run(session())
+
+
+def test_rows_age_by_the_wall_where_the_log_is_ahead_of_it(tmp_path, caplog):
+    """As after a start with a clock that was years ahead, where nothing was dropped."""
+    path, config = tmp_path / "s.db", configured(keep=1.0)
+
+    async def session():
+        async with served(path, config) as engine:
+            await engine.decide("home", "k")
+        async with served(path, config, START + YEARS) as engine:
+            await engine.decide("home", "k", id="carried away")
+            await quiet(engine)
+        clock = Clock(START + DAY)
+        async with by_wall(path, config, clock, clock) as engine:
+            assert "the log is ahead of this machine's clock" in caplog.text
+            for days in (2, 3, 4):
+                clock.now = START + days * DAY
+                await engine.decide("home", "k", id=f"day {days}")
+                await quiet(engine)
+            assert engine.health().wall_ahead < -YEARS / 2e6
+            ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert ids == ["carried away", "day 2", "day 3", "day 4"]
+
+    asyncio.run(session())

@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(0.0, 86_400.0, min_open=True),
     help="With --ray: how often shards share what is learned for all keys.",
 )
+@click.option(
+    "--clock-is-right",
+    is_flag=True,
+    help="Start though the clock is far ahead of the last row and rows are dropped by age.",
+)
 def serve(
     config: Path | None,
     host: str | None,
@@ -55,6 +60,8 @@ def serve(
     shards: int | None,
     ingresses: int,
     merge_seconds: float,
+    *,
+    clock_is_right: bool,
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
@@ -70,6 +77,8 @@ def serve(
     if ingresses > 1 and cluster is None:
         raise click.UsageError("--ingresses: only with --ray")
     overrides = {"server.host": host, "server.port": port, **store_place(store)}
+    if clock_is_right:
+        overrides["store.clock_is_right"] = True
     with usage():
         configuration = load_config(config, overrides)
 

@@ -413,6 +413,7 @@ class Ingress(Verbs):
             commit_seconds=max((one.commit_seconds for one in known), default=0.0),
             buffered=sum(one.buffered for one in known),
             recovery_seconds=max((one.recovery_seconds for one in known), default=0.0),
+            wall_ahead=max((one.wall_ahead for one in known), key=abs, default=0.0),
         )
 
     def shards(self) -> list[ShardHealth]:

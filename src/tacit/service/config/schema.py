@@ -116,6 +116,9 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive : str or None
         Folder to which they are written as Parquet before. In a configuration file, relative to
         that file.
+    clock_is_right : bool
+        Whether to start, where rows are dropped by age, with a clock that is far ahead of the last
+        row: more than a day, and than half of ``retention``.
     """
 
     path: str = "tacit.db"
@@ -124,6 +127,7 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer: Count = 100_000
     retention: Days | None = None
     archive: str | None = None
+    clock_is_right: bool = False
 
 
 class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

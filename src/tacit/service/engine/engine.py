@@ -41,13 +41,14 @@ from tacit.service.engine.rebuilding import (
     State,
     asked_policy,
 )
+from tacit.service.engine.retention import DAY, check_clock
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.engine.writer import STOPPING, Writer
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.kind import check_path
 from tacit.service.log.changes import Change, changes_of
-from tacit.service.log.clock import LogClock, LogTime
+from tacit.service.log.clock import LogClock, LogTime, as_text, wall_time
 from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
 from tacit.service.log.regimes import Regime
@@ -102,11 +103,15 @@ class Engine(Verbs):
         the clock does.
     shard : Shard, optional
         Which one of several this is; by default the only one.
+    wall : function, optional
+        Gives the time that this machine's clock says at the moment, to notice that it was set; by
+        default that of the machine, or nothing where there is another ``clock``.
 
     Raises
     ------
     ConfigError
-        If a placement of the store has another policy, seed or set of arms.
+        If a placement of the store has another policy, seed or set of arms, or the wall is so far
+        ahead of the log that rows would go which may not be old.
     StoreError
         If the store cannot be read.
 
@@ -134,7 +139,13 @@ class Engine(Verbs):
         store: Store,
         clock: Callable[[], int] | None = None,
         shard: Shard | None = None,
+        wall: Callable[[], int] | None = None,
     ) -> None:
+        if clock is None and wall is None:
+            wall = wall_time
+        # The last row before the start, and what the clock said at it.
+        self._began = (store.end().time, wall()) if wall is not None else (0, 0)
+        jumped = check_clock(config, *self._began)
         self.config = config
         self.shard = shard
         self.store = store
@@ -147,7 +158,14 @@ class Engine(Verbs):
         # A snapshot's time may be later than the log's: nothing that happened until then was
         # logged. A row before it would have another deadline in the fold than in memory.
         last = max([end, *(placement.windows.time for placement in self.placements.values())])
-        time = LogTime(self.clock, last)
+        time = LogTime(self.clock, last, wall)
+        if time.wall_ahead < -DAY:
+            logger.warning(
+                "the log is ahead of this machine's clock: its last row is of %s, the clock says "
+                "%s; the log goes on from its last row",
+                as_text(last),
+                as_text(last + time.wall_ahead),
+            )
         self._pending = PendingLog(self.placements, seq, time)
         self._rebuilder = Rebuilder(self)
         self._following = Following(self, self._pending, self._rebuilder, self._submit)
@@ -159,6 +177,8 @@ class Engine(Verbs):
             self._following.log,
             lambda: self.config.store.archive,
         )
+        if jumped:
+            self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
@@ -217,6 +237,8 @@ class Engine(Verbs):
         await self._following.follow(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
+        if check_clock(config, *self._began):
+            self._writer.upkeep.confirmed()
         before, self.config = self.config, config
         changed = [
             name
@@ -233,6 +255,7 @@ class Engine(Verbs):
         kept = {name: anew.get(name) or self.placements[name] for name in config.placements}
         self.placements.clear()
         self.placements |= kept
+        self._pending.touch(kept)
         # At once, so that nothing is decided in between.
         concerned += self._following.log()
 
@@ -264,6 +287,7 @@ class Engine(Verbs):
         made.marked(mark)
         made.new_ids = self.placements[made.name].new_ids
         self.placements[made.name] = made
+        self._pending.touch([made.name])
 
     # Requests --------------------------------------------------------------------------------
 
@@ -651,6 +675,7 @@ class Engine(Verbs):
             commit_seconds=commits.seconds,
             buffered=self._pending.buffered,
             recovery_seconds=self._recovery_seconds,
+            wall_ahead=self._pending.time.wall_ahead / 1e6,
         )
 
     def shards(self) -> list[ShardHealth]:

@@ -46,11 +46,13 @@ def apply(
         For each request its result, or the error that it met.
     """
     now = pending.time.advance()
-    closing = [p for p in pending.placements.values() if (p.windows.due or now + 1) <= now]
+    closing = pending.closing(now)
     if closing:
         _keep_closing(pending, requests, found, now)
-    for placement in pending.placements.values():
-        placement.advance(now)
+    # The others have nothing due: for them no time needs to go by.
+    touched = {request.placement for request in requests} | {p.name for p in closing}
+    for name in touched:
+        pending.placements[name].advance(now)
     before = pending.seq
     results: dict[int, Any] = {}
     kinds: defaultdict[type, dict[int, Any]] = defaultdict(dict)
@@ -68,6 +70,7 @@ def apply(
     if closing and pending.seq == before:
         # Nothing else in the log says that these windows have closed.
         pending.log_mark(None, now, TICK, "")
+    pending.touch(touched)
     return [results[i] for i in range(len(requests))]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from heapq import heappop, heappush
 
 from tacit.errors import TacitError
 from tacit.service.config.schema import BUFFERED
@@ -16,6 +17,7 @@ from tacit.service.placements.base import Placement
 Key = tuple[int, str]
 """A placement's number and a decision's id."""
 Outcome = str | TacitError
+FOREVER = 2**63
 
 
 class PendingLog:
@@ -39,6 +41,8 @@ class PendingLog:
         Names of the placements that are ahead of the log and may not be.
     frozen : bool
         Whether the placements are being read by another thread.
+    touched : set of str
+        Names of the placements to which something has happened that upkeep has not seen.
     """
 
     def __init__(self, placements: dict[str, Placement], seq: int, time: LogTime) -> None:
@@ -50,6 +54,52 @@ class PendingLog:
         self.broken: set[str] = set()
         self.frozen = False
         self._uncommitted: dict[Key, Found] = {}
+        # When the windows of placements close next, as it was when each was touched last.
+        self._dues: list[tuple[int, str]] = []
+        self._earliest: dict[str, int] = {}
+        self.touched: set[str] = set()
+        self.touch(placements)
+
+    # What is due -----------------------------------------------------------------------------
+
+    def touch(self, names: Iterable[str]) -> None:
+        """Note that something has happened to placements, or that they were made anew."""
+        for name in names:
+            self.touched.add(name)
+            self._push_due(name)
+
+    @property
+    def due(self) -> int | None:
+        """When the next window of any placement closes."""
+        while self._dues:
+            time, name = self._dues[0]
+            placement = self.placements.get(name)
+            if placement is not None and placement.windows.due == time:
+                return time
+            self._pop_due()
+            if placement is not None:
+                self._push_due(name)
+        return None
+
+    def _push_due(self, name: str) -> None:
+        due = self.placements[name].windows.due
+        if due is not None and due < self._earliest.get(name, FOREVER):
+            self._earliest[name] = due
+            heappush(self._dues, (due, name))
+
+    def _pop_due(self) -> str:
+        time, name = heappop(self._dues)
+        if self._earliest.get(name) == time:
+            del self._earliest[name]
+        return name
+
+    def closing(self, now: int) -> list[Placement]:
+        """Return the placements with windows that close by now."""
+        found = {}
+        while (due := self.due) is not None and due <= now:
+            name = self._pop_due()
+            found[name] = self.placements[name]
+        return list(found.values())
 
     @contextmanager
     def freeze(self) -> Iterator[None]:

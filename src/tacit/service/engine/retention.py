@@ -10,15 +10,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tacit.errors import ConfigError
+from tacit.service.config.schema import Config
 from tacit.service.errors import StoreError
+from tacit.service.log.clock import as_text
 from tacit.service.placements.base import Placement
 from tacit.service.stores.base import Old, Store
 
 DAY = 86_400_000_000
-EVERY = 3_600_000_000
-"""Microseconds between two looks for old rows."""
+EVERY = HELD = 3_600_000_000
+"""Microseconds between two looks for old rows, and without one after the clock has jumped."""
+JUMP = 60_000_000
+"""By so many microseconds the wall and the log's time come apart where a clock was set."""
 ROWS = 1000
 """Decisions that go at once, so that no commit waits long."""
+
+
+def check_clock(config: Config, last: int, wall: int) -> int:
+    """Return by how much the wall is further ahead of the log than a pause explains.
+
+    Parameters
+    ----------
+    config : Config
+    last : int
+        The time of the last row; 0 where there is none.
+    wall : int
+        Microseconds since 1970.
+
+    Raises
+    ------
+    ConfigError
+        If rows would go by a clock that nobody has confirmed: it is ahead of the last row by more
+        than a day, and more than half of what the rows are kept for.
+    """
+    ahead = wall - last if last else 0
+    kept = [one.retention for one in config.placements.values() if one.retention is not None]
+    if not kept or ahead <= max(DAY, min(kept) * DAY / 2):
+        return 0
+    if not config.store.clock_is_right:
+        raise ConfigError(
+            f"store.retention: this machine's clock says {as_text(wall)}, and the last row of the "
+            f"log is of {as_text(last)}: by that clock rows would be dropped that may not be old. "
+            "Set the clock; or, if it is right, confirm it for this start with --clock-is-right"
+        )
+    return ahead
 
 
 class Retention:
@@ -37,12 +72,16 @@ class Retention:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.busy = False
-        self._next = 0
+        self._next = self._held = 0
         self._before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
         """Say whether there may be something to drop."""
-        return now >= self._next
+        return now >= max(self._next, self._held)
+
+    def hold(self, now: int) -> None:
+        """Drop nothing for an hour: the clock has jumped, and somebody may set it back."""
+        self._held = now + HELD
 
     def step(
         self, placements: Sequence[Placement], seq: int, now: int, archive: str | None

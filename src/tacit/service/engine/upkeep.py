@@ -11,7 +11,7 @@ from typing import Any
 from tacit.errors import TacitError
 from tacit.learning.snapshot import Room
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.retention import Retention
+from tacit.service.engine.retention import JUMP, Retention
 from tacit.service.engine.worker import Worker
 from tacit.service.errors import Unavailable
 from tacit.service.placements.base import Placement
@@ -52,7 +52,25 @@ class Upkeep:
         self._store, self._worker, self._pending, self._wake = store, worker, pending, wake
         self._between_groups = between_groups
         self._retention = Retention(store)
+        self._ahead = pending.time.wall_ahead
         self._writing: asyncio.Task[None] | None = None
+
+    def confirmed(self) -> None:
+        """Drop nothing for an hour, as at a start whose clock was confirmed."""
+        self._retention.hold(self._pending.time.surely())
+
+    def watch_clock(self) -> None:
+        """Notice that the wall's clock was set: the log's time goes on as before, and nothing is
+        dropped for a while."""
+        ahead = self._pending.time.wall_ahead
+        if abs(ahead - self._ahead) > JUMP:
+            logger.warning(
+                "the clock of this machine was set by %+.0f s: the log's time goes on as before, "
+                "until the next start, and no row is dropped for an hour",
+                (ahead - self._ahead) / 1e6,
+            )
+            self._ahead = ahead
+            self.confirmed()
 
     @property
     def due(self) -> bool:
@@ -77,8 +95,10 @@ class Upkeep:
         archive : str or None
             Folder to which rows are written before they are dropped.
         """
-        placements = self._pending.placements.values()
-        due = [p for p in placements if p.since_snapshot >= p.snapshot_after]
+        known, touched = self._pending.placements, self._pending.touched
+        some = [known[name] for name in touched if name in known]
+        due = [p for p in some if p.since_snapshot >= p.snapshot_after]
+        self._pending.touched = {p.name for p in due}
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)
@@ -177,7 +197,7 @@ class Upkeep:
 
     async def _drop_old(self, archive: str | None) -> None:
         """Drop some of the rows that are older than their placements keep them."""
-        now = self._pending.time.now()
+        now = self._pending.time.surely()
         if not self._retention.due(now):
             return
         placements = list(self._pending.placements.values())

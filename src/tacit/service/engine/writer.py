@@ -174,10 +174,8 @@ class Writer:
         elif self.upkeep.due:
             timeout = 0.0
         else:
-            dues = [placement.windows.due for placement in self._pending.placements.values()]
-            due = [one for one in dues if one is not None]
-            now = self._pending.time.now()
-            timeout = max((min(due) - now) / 1e6, TICK_SECONDS) if due else None
+            due, now = self._pending.due, self._pending.time.now()
+            timeout = None if due is None else max((due - now) / 1e6, TICK_SECONDS)
         if timeout is not None:
             self._wake_within(timeout)
         await self._arrived.wait()
@@ -293,6 +291,7 @@ class Writer:
             raise
         pending.end_commit(failed=False)
         pending.placements |= anew
+        pending.touch(anew)
         pending.broken.clear()
         self._made_anew()
         self.failure = None
@@ -311,6 +310,7 @@ class Writer:
         """See every second whether commits would last; without requests nothing else would."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            self.upkeep.watch_clock()
             if self.failure is None:
                 try:
                     await self.worker.do(self._store.check)

@@ -133,6 +133,11 @@ class _OfEngine(Collector):
                 "Time that reading the store took at the start.",
                 health.recovery_seconds,
             ),
+            (
+                "tacit_clock_ahead_seconds",
+                "By how much this machine's clock is ahead of the log's time.",
+                health.wall_ahead,
+            ),
         ):
             yield GaugeMetricFamily(name, help, float(value))
         yield _family(

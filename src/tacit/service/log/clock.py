@@ -50,7 +50,7 @@ class LogClock:
     """Give the time in microseconds since 1970, by what has passed since the start.
 
     A wall clock that is set forward would close every window at once, one that is set back would
-    keep them open for as long; this one notices neither until the next start.
+    keep them open for as long; this one goes on as before, until the next start.
 
     Parameters
     ----------
@@ -78,6 +78,11 @@ class LogClock:
         return (self._offset + self._passed()) // 1000
 
 
+def wall_time() -> int:
+    """Return the time of this machine's clock in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 def _boot_time() -> int:
     """Return the time since the machine started, its sleep included where that is known."""
     if hasattr(time, "CLOCK_BOOTTIME"):
@@ -94,6 +99,8 @@ class LogTime:
         Returns microseconds since 1970.
     last : int
         The time of the last row.
+    wall : function, optional
+        Returns microseconds since 1970 as this machine says at the moment; by default ``clock``.
 
     Examples
     --------
@@ -103,8 +110,11 @@ class LogTime:
     (101, 101)
     """
 
-    def __init__(self, clock: Callable[[], int], last: int) -> None:
+    def __init__(
+        self, clock: Callable[[], int], last: int, wall: Callable[[], int] | None = None
+    ) -> None:
         self.clock = clock
+        self._wall = wall or clock
         self._last = last
         # A wall that lags behind the log must not make the log's time stand still.
         self._ahead = max(last - clock(), 0)
@@ -112,6 +122,15 @@ class LogTime:
     def now(self) -> int:
         """Return the time of a row that is logged now."""
         return max(self.clock() + self._ahead, self._last)
+
+    @property
+    def wall_ahead(self) -> int:
+        """By how many microseconds the wall is ahead of the log's time, or behind it."""
+        return self._wall() - self.now()
+
+    def surely(self) -> int:
+        """Return the time that has come by the log and by the wall."""
+        return min(self.now(), self._wall())
 
     def advance(self) -> int:
         """Return the time of a group that begins now."""

@@ -26,6 +26,8 @@ class Health(NamedTuple):
         Rows that are in memory only.
     recovery_seconds : float
         How long it took at the start to read what was learned from the store.
+    wall_ahead : float
+        By how many seconds this machine's clock is ahead of the log's time; negative if behind.
     """
 
     ready: bool
@@ -36,6 +38,7 @@ class Health(NamedTuple):
     commit_seconds: float
     buffered: int
     recovery_seconds: float
+    wall_ahead: float = 0.0
 
 
 class ShardHealth(NamedTuple):
