@@ -7,21 +7,24 @@ import logging
 import threading
 
 import apsw
+import harness
 import numpy as np
 import pytest
-from harness import START, arrays, everything, reached
+from harness import START, Clock, arrays, everything, learned, quiet, reached
 from stores import store_at
 
 import tacit
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import PIECE, Room, from_bytes, pieces
+from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
+from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.snapshots import LEAST_ROOM
-from tacit.service.stores.base import Draft, Snapshot, save
+from tacit.service.stores.base import Draft, Old, Snapshot, save
 from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
@@ -258,3 +261,73 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     assert max(map(len, written)) <= 2.1 * PIECE
     assert arrays(from_bytes(then, "then", restored))[0] == keys
     assert arrays(from_bytes(then, "then", restored)) != arrays(learner)
+
+
+# Beyond the end of the log -------------------------------------------------------------------
+
+
+def cut(path, config, keep):
+    """Drop the last rows, as of a store that was restored in part; return where it ends now."""
+    store = store_at(path)
+    try:
+        rows = list(store.events(0))
+        lost = Rows.none()
+        for row in rows[int(keep * len(rows)) :]:
+            (lost.decisions if isinstance(row, DecisionRow) else lost.feedback).extend([row])
+        store.drop(Old(lost, []))
+        return store.end().seq
+    finally:
+        store.close()
+
+
+def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path, caplog):
+    """Or rows to come, which have the numbers of those that are missing, would teach nothing."""
+    path = tmp_path / "s.db"
+    home = {"arms": 3, "seed": 7, "policy": "ucb1"}
+    config = load_config(overrides={"placements": {"home": home, "other": home}})
+
+    async def decided(first, count):
+        async with harness.served(path, config) as engine:
+            for i in range(first, first + count):
+                row = await engine.decide("home", "key", id=f"d {i}")
+                await engine.feedback("home", row.id, 1.0)
+            return learned(engine)
+
+    asyncio.run(decided(0, 20))
+    end = cut(path, config, 0.5)
+    assert end == 20
+    asyncio.run(decided(100, 3))
+    assert "the log ends with row 20, before what was learned up to row 40" in caplog.text
+    # Once more, as it went: as many rows as there had been, and learned from no snapshot.
+    live = asyncio.run(decided(200, 15))
+    store = store_at(path)
+    try:
+        assert verify(config, store) == []
+        folded = Engine(config, store, Clock())
+        assert learned(folded) == live
+        assert folded.placements["home"].learner.state.plays.sum() == 10 + 3 + 15
+    finally:
+        store.close()
+
+
+def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
+    path = tmp_path / "s.db"
+    home = {"arms": 3, "seed": 7, "policy": "ucb1", "retention": 1.0}
+    config = load_config(overrides={"placements": {"home": home}})
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            for i in range(30):
+                clock.now += 3_600_000_000 * 2
+                await engine.decide("home", "key", id=f"d {i}")
+            await quiet(engine)
+
+    asyncio.run(session())
+    cut(path, config, 0.1)
+    store = store_at(path)
+    try:
+        with pytest.raises(StoreError, match="rows are missing; restore a backup"):
+            Engine(config, store, Clock())
+    finally:
+        store.close()

@@ -70,11 +70,17 @@ def opened(
     config = as_stored(name, config, stored, [one.policy for one in regimes])
     if regime is not None:
         stored = stored._replace(policy=regime.number, spec=json.dumps(regime.policy))
-    latest = _latest(name, stored, store) if snapshot else None
+    end = store.end().seq
+    latest = _latest(name, stored, store, end) if snapshot else None
     try:
         base = store.base(stored.id)
     except Damaged as error:
         raise damaged_base(name, error) from error
+    if base is not None and base.seq > end:
+        raise StoreError(
+            f"store: placement {name}: its log begins with what was learned up to row {base.seq}, "
+            f"but the log ends with row {end}: rows are missing; restore a backup"
+        )
     origin = None
     if regime is not None and regime.origin is not None and (snapshot or base or as_if):
         origin = store.state(stored.id, regime.origin)
@@ -136,12 +142,30 @@ def _has_begun(stored: StoredPlacement, marks: list[MarkRow], store: Store) -> b
     return bool(store.old(stored.id, EVER, EVER, 1).rows.decisions)
 
 
-def _latest(name: str, stored: StoredPlacement, store: Store) -> Snapshot | None:
+def _latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
+    """Return the latest snapshot of what is in the log; those of more are removed for good.
+
+    The rows to come have the numbers of those that are missing, and would count as learned.
+    """
     try:
-        return store.snapshot(stored.id)
+        found = store.snapshot(stored.id)
     except Damaged as error:
         logger.warning("snapshot of placement %s: %s; replaying the whole log instead", name, error)
         return None
+    beyond = [state.seq for state in store.states(stored.id) if state.seq > end]
+    if found is not None and found.seq > end:
+        beyond.append(found.seq)
+        found = None
+    if beyond:
+        logger.warning(
+            "placement %s: the log ends with row %d, before what was learned up to row %d: rows "
+            "are missing; that is set aside, and the log folded anew",
+            name,
+            end,
+            max(beyond),
+        )
+        store.set_aside(stored.id, end)
+    return found
 
 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:

@@ -153,6 +153,7 @@ class Saving(Elsewhere):
             # They are none that happen here.
             epochs = {key: learner.epoch(key) for key in learner.keys}
             self.series.epochs = {key: epoch for key, epoch in epochs.items() if epoch}
+            self.series.restarts = sum(epochs.values())
         return self.draft(0, 0)
 
     def open_windows(self) -> list[Any]:

@@ -206,6 +206,9 @@ class Store(Protocol):
     def state(self, placement: int, seq: int) -> Snapshot | None:
         """Return a state that is kept; raises Damaged if it is not what was written."""
 
+    def set_aside(self, placement: int, end: int) -> None:
+        """Remove the snapshot and the states of a placement that go beyond a row."""
+
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 

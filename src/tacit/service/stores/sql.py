@@ -261,6 +261,14 @@ class SqlStore(ABC):
             keys = [(row.placement, row.kind, row.id) for row in old.records]
             self._run_many(writer, DROP_RECORD, keys)
 
+    def set_aside(self, placement: int, end: int) -> None:
+        """Remove the snapshot and the states of a placement that go beyond a row."""
+        with self._transaction() as writer:
+            for what in (SNAPSHOTS, STATES):
+                self._run(
+                    writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end)
+                )
+
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
         with self._transaction() as writer:
