@@ -11,6 +11,7 @@ import urllib.request
 import apsw
 import numpy as np
 import pytest
+from harness import START
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
@@ -19,7 +20,8 @@ from tacit.service.config.file import load_config
 from tacit.service.page.amounts import age, ages
 from tacit.service.page.beliefs import arms_believed
 from tacit.service.page.charts import Curve, Point, Remark, Span, line_chart, nice_ticks, time_ticks
-from tacit.service.page.timeline import Stretch, rate_of, together
+from tacit.service.page.timeline import Stretch, asked_range, rate_of, together
+from tacit.service.placements.series import Series
 from tacit.service.running.server import running
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
@@ -543,3 +545,17 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
         left = place - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
         assert left >= right or right == 0.0
         right = left + width
+
+
+def test_all_time_ends_with_the_last_decision():
+    """Or the line of a demo that has ended would shrink into a corner of its chart."""
+    series, minute = Series(arms=2), 60_000_000
+    for i in range(100):
+        series.decided(START + i * minute, slot=0, propensity=0.5, offered=2)
+    last = START + 99 * minute
+    late = asked_range("all", None, None, series, last + 1000 * minute).span
+    assert (late.begin, late.end) == (START, last + 99 * minute // 50)
+    # While there is traffic it ends now.
+    live = asked_range("all", None, None, series, last + 1).span
+    assert live.end == last + 1
+    assert asked_range(None, None, None, Series(arms=2), START).span.end == START

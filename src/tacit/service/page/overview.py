@@ -141,8 +141,7 @@ def mode_of(placement: PlacementReader, now: int) -> str:
 
 
 def _asked(placement: PlacementReader, now: int) -> Range:
-    start = placement.series.start
-    return asked_range(None, None, None, start if start >= 0 else now, now)
+    return asked_range(None, None, None, placement.series, now)
 
 
 def seconds_kept(placements: int) -> int:

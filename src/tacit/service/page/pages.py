@@ -182,9 +182,8 @@ class Pages:
         wanted = asked.get("find")
         found = await self._engine.find_keys(name, wanted) if wanted else None
         now = self._engine.clock()
-        start = placement.series.start
         times = asked.get("range"), asked.get("from"), asked.get("to")
-        span = asked_range(*times, start if start >= 0 else now, now)
+        span = asked_range(*times, placement.series, now)
         return await run_in_threadpool(
             _render,
             template,

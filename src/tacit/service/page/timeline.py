@@ -10,10 +10,20 @@ from typing import NamedTuple
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.service.page.charts import Point, Span
-from tacit.service.placements.results import DAY, DECISIONS, HOUR, R, impressions, rewards
+from tacit.service.placements.results import (
+    DAY,
+    DECISIONS,
+    HOUR,
+    SECOND,
+    R,
+    impressions,
+    rewards,
+)
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96
+MARGIN = 50
+"""How much of all time is left free after its last decision: one part of so many."""
 FEWEST, FEWEST_OF_ARMS = 50, 200
 """Stretches with fewer impressions are drawn together with their neighbours: for the
 reward, and for the shares of arms."""
@@ -47,7 +57,7 @@ class Range(NamedTuple):
 
 
 def asked_range(
-    name: str | None, begin: str | None, end: str | None, first: int, now: int
+    name: str | None, begin: str | None, end: str | None, series: Series, now: int
 ) -> Range:
     """Return the time that an address asks for.
 
@@ -55,15 +65,17 @@ def asked_range(
     ----------
     name, begin, end : str or None
         Of a range, or two times in ISO 8601; by default the last day, or all if that is less.
-    first, now : int
-        When the first decision was, and what time it is, in microseconds since 1970.
+    series : Series
+        What was decided: all time goes from its first decision to a little after its last.
+    now : int
+        Microseconds since 1970.
 
     Raises
     ------
     InvalidValue
         If there is no such range, or a time is none.
     """
-    first = min(first or now, now - 1)
+    first = min(series.start if series.start > 0 else now, now - 1)
     if begin or end:
         start, stop = _moment("from", begin, first), _moment("to", end, now)
         if not start < stop:
@@ -71,7 +83,10 @@ def asked_range(
         return Range("", Span(start, stop))
     name = name or ("day" if now - first > DAY else "all")
     if name == "all":
-        return Range(name, Span(first, now))
+        # Or the line of traffic that has ended would shrink into a corner.
+        last = series.results.last
+        after = max(last, first) + max((last - first) // MARGIN, SECOND) if last else now
+        return Range(name, Span(first, min(after, now)))
     if name not in RANGES:
         raise InvalidValue("range", name, f"give one of {', '.join(NAMES)}")
     return Range(name, Span(now - RANGES[name], now))
