@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
 
 from tacit.learning.decisions import Arm
-from tacit.service.log.blocks import Block, Run
+from tacit.service.log.blocks import Block, Run, tuples
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
@@ -28,6 +31,7 @@ QUERY, EVENT = "query", "event"
 READ_ROWS = 4096
 FOLD_ROWS = 4096
 _seq = attrgetter("seq")
+_canonical = msgspec.json.Encoder().encode
 
 logger = logging.getLogger(__name__)
 
@@ -218,6 +222,29 @@ class RecordRow(NamedTuple):
 
 
 Event = DecisionRow | FeedbackRow | MarkRow
+
+
+def row_checksum(row: tuple[Any, ...]) -> int:
+    """Return the checksum that stands beside a row in its store.
+
+    It is the CRC-32 of the row's fields as a JSON array, as msgspec writes it: a number in binary
+    keeps all its digits, an arm with a number differs from one with its digits as a name.
+
+    Parameters
+    ----------
+    row : DecisionRow, FeedbackRow, MarkRow or RecordRow
+
+    Examples
+    --------
+    >>> row_checksum(MarkRow(1, 1, 100, "mode", "frozen"))
+    1141398507
+    """
+    return crc32(_canonical(row))
+
+
+def checksums(rows: Iterable[tuple[Any, ...]]) -> Iterator[int]:
+    """Yield the checksum of each of many rows."""
+    return map(crc32, map(_canonical, tuples(rows)))
 
 
 class Rows(NamedTuple):

@@ -24,10 +24,17 @@ import msgspec
 
 from tacit.errors import MissingExtra
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.log.blocks import tuples
 from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
 from tacit.service.stores.base import End
-from tacit.service.stores.sql import INSERTS, MOVE_PIECES, TABLES, Read, SqlStore, columns
+from tacit.service.stores.sql import (
+    INSERTS,
+    MOVE_PIECES,
+    TABLES,
+    Read,
+    SqlStore,
+    columns,
+    with_checksums,
+)
 
 try:
     import psycopg
@@ -184,6 +191,13 @@ MIGRATIONS = (
         PRIMARY KEY (placement, seq)
     );
     """,
+    # Rows of earlier versions have no checksum.
+    """
+    ALTER TABLE decisions ADD COLUMN checksum bigint;
+    ALTER TABLE feedback ADD COLUMN checksum bigint;
+    ALTER TABLE marks ADD COLUMN checksum bigint;
+    ALTER TABLE records ADD COLUMN checksum bigint;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -206,7 +220,7 @@ _decoded = msgspec.json.decode
 
 # Every name in these is a constant.
 # ruff: noqa: S608
-COPIES = [f"COPY {t} ({columns(k)}) FROM STDIN" for t, k in TABLES]
+COPIES = [f"COPY {t} ({columns(k)}, checksum) FROM STDIN" for t, k in TABLES]
 NAMED = (
     f"SELECT {columns(DecisionRow, of='d.')} FROM decisions d "
     "JOIN unnest(%s::integer[], %s::text[]) AS w(placement, id) "
@@ -420,13 +434,13 @@ class PostgresStore(SqlStore):
         ]
         with self._transaction() as writer, writer.cursor() as cursor:
             parts: tuple[Sequence[Any], ...] = decisions, rows.feedback, rows.marks
-            for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
+            for part, made, copy, insert in zip(parts, rows, COPIES, INSERTS, strict=True):
                 if len(part) >= COPIED_FROM:
                     with cursor.copy(copy) as stream:
-                        for row in tuples(part):
+                        for row in with_checksums(part, made):
                             stream.write_row(row)
                 elif part:
-                    self._run_many(writer, insert, tuples(part))
+                    self._run_many(writer, insert, with_checksums(part, made))
             if time.monotonic() > self._size_after:
                 self._size_after = time.monotonic() + SIZE_SECONDS
                 self._size = self._one(writer, SIZE, self.schema)

@@ -10,10 +10,12 @@ import contextlib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add
 from typing import Any
 
 from tacit import __version__
 from tacit.service.errors import Fenced, StoreError
+from tacit.service.log.blocks import tuples
 from tacit.service.log.rows import (
     HISTORY,
     DecisionRow,
@@ -23,7 +25,9 @@ from tacit.service.log.rows import (
     MarkRow,
     RecordRow,
     Rows,
+    checksums,
     in_order,
+    row_checksum,
 )
 from tacit.service.stores.base import (
     BASES,
@@ -55,8 +59,15 @@ def columns(kind: Any, of: str = "") -> str:
 
 
 def _insert(table: str, kind: Any) -> str:
-    marks = ", ".join("?" * len(kind._fields))
-    return f"INSERT INTO {table} ({columns(kind)}) VALUES ({marks})"
+    marks = ", ".join("?" * (len(kind._fields) + 1))
+    return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
+
+
+def with_checksums(
+    rows: Iterable[tuple[Any, ...]], as_made: Iterable[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
+    """Return rows as a table takes them, each with the checksum of what was made."""
+    return map(add, tuples(rows), zip(checksums(as_made), strict=False))
 
 
 # Every name in these is a constant.
@@ -216,7 +227,7 @@ class SqlStore(ABC):
         before: list[str | None] = []
         with self._transaction() as writer:
             for row in records:
-                new = self._one(writer, KEEP, *row) is not None
+                new = self._one(writer, KEEP, *row, row_checksum(row)) is not None
                 key = row.id, row.placement, row.kind
                 before.append(None if new else self._one(writer, KEPT, *key))
         return before

@@ -14,10 +14,9 @@ from typing import Any
 import apsw
 
 from tacit.service.errors import StoreError
-from tacit.service.log.blocks import tuples
 from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
 from tacit.service.stores.owned_file import OwnedFile
-from tacit.service.stores.sql import INSERTS, MOVE_PIECES, Read, SqlStore, columns
+from tacit.service.stores.sql import INSERTS, MOVE_PIECES, Read, SqlStore, columns, with_checksums
 
 APPLICATION_ID = 0x7AC17
 """Marks the file as ours in its header."""
@@ -231,6 +230,14 @@ MIGRATIONS = (
         PRIMARY KEY (placement, seq)
     ) STRICT;
     """,
+    # Rows of earlier versions have no checksum.
+    """
+    ALTER TABLE decisions ADD COLUMN checksum INTEGER;
+    ALTER TABLE feedback ADD COLUMN checksum INTEGER;
+    ALTER TABLE marks ADD COLUMN checksum INTEGER;
+    ALTER TABLE records ADD COLUMN checksum INTEGER;
+    ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -350,7 +357,7 @@ class SqliteStore(SqlStore):
         with self._transaction() as writer:
             for insert, part in zip(INSERTS, rows, strict=True):
                 if part:
-                    self._run_many(writer, insert, tuples(part))
+                    self._run_many(writer, insert, with_checksums(part, part))
 
     def check(self) -> None:
         """Raise StoreError if what is committed from now on would be lost, or is another's."""
