@@ -42,6 +42,9 @@ class Nowhere:
     def placement(self, name, spec, seed):
         return StoredPlacement(1, 1, spec, seed)
 
+    def check_end(self):
+        pass
+
     def changes(self, placement):
         return []
 

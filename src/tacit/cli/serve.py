@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tacit.cli.options import json_option, ray_option_as, show, usage
-from tacit.cli.store import store_place
+from tacit.cli.store import service_logs, store_place
 from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -51,6 +53,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start though the clock is far ahead of the last row and rows are dropped by age.",
 )
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="Take rows that are not what was written out of the log for good, and go on without them.",
+)
 def serve(
     config: Path | None,
     host: str | None,
@@ -62,6 +69,7 @@ def serve(
     merge_seconds: float,
     *,
     clock_is_right: bool,
+    skip_damaged: bool,
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
@@ -89,6 +97,8 @@ def serve(
     set_up(form)
     log_the_uncaught()
     try:
+        if skip_damaged:
+            _leave_out_damaged(config, store)
         if cluster is None:
             run(configuration, reread=reread)
         else:
@@ -106,6 +116,16 @@ def serve(
         # Whoever starts it again must not do so for a wrong configuration: it would end the same.
         wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
         end(error, wrong, form)
+
+
+def _leave_out_damaged(config: Path | None, store: str | None) -> None:
+    from tacit.service.stores.base import rows_text
+
+    for name, _, opened in service_logs(config, store):
+        if damaged := opened.damaged():
+            opened.leave_out(damaged)
+            shard, lost = f" {name}:" * bool(name), rows_text(damaged)
+            logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost)
 
 
 def end(error: TacitError, wrong: bool, form: str) -> NoReturn:

@@ -151,6 +151,7 @@ class Engine(Verbs):
         self.store = store
         self.clock = clock or LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
+        store.check_end()
         begun = monotonic()
         self.placements = self._opened(list(config.placements))
         self._recovery_seconds = monotonic() - begun

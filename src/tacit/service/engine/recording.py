@@ -100,6 +100,8 @@ class _Recorder:
     ) -> Block[FeedbackRow]:
         """Log feedback that is accepted."""
         count, first = len(feedback), self._pending.seq + 1
+        # A store may lose the sign of a zero.
+        rewards = [0.0 if reward == 0.0 else reward for reward in feedback.column("reward")]
         rows: Block[FeedbackRow] = Block(
             FeedbackRow,
             (
@@ -109,7 +111,7 @@ class _Recorder:
                 feedback.column("id"),
                 [self._now] * count,
                 feedback.column("kind"),
-                feedback.column("reward"),
+                rewards,
                 clicks,
                 feedback.column("metrics"),
             ),

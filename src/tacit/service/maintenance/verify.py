@@ -14,18 +14,24 @@ from tacit.service.errors import Damaged
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.starts import marked_start
 from tacit.service.placements.base import Placement
-from tacit.service.stores.base import Store
+from tacit.service.stores.base import DAMAGE, Store, rows_text
 
 
 def verify(config: Config, store: Store) -> list[str]:
-    """Fold the log anew and compare with what the snapshots lead to.
+    """Look at each row and index, fold the log anew and compare with what the snapshots lead to.
 
     Returns
     -------
     list of str
-        The first difference of each placement, and the first row out of order; empty if all is
-        well.
+        What is damaged; if nothing is, the first difference of each placement, and the first row
+        out of order. Empty if all is well.
     """
+    wrong = store.unsound()
+    damaged = store.damaged()
+    if damaged:
+        wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
+    if wrong:
+        return wrong
     wrong = _disorder(store)
     for name, each in config.placements.items():
         stored = store.placements().get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,6 +21,12 @@ BATCH = 2**17
 SWEPT = 4
 """Pieces of a snapshot that are removed at once, for the same reason."""
 SNAPSHOTS, BASES, STATES = "snapshots", "bases", "states"
+
+DAMAGE = (
+    "restore a backup, or keep a copy and take out of the log what is damaged: tacit serve "
+    "--skip-damaged"
+)
+NAMED_ROWS = 20
 
 
 class StoredPlacement(NamedTuple):
@@ -167,6 +173,21 @@ class Old(NamedTuple):
         return self.rows.size + len(self.records)
 
 
+def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
+    """Return which rows of which tables are damaged.
+
+    Examples
+    --------
+    >>> rows_text({"decisions": [17, 18], "feedback": [19]})
+    'rows 17, 18 of decisions, rows 19 of feedback'
+    """
+    return ", ".join(
+        f"rows {', '.join(map(str, numbers[:NAMED_ROWS]))}"
+        f"{f' and {len(numbers) - NAMED_ROWS} more' * (len(numbers) > NAMED_ROWS)} of {table}"
+        for table, numbers in damaged.items()
+    )
+
+
 class Store(Protocol):
     """A log that survives.
 
@@ -218,11 +239,26 @@ class Store(Protocol):
     def records(self) -> Iterator[RecordRow]:
         """Yield all records that were kept, in the order in which they came."""
 
+    def damaged(self) -> dict[str, list[int]]:
+        """Return the numbers of the rows that are not what was written, by their tables."""
+
+    def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
+        """Take damaged rows out of the log for good; raises Damaged if that cannot be."""
+
+    def unsound(self) -> list[str]:
+        """Return where the store itself is damaged, its indexes against its tables too."""
+
+    def check_end(self) -> None:
+        """Raise Damaged if the owner before came to no clean end and left a damaged index."""
+
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
 
     def events(self, after: int) -> Iterator[Event]:
-        """Yield the log after a sequence number, in order."""
+        """Yield the log after a sequence number, in order.
+
+        Raises Damaged at a row that is not what was written.
+        """
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -23,13 +23,16 @@ from typing import Any
 import msgspec
 
 from tacit.errors import MissingExtra
-from tacit.service.errors import Fenced, StoreError
+from tacit.service.errors import Damaged, Fenced, StoreError
 from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
 from tacit.service.stores.base import End
 from tacit.service.stores.sql import (
     INSERTS,
     MOVE_PIECES,
     TABLES,
+    UNIQUE,
+    UNREADABLE,
+    UNREADABLE_ROW,
     Read,
     SqlStore,
     columns,
@@ -229,6 +232,16 @@ NAMED = (
 FEEDBACK = (
     f"SELECT {columns(FeedbackRow)} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 )
+# Rows are read from their table and, as there is no other way left, looked up by the index.
+BY_INDEX = [
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL jit = off",
+    *(f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "tidscan")),
+]
+UNFOUND = (
+    "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 "
+    "AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
+)
 # A table that was dropped and made again has another number, whatever it holds.
 OWNER = "SELECT epoch, tableoid FROM owner FOR SHARE"
 NEXT = "UPDATE owner SET epoch = epoch + 1 RETURNING epoch, tableoid"
@@ -297,6 +310,8 @@ class PostgresStore(SqlStore):
         except (psycopg.Error, PoolTimeout) as error:
             what = str(error).strip().partition("\n")[0]
             raise StoreError(f"{self._where}: {type(error).__name__}: {what}") from error
+        except UNREADABLE as error:
+            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -456,6 +471,26 @@ class PostgresStore(SqlStore):
         """Raise StoreError if what is committed from now on would be lost, or is another's."""
         with self._transaction():
             pass
+
+    def unsound(self) -> list[str]:
+        """Return which indexes do not find all rows of their tables."""
+        wrong = []
+        with self._reading() as reader, reader.transaction():
+            for setting in BY_INDEX:
+                reader.execute(setting)
+            for table, fields in UNIQUE:
+                named = ", ".join(f"t.{field}" for field in fields)
+                same = " AND ".join(f"i.{field} = t.{field}" for field in (*fields, "ctid"))
+                missing = self._one(reader, UNFOUND.format(table, named, table, same))
+                if missing:
+                    wrong.append(
+                        f"{missing} rows of {table} are not found by {', '.join(fields)}: an index "
+                        f"is damaged; restore a backup, or: REINDEX SCHEMA {self.schema}"
+                    )
+        return wrong
+
+    def check_end(self) -> None:
+        """Do nothing: after whatever end, the server itself brings indexes and tables together."""
 
     def size(self) -> int:
         """Return the bytes that the store takes, as of some seconds ago."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import Any
 
+import msgspec
+
 from tacit import __version__
-from tacit.service.errors import Fenced, StoreError
+from tacit.service.errors import Damaged, Fenced, StoreError
 from tacit.service.log.blocks import tuples
 from tacit.service.log.rows import (
     HISTORY,
+    TICK,
     DecisionRow,
     Event,
     FeedbackRow,
@@ -31,6 +34,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.stores.base import (
     BASES,
+    DAMAGE,
     SNAPSHOTS,
     STATES,
     SWEPT,
@@ -41,6 +45,7 @@ from tacit.service.stores.base import (
     Snapshot,
     StoredPlacement,
     assembled,
+    rows_text,
 )
 
 Read = Callable[..., Iterable[Any]]
@@ -73,14 +78,23 @@ def with_checksums(
 # Every name in these is a constant.
 # ruff: noqa: S608
 INSERTS = [_insert(table, kind) for table, kind in TABLES]
-EVENTS = [f"SELECT {columns(k)} FROM {t} WHERE seq > ? ORDER BY seq" for t, k in TABLES]
+KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
+NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
+READS = {
+    table: f"SELECT {number}, {columns(KINDS[table])}, checksum FROM {table} "
+    f"WHERE {number} > ? ORDER BY {number}"
+    for table, number in NUMBERS.items()
+}
+"""What reads the rows of a table after one of them, each between its number and its checksum."""
+FOLLOWING = {
+    t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()
+}
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}"
     for t, _ in TABLES
 )
 KEEP = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
-RECORDS = f"SELECT {columns(RecordRow)} FROM records ORDER BY number"
 OLD_DECISIONS = (
     f"SELECT {columns(DecisionRow)} FROM decisions d WHERE placement = ? AND seq < ? "
     "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
@@ -91,12 +105,19 @@ OLD_MARKS = (
     f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
 )
 CHANGES = (
-    f"SELECT {columns(MarkRow)} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
+    f"SELECT seq, {columns(MarkRow)}, checksum FROM marks "
+    f"WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
 )
 OLD_RECORDS = (
     f"SELECT {columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
     "ORDER BY number LIMIT ?"
 )
+LEAVE_OUT = {
+    "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
+    "feedback": ("DELETE FROM feedback WHERE seq = ?",),
+    "records": ("DELETE FROM records WHERE number = ?",),
+}
+"""What takes a damaged row out of its table, and what cannot be without it."""
 HEAD = "placement, seq, time, plan, checksum, pieces"
 STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
@@ -135,6 +156,20 @@ MOVE_PIECES = """
         SELECT placement, 'windows', windows FROM bases;
 """
 """Part of a script that brings a store to the next version: pieces out of the rows of bases."""
+
+
+UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
+UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
+MANY = 5000
+UNIQUE = (
+    ("decisions", ("seq",)),
+    ("decisions", ("id", "placement")),
+    ("feedback", ("seq",)),
+    ("feedback", ("decision", "id")),
+    ("marks", ("seq",)),
+    ("records", ("id", "placement", "kind")),
+)
+"""By what a row is found, and told from all others of its table."""
 
 
 class SqlStore(ABC):
@@ -309,7 +344,7 @@ class SqlStore(ABC):
     def changes(self, placement: int) -> list[MarkRow]:
         """Return the marks that say who changed what of a placement, in order."""
         with self._reading() as reader:
-            return list(map(MarkRow._make, self._run(reader, CHANGES, (placement,))))
+            return list(self._sound("marks", self._run(reader, CHANGES, (placement,))))
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
@@ -329,15 +364,84 @@ class SqlStore(ABC):
 
     def events(self, after: int) -> Iterator[Event]:
         """Yield the log after a sequence number, in order."""
-        makes = self._decision, FeedbackRow._make, MarkRow._make
         with self._streaming() as read:
-            parts = [map(make, read(q, (after,))) for make, q in zip(makes, EVENTS, strict=True)]
-            yield from in_order(parts)  # type: ignore[arg-type]
+            yield from in_order(
+                [self._sound(table, read(READS[table], (after,))) for table, _ in TABLES]
+            )
 
     def records(self) -> Iterator[RecordRow]:
         """Yield all records that were kept, in the order in which they came."""
         with self._streaming() as read:
-            yield from map(RecordRow._make, read(RECORDS))
+            yield from self._sound("records", read(READS["records"], (0,)))
+
+    def _sound(self, table: str, found: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows that :data:`READS` finds in a table, as long as they are sound."""
+        for number, row, sound in self._judged(table, found):
+            if not sound:
+                raise Damaged(
+                    f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}"
+                )
+            yield row
+
+    def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
+        """Yield the number of each row, the row, and whether it is what was written."""
+        make = self._decision if table == "decisions" else KINDS[table]._make
+        for values in found:
+            row, checksum = make(values[1:-1]), values[-1]
+            yield values[0], row, checksum is None or checksum == row_checksum(row)
+
+    def damaged(self) -> dict[str, list[int]]:
+        """Return the numbers of the rows that are not what was written, by their tables."""
+        return {table: numbers for table in READS if (numbers := list(self._damaged(table)))}
+
+    def _damaged(self, table: str) -> Iterator[int]:
+        after, at_once = 0, MANY
+        while True:
+            try:
+                with self._streaming() as read:
+                    rows = read(READS[table], (after,), at_once)
+                    for number, _, sound in self._judged(table, rows):
+                        if not sound:
+                            yield number
+                        after = number
+                return
+            except Damaged:
+                # What cannot even be read is found one by one.
+                if at_once == 1:
+                    with self._reading() as reader:
+                        after = self._one(reader, FOLLOWING[table], after)
+                    yield after
+                at_once = MANY if at_once == 1 else 1
+
+    def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
+        """Take damaged rows out of the log for good, and say so there.
+
+        Feedback goes with its decision. Snapshots go, too: what was learned is what the rest of
+        the log teaches.
+
+        Parameters
+        ----------
+        damaged : mapping of str to sequence of int
+            As :meth:`damaged` returns it.
+
+        Raises
+        ------
+        Damaged
+            If a mark is among them: without what it changed, the rest means something else.
+        """
+        if "marks" in damaged:
+            raise Damaged(
+                f"{self._where}: {rows_text({'marks': damaged['marks']})}, which say what was "
+                "changed and cannot be left out; restore a backup"
+            )
+        end, note = self.end(), msgspec.json.encode({"left_out": damaged}).decode()
+        told = MarkRow(end.seq + 1, None, end.time, TICK, note)
+        with self._transaction() as writer:
+            for table, numbers in damaged.items():
+                for statement in LEAVE_OUT[table]:
+                    self._run_many(writer, statement, [(number,) for number in numbers])
+            self._run(writer, f"DELETE FROM {SNAPSHOTS}")
+            self._run_many(writer, INSERTS[-1], with_checksums([told], [told]))
 
     def end(self) -> End:
         """Return where the log ends."""

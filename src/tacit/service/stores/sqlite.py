@@ -7,16 +7,28 @@ of its own, without the corruption of write-ahead logs that versions before 3.51
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from tacit.service.errors import StoreError
+from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
 from tacit.service.stores.owned_file import OwnedFile
-from tacit.service.stores.sql import INSERTS, MOVE_PIECES, Read, SqlStore, columns, with_checksums
+from tacit.service.stores.sql import (
+    INSERTS,
+    MOVE_PIECES,
+    NUMBERS,
+    UNREADABLE,
+    UNREADABLE_ROW,
+    Read,
+    SqlStore,
+    columns,
+    with_checksums,
+)
 
 APPLICATION_ID = 0x7AC17
 """Marks the file as ours in its header."""
@@ -241,6 +253,14 @@ MIGRATIONS = (
 )
 """Each script brings a store from the version of its index to the next one."""
 
+CHECK_SECONDS = 5.0
+"""How long a start looks at indexes after an end that was not clean."""
+STEPS = 10_000
+"""Of SQLite's machine, between two looks at the clock."""
+REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
+
+logger = logging.getLogger(__name__)
+
 # Every name in these is a constant.
 # ruff: noqa: S608
 NAMED = f"SELECT {columns(DecisionRow)} FROM decisions WHERE id = ? AND placement = ?"
@@ -287,6 +307,8 @@ class SqliteStore(SqlStore):
             raise StoreError(f"{self._where} is no SQLite file; give another path") from error
         except apsw.Error as error:
             raise StoreError(f"{self._where}: {type(error).__name__}: {error}") from error
+        except UNREADABLE as error:
+            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -323,7 +345,9 @@ class SqliteStore(SqlStore):
             if version < len(MIGRATIONS):
                 writer.execute("UPDATE store SET version = ?", (len(MIGRATIONS),))
                 writer.pragma("application_id", APPLICATION_ID)
-            epoch = writer.execute("UPDATE store SET epoch = epoch + 1 RETURNING epoch").get
+            self._clean = not version or bool(writer.execute("SELECT clean FROM store").get)
+            statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
+            epoch = writer.execute(statement).get
         self.epoch = epoch
 
     @contextlib.contextmanager
@@ -364,6 +388,47 @@ class SqliteStore(SqlStore):
         with self._named_errors():
             self._check_owner()
         self._file.check()
+
+    def unsound(self) -> list[str]:
+        """Return where the file is damaged, its indexes against its tables too."""
+        with self._reading() as reader:
+            return self._wrong(reader, "")
+
+    def check_end(self) -> None:
+        """Raise Damaged if the owner before came to no clean end and left a damaged index.
+
+        It takes :data:`CHECK_SECONDS` at most; what was not seen by then is told.
+        """
+        if self._clean:
+            return
+        until = time.monotonic() + CHECK_SECONDS
+        with self._reading() as reader:
+            reader.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+            try:
+                wrong = [text for table in NUMBERS for text in self._wrong(reader, f"({table})")]
+            except apsw.InterruptError:
+                logger.warning(
+                    "%s: its last end was not a clean one, and its indexes were looked at for "
+                    "%g s alone; see them all with: tacit log verify", self._where, CHECK_SECONDS,
+                )  # fmt: skip
+                wrong = []
+            finally:
+                reader.set_progress_handler(None)
+        if wrong:
+            raise Damaged(f"{self._where}: {wrong[0]}; {REBUILD.format(self.path)}")
+        self._clean = True
+
+    def _wrong(self, reader: apsw.Connection, table: str) -> list[str]:
+        found = reader.execute(f"PRAGMA integrity_check{table}")
+        return [text for (text,) in found if text != "ok"]
+
+    def close(self) -> None:
+        """Release everything; the store cannot be used afterwards."""
+        if self._clean:
+            # What cannot be noted is looked at by the next start.
+            with contextlib.suppress(StoreError), self._transaction() as writer:
+                writer.execute("UPDATE store SET clean = 1")
+        super().close()
 
     def size(self) -> int:
         """Return the bytes that the store takes."""

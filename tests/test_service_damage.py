@@ -1,0 +1,305 @@
+"""A damaged row or index is found, named and refused; the log goes on without it when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+
+import apsw
+import psycopg
+import pytest
+import stores
+from click.testing import CliRunner
+from harness import as_after_a_crash, learned, served
+from stores import store_at
+
+import tacit
+from tacit.cli import cli
+from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.errors import Damaged
+from tacit.service.log.rows import (
+    DecisionRow,
+    FeedbackRow,
+    MarkRow,
+    RecordRow,
+    Rows,
+    row_checksum,
+)
+from tacit.service.maintenance.export import export
+from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.verify import verify
+
+CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
+
+
+def sql(path, kind, *statements):
+    """Change a store behind its back."""
+    if kind == "sqlite":
+        connection = apsw.Connection(str(path))
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+        return
+    options = f"-c search_path={stores.schema_of(path)}"
+    with psycopg.connect(stores.cluster().url, options=options) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def filled(path):
+    """Let a store hold ten decisions, feedback for six of them, and no snapshot."""
+
+    async def session():
+        async with served(path, CONFIG) as engine:
+            for i in range(10):
+                row = await engine.decide("home", f"key {i % 3}", id=f"#{i}")
+                if i % 3:
+                    await engine.feedback("home", row.id, float(i % 2))
+            return learned(engine)
+
+    state = asyncio.run(session())
+    kind = stores.chosen
+    sql(path, kind, "DELETE FROM snapshots")
+    return state
+
+
+def wrong_with(path):
+    store = store_at(path)
+    try:
+        return verify(CONFIG, store)
+    finally:
+        store.close()
+
+
+def opened(path):
+    store = store_at(path)
+    try:
+        return learned(Engine(CONFIG, store))
+    finally:
+        store.close()
+
+
+# Rows ----------------------------------------------------------------------------------------
+
+ROWS = Rows(
+    [
+        DecisionRow(1, "日本 \x7f\"", 1, 1, 10**15, "k\n", "[1, 2]", 3, 1 / 3, 2**40, "[0.1]"),
+        DecisionRow(2, "b", 1, 1, 10**15, "", None, "3", None, 0, None, "shadow", 2, 5e-324, 1,
+                    "{}", "[]", 0, 127),
+    ],
+    [
+        FeedbackRow(3, 1, 1, None, 10**15, "reward", 0.1 + 0.2, None, '{"a": 1e300}'),
+        FeedbackRow(4, 1, 2, "é", 10**15, "clicks", None, "[0, 1]"),
+    ],
+    [MarkRow(5, None, 10**15, "tick", ""), MarkRow(6, 1, 10**15, "settings", "{}", "me")],
+)  # fmt: skip
+RECORD = RecordRow(1, "query", "q", 10**15, '{"a": 1.0}')
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_checksum_is_that_of_what_comes_back(tmp_path):
+    store = store_at(tmp_path / "s.db")
+    store.placement("home", "{}", 7)
+    store.append(ROWS)
+    many = [row._replace(seq=10 + i, id=f"{i}") for i, row in enumerate(ROWS.decisions * 10)]
+    store.append(Rows(many, [], []))
+    store.keep([RECORD])
+    assert list(store.events(0)) == [*ROWS.all(), *many]
+    assert list(store.records()) == [RECORD]
+    assert store.damaged() == {}
+    store.close()
+
+
+def test_arms_differ_by_their_type():
+    first = ROWS.decisions[0]
+    assert row_checksum(first) != row_checksum(first._replace(arm="3"))
+    assert row_checksum(first) == row_checksum(tuple(first))
+
+
+CHANGES = {
+    "key": "UPDATE decisions SET key = 'key 7' WHERE seq = 4",
+    "arm": "UPDATE decisions SET arm = '7' WHERE seq = 4",
+    "propensity": "UPDATE decisions SET propensity = propensity * 0.5 WHERE seq = 4",
+    "nothing": "UPDATE decisions SET offered = '[]' WHERE seq = 4",
+    "checksum": "UPDATE decisions SET checksum = checksum + 1 WHERE seq = 4",
+    "unreadable": {
+        "sqlite": "UPDATE decisions SET key = CAST(x'61ff' AS TEXT) WHERE seq = 4",
+        "postgres": "UPDATE decisions SET arm = '\"fi' WHERE seq = 4",
+    },
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_damaged_row_is_named_and_refused(tmp_path, kind, change):
+    path = tmp_path / "s.db"
+    filled(path)
+    statement = CHANGES[change]
+    sql(path, kind, statement if isinstance(statement, str) else statement[kind])
+    (found,) = wrong_with(path)
+    assert found.startswith("rows 4 of decisions are not what was written; restore a backup")
+    with pytest.raises(Damaged, match=r"row .*is not what was written.*--skip-damaged"):
+        opened(path)
+
+
+def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
+    path = tmp_path / "s.db"
+    store = store_at(path)
+    store.placement("home", "{}", 7)
+    store.append(ROWS)
+    store.keep([RECORD])
+    sql(
+        path,
+        kind,
+        "UPDATE feedback SET reward = 0.3 WHERE seq = 3",
+        "UPDATE marks SET value = '[]' WHERE seq = 6",
+        "UPDATE records SET content = '{}'",
+    )
+    assert store.damaged() == {"feedback": [3], "marks": [6], "records": [1]}
+    for read in (lambda: list(store.events(0)), lambda: list(store.records()),
+                 lambda: store.changes(1)):  # fmt: skip
+        with pytest.raises(Damaged):
+            read()
+    with pytest.raises(Damaged, match=r"rows 6 of marks.*restore a backup"):
+        store.leave_out(store.damaged())
+    store.close()
+
+
+def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
+    path = tmp_path / "s.db"
+    before = filled(path)
+    sql(path, kind, "UPDATE decisions SET key = 'another' WHERE seq = 4",
+        "UPDATE feedback SET reward = 0.5 WHERE seq = 3")  # fmt: skip
+    store = store_at(path)
+    store.leave_out(store.damaged())
+    rows = list(store.events(0))
+    assert {1, 2} <= {row.seq for row in rows}
+    assert not {3, 4, 5} & {row.seq for row in rows}
+    assert rows[-1] == MarkRow(
+        17, None, rows[-1].time, "tick", '{"left_out":{"decisions":[4],"feedback":[3]}}'
+    )
+    store.close()
+    after = opened(path)
+    assert after != before
+    assert opened(path) == after
+    assert wrong_with(path) == []
+
+    async def on():
+        async with served(path, CONFIG) as engine:
+            await engine.decide("home", "key 1", id="next")
+
+    asyncio.run(on())
+    assert wrong_with(path) == []
+
+
+def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog):
+    path, served_with = tmp_path / "s.db", []
+    filled(path)
+    sql(path, "sqlite", "UPDATE decisions SET arm = 'film ' WHERE seq = 4")
+    for setting in ("set_up", "log_the_uncaught"):
+        monkeypatch.setattr(f"tacit.service.running.logs.{setting}", lambda *_: None)
+    monkeypatch.setattr(
+        "tacit.service.running.server.serve", lambda config, **_: served_with.append(config)
+    )
+    with caplog.at_level(logging.WARNING):
+        found = CliRunner().invoke(cli, ["serve", "--store", str(path), "--skip-damaged"])
+    assert found.exit_code == 0, found.output
+    assert served_with
+    assert "left out for good, as they were damaged: rows 4 of decisions" in caplog.text
+    assert wrong_with(path) == []
+
+
+def test_rows_of_earlier_versions_have_no_checksum(tmp_path, kind):
+    path = tmp_path / "s.db"
+    state = filled(path)
+    tables = "decisions", "feedback", "marks"
+    sql(path, kind, *(f"UPDATE {table} SET checksum = NULL" for table in tables))
+    assert wrong_with(path) == []
+    assert opened(path) == state
+
+
+@pytest.mark.usefixtures("kind")
+def test_an_imported_log_has_checksums_of_its_own(tmp_path):
+    path, other = tmp_path / "s.db", tmp_path / "t.db"
+    filled(path)
+    store, empty = store_at(path), store_at(other)
+    export(CONFIG, store, tmp_path / "out")
+    take_in(empty, tmp_path / "out")
+    assert empty.damaged() == {}
+    assert list(empty.events(0)) == list(store.events(0))
+    store.close()
+    empty.close()
+    sql(other, stores.chosen, "UPDATE decisions SET key = 'x' WHERE seq = 1")
+    assert "rows 1 of decisions" in wrong_with(other)[0]
+
+
+# Indexes -------------------------------------------------------------------------------------
+
+
+def lose_entry(path, kind):
+    """Take the first decision out of the index of ids, and leave it in its table."""
+    if kind == "postgres":
+        ready = "UPDATE pg_index SET indisready = {} WHERE indexrelid = 'decision_ids'::regclass"
+        sql(path, kind, "CREATE TEMP TABLE held AS SELECT * FROM decisions WHERE seq = 1",
+            "DELETE FROM decisions WHERE seq = 1", ready.format("false"),
+            "INSERT INTO decisions SELECT * FROM held", ready.format("true"))  # fmt: skip
+        return
+    connection = apsw.Connection(str(path))
+    index = connection.execute("SELECT * FROM sqlite_schema WHERE name = 'decision_ids'").get
+    row = connection.execute("DELETE FROM decisions WHERE seq = 1 RETURNING *").get
+    for statement, values in (
+        ("PRAGMA writable_schema = ON", ()),
+        ("DELETE FROM sqlite_schema WHERE name = 'decision_ids'", ()),
+        ("PRAGMA writable_schema = RESET", ()),
+        (f"INSERT INTO decisions VALUES ({', '.join('?' * len(row))})", row),
+        ("PRAGMA writable_schema = ON", ()),
+        ("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index),
+        ("PRAGMA writable_schema = RESET", ()),
+    ):
+        connection.execute(statement, values)
+    connection.close()
+
+
+def test_verify_finds_a_damaged_index(tmp_path, kind):
+    path = tmp_path / "s.db"
+    filled(path)
+    assert wrong_with(path) == []
+    lose_entry(path, kind)
+    told = "index decision_ids" if kind == "sqlite" else "1 rows of decisions are not found by id, "
+    assert told in wrong_with(path)[0]
+
+
+def test_a_start_after_an_unclean_end_refuses_a_damaged_index(tmp_path):
+    path = tmp_path / "s.db"
+
+    async def session():
+        async with served(path, CONFIG) as engine:
+            for i in range(5):
+                await engine.decide("home", "a", id=f"#{i}")
+            return as_after_a_crash(path)
+
+    copy = asyncio.run(session())
+    opened(copy)
+    lose_entry(copy, "sqlite")
+    # A clean end came before: only the next one that is not is looked at.
+    opened(copy)
+    sql(copy, "sqlite", "UPDATE store SET clean = 0")
+    for _ in range(2):
+        with pytest.raises(Damaged, match=r"decision_ids; restore a backup.*REINDEX"):
+            opened(copy)
+    sqlite3.connect(copy).execute("REINDEX")
+    opened(copy)
+    assert wrong_with(copy) == []
+
+
+def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monkeypatch):
+    path = tmp_path / "s.db"
+    filled(path)
+    sql(path, "sqlite", "UPDATE store SET clean = 0")
+    times = iter(range(0, 10_000, 100))
+    monkeypatch.setattr("tacit.service.stores.sqlite.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("tacit.service.stores.sqlite.STEPS", 1)
+    with caplog.at_level(logging.WARNING):
+        opened(path)
+    assert "its indexes were looked at for 5 s alone" in caplog.text
