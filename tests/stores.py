@@ -32,6 +32,24 @@ def schema_of(path):
     return "t" + hashlib.sha256(str(path).encode()).hexdigest()[:20]
 
 
+def sql(path, kind, *statements):
+    """Change a store behind its back."""
+    import apsw
+    import psycopg
+
+    if kind == "sqlite":
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(5000)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+        return
+    options = f"-c search_path={schema_of(path)}"
+    with psycopg.connect(cluster().url, options=options) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
 class Cluster:
     """A PostgreSQL of its own, on the loopback, in a temporary folder."""
 

@@ -7,12 +7,11 @@ import logging
 import sqlite3
 
 import apsw
-import psycopg
 import pytest
 import stores
 from click.testing import CliRunner
 from harness import as_after_a_crash, learned, served
-from stores import store_at
+from stores import sql, store_at
 
 import tacit
 from tacit.cli import cli
@@ -32,20 +31,6 @@ from tacit.service.maintenance.take_in import take_in
 from tacit.service.maintenance.verify import verify
 
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
-
-
-def sql(path, kind, *statements):
-    """Change a store behind its back."""
-    if kind == "sqlite":
-        connection = apsw.Connection(str(path))
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
-        return
-    options = f"-c search_path={stores.schema_of(path)}"
-    with psycopg.connect(stores.cluster().url, options=options) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def filled(path):

@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 
 import apsw
-import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
 from harness import PATIENCE, SERVE, START, eventually, reached
-from stores import store_at
+from stores import sql, store_at
 
 import tacit
 from tacit.service.config.rule import Rule
@@ -73,21 +72,6 @@ def decision(seq, id="x"):
 
 def feedback(seq, of):
     return Rows([], [FeedbackRow(seq, 1, of, None, START, "reward", 1.0)], [])
-
-
-def sql(path, kind, *statements):
-    """Change a store behind its back."""
-    if kind == "sqlite":
-        connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(5000)
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
-        return
-    options = f"-c search_path={stores.schema_of(path)}"
-    with psycopg.connect(stores.cluster().url, options=options) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def in_another_process(path):

@@ -17,6 +17,10 @@ class Damaged(StoreError):
     """What was read is not what was written."""
 
 
+class Refused(StoreError):
+    """What the store does not take, however well it is: it is about the data."""
+
+
 class AddressUnavailable(ConfigError):
     """An address that cannot be listened on at present, but perhaps later."""
 

@@ -45,7 +45,7 @@ from tacit.service.engine.retention import DAY, check_clock
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
 from tacit.service.engine.writer import STOPPING, Writer
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.errors import Refused, StoreError, Unavailable
 from tacit.service.kind import check_path
 from tacit.service.log.changes import Change, changes_of
 from tacit.service.log.clock import LogClock, LogTime, as_text, wall_time
@@ -366,6 +366,8 @@ class Engine(Verbs):
             raise Unavailable(STOPPING)
         try:
             return await self._writer.worker.do(function, *arguments)
+        except Refused:
+            raise
         except StoreError as error:
             logger.error("the store failed", exc_info=error)
             raise Unavailable("store: it fails at present; try again later") from error

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time as clocks
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from tacit.errors import UnknownName
@@ -15,7 +15,7 @@ from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.upkeep import Upkeep
 from tacit.service.engine.worker import Worker
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.errors import Refused, StoreError, Unavailable
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
 from tacit.service.placements.base import Placement
@@ -154,6 +154,7 @@ class Writer:
                 # An empty group would close windows at a moment of the step's own.
                 if group or pending.tail.size or not self._steps:
                     await self._serve(group)
+                    await self.upkeep.step(self._archive())
                 await self._run_steps()
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
@@ -204,6 +205,25 @@ class Writer:
         return known
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
+        """Serve a group; if the store refuses some of it, in halves until that is alone."""
+        alone = len(group) == 1 and not self._pending.tail.size
+        try:
+            await self._serve_together(group)
+        except Refused as error:
+            await self._mend()
+            if self._pending.tail.size:
+                await self._commit()
+            # Who was answered before the commit keeps what was answered.
+            left = [(request, reply) for request, reply in group if not reply.done()]
+            if alone:
+                logger.warning("a request was refused: %s", error)
+                _answer(group[0][1], error)
+                return
+            half = (len(left) + 1) // 2
+            for part in filter(None, (left[:half], left[half:])):
+                await self._serve(part)
+
+    async def _serve_together(self, group: Sequence[_Waiting]) -> None:
         pending = self._pending
         requests = [request for request, _ in group]
         unknown = pending.unknown(requests)
@@ -224,7 +244,6 @@ class Writer:
             await self.worker.do(self._store.check)
         for (_, reply), result in answers:
             _answer(reply, result)
-        await self.upkeep.step(self._archive())
 
     async def _commit(self) -> None:
         pending = self._pending
@@ -278,10 +297,15 @@ class Writer:
                 )
 
     async def _heal(self) -> None:
-        """Undo what the failed group did to the learners, and see whether commits work again."""
+        """See whether commits work again."""
         if clocks.monotonic() < self._heal_after:
             raise Unavailable("store: it failed a moment ago")
         self._heal_after = clocks.monotonic() + RETRY_SECONDS
+        await self._mend()
+        self.failure = None
+
+    async def _mend(self) -> None:
+        """Undo what the failed group did to the learners, and write what may not be undone."""
         pending = self._pending
         pending.begin_commit()
         try:
@@ -294,17 +318,33 @@ class Writer:
         pending.touch(anew)
         pending.broken.clear()
         self._made_anew()
-        self.failure = None
 
     def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
         # A commit that seemed to fail may have worked.
         last = self._store.end().seq
         rows = rows.where(lambda row: row.seq > last)
+        lost: list[Any] = []
         if rows.size:
-            self._store.append(rows)
+            lost = list(self._refused(rows))
         else:
             self._store.probe(self._pending.time.clock())
-        return self._opened(broken)
+        behind = {row.placement for row in lost}
+        ahead = [name for name, p in self._pending.placements.items() if p.id in behind]
+        return self._opened([*broken, *ahead])
+
+    def _refused(self, rows: Rows) -> Iterator[Any]:
+        """Append rows; yield those that the store refuses, which are lost."""
+        try:
+            self._store.append(rows)
+        except Refused as error:
+            seqs = sorted(row.seq for row in rows.all())
+            if len(seqs) == 1:
+                logger.error("row %d, answered before it was durable, is lost: %s", seqs[0], error)
+                yield from rows.all()
+                return
+            middle = seqs[len(seqs) // 2]
+            yield from self._refused(rows.where(lambda row: row.seq < middle))
+            yield from self._refused(rows.where(lambda row: row.seq >= middle))
 
     async def _watch(self) -> None:
         """See every second whether commits would last; without requests nothing else would."""

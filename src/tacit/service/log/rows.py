@@ -242,9 +242,10 @@ def row_checksum(row: tuple[Any, ...]) -> int:
     return crc32(_canonical(row))
 
 
-def checksums(rows: Iterable[tuple[Any, ...]]) -> Iterator[int]:
-    """Yield the checksum of each of many rows."""
-    return map(crc32, map(_canonical, tuples(rows)))
+def with_checksums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return rows as a table takes them: each with its checksum."""
+    # No function of its own for each: that would cost as much as the checksum.
+    return [(*row, crc32(_canonical(row))) for row in tuples(rows)]
 
 
 class Rows(NamedTuple):

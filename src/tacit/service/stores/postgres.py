@@ -23,12 +23,13 @@ from typing import Any
 import msgspec
 
 from tacit.errors import MissingExtra
-from tacit.service.errors import Damaged, Fenced, StoreError
-from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
+from tacit.service.errors import Damaged, Fenced, Refused, StoreError
+from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows, row_checksum, with_checksums
 from tacit.service.stores.base import End
 from tacit.service.stores.sql import (
     INSERTS,
     MOVE_PIECES,
+    REFUSED,
     TABLES,
     UNIQUE,
     UNREADABLE,
@@ -36,7 +37,6 @@ from tacit.service.stores.sql import (
     Read,
     SqlStore,
     columns,
-    with_checksums,
 )
 
 try:
@@ -309,7 +309,11 @@ class PostgresStore(SqlStore):
             yield
         except (psycopg.Error, PoolTimeout) as error:
             what = str(error).strip().partition("\n")[0]
+            if _is_about_data(error):
+                raise Refused(REFUSED.format(what)) from error
             raise StoreError(f"{self._where}: {type(error).__name__}: {what}") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise Refused(REFUSED.format(error)) from error
         except UNREADABLE as error:
             raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
 
@@ -379,6 +383,13 @@ class PostgresStore(SqlStore):
                 raise
 
     def _prepare(self, writer: psycopg.Connection[Any]) -> None:
+        encoding = writer.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreError(
+                f"{self._where} is encoded in {encoding}, which cannot keep every key; move it: "
+                "createdb --encoding UTF8 --template template0 NEW, and then "
+                f"pg_dump --schema {self.schema} OLD | psql NEW"
+            )
         writer.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema))
         )
@@ -441,21 +452,24 @@ class PostgresStore(SqlStore):
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
         decisions = [
-            row._replace(
-                arm=_encoded(row.arm).decode(),
-                would=None if row.would is None else _encoded(row.would).decode(),
+            (
+                *row._replace(
+                    arm=_encoded(row.arm).decode(),
+                    would=None if row.would is None else _encoded(row.would).decode(),
+                ),
+                row_checksum(row),
             )
             for row in rows.decisions
         ]
+        parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
         with self._transaction() as writer, writer.cursor() as cursor:
-            parts: tuple[Sequence[Any], ...] = decisions, rows.feedback, rows.marks
-            for part, made, copy, insert in zip(parts, rows, COPIES, INSERTS, strict=True):
+            for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
                 if len(part) >= COPIED_FROM:
                     with cursor.copy(copy) as stream:
-                        for row in with_checksums(part, made):
+                        for row in part:
                             stream.write_row(row)
                 elif part:
-                    self._run_many(writer, insert, with_checksums(part, made))
+                    self._run_many(writer, insert, part)
             if time.monotonic() > self._size_after:
                 self._size_after = time.monotonic() + SIZE_SECONDS
                 self._size = self._one(writer, SIZE, self.schema)
@@ -495,6 +509,17 @@ class PostgresStore(SqlStore):
     def size(self) -> int:
         """Return the bytes that the store takes, as of some seconds ago."""
         return self._size
+
+
+def _is_about_data(error: Exception) -> bool:
+    """Whether a store that is well has refused what it was given."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if isinstance(error, psycopg.IntegrityError):
+        # A number that is taken tells of another writer, not of the data.
+        name = error.diag.constraint_name
+        return name is not None and not name.endswith("_pkey")
+    return isinstance(error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded)
 
 
 def _with_marks(statement: str) -> Any:

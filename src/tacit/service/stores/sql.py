@@ -10,14 +10,12 @@ import contextlib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import add
 from typing import Any
 
 import msgspec
 
 from tacit import __version__
 from tacit.service.errors import Damaged, Fenced, StoreError
-from tacit.service.log.blocks import tuples
 from tacit.service.log.rows import (
     HISTORY,
     TICK,
@@ -28,9 +26,9 @@ from tacit.service.log.rows import (
     MarkRow,
     RecordRow,
     Rows,
-    checksums,
     in_order,
     row_checksum,
+    with_checksums,
 )
 from tacit.service.stores.base import (
     BASES,
@@ -66,13 +64,6 @@ def columns(kind: Any, of: str = "") -> str:
 def _insert(table: str, kind: Any) -> str:
     marks = ", ".join("?" * (len(kind._fields) + 1))
     return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
-
-
-def with_checksums(
-    rows: Iterable[tuple[Any, ...]], as_made: Iterable[tuple[Any, ...]]
-) -> Iterator[tuple[Any, ...]]:
-    """Return rows as a table takes them, each with the checksum of what was made."""
-    return map(add, tuples(rows), zip(checksums(as_made), strict=False))
 
 
 # Every name in these is a constant.
@@ -160,6 +151,7 @@ MOVE_PIECES = """
 
 UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
 UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
+REFUSED = "request: the store does not take what it says: {}"
 MANY = 5000
 UNIQUE = (
     ("decisions", ("seq",)),
@@ -441,7 +433,7 @@ class SqlStore(ABC):
                 for statement in LEAVE_OUT[table]:
                     self._run_many(writer, statement, [(number,) for number in numbers])
             self._run(writer, f"DELETE FROM {SNAPSHOTS}")
-            self._run_many(writer, INSERTS[-1], with_checksums([told], [told]))
+            self._run_many(writer, INSERTS[-1], with_checksums([told]))
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -15,19 +15,19 @@ from typing import Any
 
 import apsw
 
-from tacit.service.errors import Damaged, StoreError
-from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows
+from tacit.service.errors import Damaged, Refused, StoreError
+from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows, with_checksums
 from tacit.service.stores.owned_file import OwnedFile
 from tacit.service.stores.sql import (
     INSERTS,
     MOVE_PIECES,
     NUMBERS,
+    REFUSED,
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
     SqlStore,
     columns,
-    with_checksums,
 )
 
 APPLICATION_ID = 0x7AC17
@@ -253,6 +253,10 @@ MIGRATIONS = (
 )
 """Each script brings a store from the version of its index to the next one."""
 
+UNFIT = (
+    apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
+)  # fmt: skip
+"""Errors that are about what was to be kept."""
 CHECK_SECONDS = 5.0
 """How long a start looks at indexes after an end that was not clean."""
 STEPS = 10_000
@@ -303,6 +307,11 @@ class SqliteStore(SqlStore):
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
+        except UNFIT as error:
+            # A number that is taken tells of another writer, not of the data.
+            if str(error).endswith("seq"):
+                raise StoreError(f"{self._where}: {error}") from error
+            raise Refused(REFUSED.format(error)) from error
         except apsw.NotADBError as error:
             raise StoreError(f"{self._where} is no SQLite file; give another path") from error
         except apsw.Error as error:
@@ -381,7 +390,7 @@ class SqliteStore(SqlStore):
         with self._transaction() as writer:
             for insert, part in zip(INSERTS, rows, strict=True):
                 if part:
-                    self._run_many(writer, insert, with_checksums(part, part))
+                    self._run_many(writer, insert, with_checksums(part))
 
     def check(self) -> None:
         """Raise StoreError if what is committed from now on would be lost, or is another's."""
