@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 
 import apsw
 import harness
@@ -244,6 +245,30 @@ def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
             assert decisions[1].propensity == pytest.approx(1 / 3)
             later = await engine.decide("home", "a", [old.arm, *(set(ARM_NAMES) - {old.arm})])
             assert later.propensity != pytest.approx(1 / 3)
+
+    asyncio.run(session())
+
+
+def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
+    goes_on = threading.Event()
+
+    class Hanging(FailingStore):
+        def append(self, rows):
+            self.groups.append(rows)
+            goes_on.wait(harness.PATIENCE)
+            raise StoreError("store: it took too long")
+
+    async def session():
+        async with served(tmp_path / "s.db", wrap=Hanging) as engine:
+            first = asyncio.create_task(engine.decide("home", "a"))
+            await harness.reached(lambda: engine.store.groups)
+            second = asyncio.create_task(engine.decide("home", "b"))
+            await harness.reached(lambda: engine.waiting)
+            goes_on.set()
+            answers = await asyncio.gather(first, second, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {Unavailable}
+            assert len(engine.store.groups) == 1
 
     asyncio.run(session())
 
@@ -619,6 +644,16 @@ def test_a_wrong_configuration_is_refused_by_file_and_key(tmp_path, text, named)
         load_config(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["path", "archive"])
+def test_an_address_is_no_path_of_a_file(tmp_path, place):
+    path = tmp_path / "tacit.toml"
+    path.write_text(f'[store]\n{place} = "file:/data/x.db?mode=rwc"')
+    with pytest.raises(ConfigError, match=f"store.{place}: .* give the path alone: /data/x.db$"):
+        load_config(path)
+    with pytest.raises(ConfigError, match=r"give the path alone: x\.db$"):
+        load_config(overrides={f"store.{place}": "file:x.db"})
 
 
 def test_a_missing_configuration_is_named(tmp_path):

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import apsw
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
@@ -601,4 +602,35 @@ def test_verify_looks_at_what_was_counted_over_time(tmp_path):
     sql(path, "sqlite", "UPDATE snapshots SET checksum = NULL")
     store = SqliteStore(path)
     assert any("series" in one for one in verify(config, store))
+    store.close()
+
+
+# A table that is locked ----------------------------------------------------------------------
+
+
+def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    monkeypatch.setattr("tacit.service.stores.postgres.LOCK_TIMEOUT", "200ms")
+    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
+    options = f"-c search_path={stores.schema_of(tmp_path)}"
+
+    async def session():
+        async with served(store_at(tmp_path)) as engine:
+            before = await traffic(engine, 10)
+            with psycopg.connect(stores.cluster().url, options=options) as holder:
+                holder.execute("LOCK TABLE decisions")
+                named = (engine.decide("home", "a", id=f"{i}") for i in range(10))
+                nameless = (engine.decide("home", "a") for _ in range(10))
+                answers = await asyncio.gather(*named, *nameless, return_exceptions=True)
+                assert {type(answer) for answer in answers} == {Unavailable}
+                assert "LockNotAvailable" in str(engine.failure)
+            await reached(lambda: engine.health().ready)
+            after = await engine.decide("home", "a", id="after")
+            return [*before, after]
+
+    rows = asyncio.run(session())
+    store = store_at(tmp_path)
+    logged = [event for event in store.events(0) if isinstance(event, DecisionRow)]
+    assert logged == rows
+    assert verify(configured(), store) == []
     store.close()

@@ -28,6 +28,8 @@ from tacit.service.config.validation import complaint, meant
 from tacit.service.kind import KINDS, kind_of
 
 VERSION = 1
+PATHS = ("path", "archive")
+"""Settings of the store that name files."""
 """The newest version of the configuration that is understood."""
 
 DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
@@ -80,6 +82,7 @@ def load_config(
             _replace(table, key.split(".", 2), value)
     _check_version(table, source)
     file = _converted(table, _File, source)
+    _check_paths(file.store, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
     placements = {
@@ -109,7 +112,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     store = table.get("store")
-    for place in ("path", "archive"):
+    for place in PATHS:
         if isinstance(store, dict) and isinstance(store.get(place), str):
             store[place] = str(path.parent / store[place])
     placements = table.get("placements")
@@ -117,6 +120,17 @@ def _read(path: Path) -> dict[str, Any]:
         if isinstance(placement, dict) and isinstance(placement.get("start"), str):
             placement["start"] = str(path.parent / placement["start"])
     return table
+
+
+def _check_paths(store: StoreConfig, source: str) -> None:
+    """Check that no file is named by an address: it would be made in a folder named ``file:``."""
+    for place in PATHS:
+        value = getattr(store, place)
+        if value is not None and any(part.startswith("file:") for part in Path(value).parts):
+            path = value.partition("file:")[2].partition("?")[0]
+            raise ConfigError(
+                f"{source}: store.{place}: {value} is an address; give the path alone: {path}"
+            )
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:

@@ -146,7 +146,7 @@ class Writer:
             # Whatever else has arrived by now belongs to the group.
             await asyncio.sleep(0)
             size = min(len(self._waiting), LARGEST_GROUP)
-            group = [self._waiting.popleft() for _ in range(size)]
+            group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
             try:
                 if self.failure is not None:
                     await self._heal()
@@ -158,6 +158,10 @@ class Writer:
                 await self._run_steps()
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
+                if clocks.monotonic() - began > RETRY_SECONDS:
+                    # Whoever came meanwhile has waited as long, and nobody shall wait twice.
+                    group += self._waiting
+                    self._waiting.clear()
                 self._refuse([reply for _, reply in group], error)
             idle = not self._waiting and not pending.tail.size and not self._steps
             if idle and not self.stopping:

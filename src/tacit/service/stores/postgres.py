@@ -216,7 +216,8 @@ SETTINGS: dict[str, Any] = {
     "application_name": "tacit",
     "client_encoding": "UTF8",
 }
-STATEMENT_TIMEOUT = "30s"
+STATEMENT_TIMEOUT, LOCK_TIMEOUT = "30s", "5s"
+"""How long a statement may take, and how long of it may be spent on waiting for another's lock."""
 
 _encoded = msgspec.json.encode
 _decoded = msgspec.json.decode
@@ -284,9 +285,11 @@ class PostgresStore(SqlStore):
         self._committed = 0
         with self._named_errors():
             self._conninfo = psycopg.conninfo.make_conninfo(
-                url, options=f"-c search_path={schema} -c statement_timeout={STATEMENT_TIMEOUT}",
+                url,
+                options=f"-c search_path={schema} -c statement_timeout={STATEMENT_TIMEOUT} "
+                f"-c lock_timeout={LOCK_TIMEOUT}",
                 **SETTINGS,
-            )  # fmt: skip
+            )
         self._connection: psycopg.Connection[Any] | None = None
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._disconnect)
