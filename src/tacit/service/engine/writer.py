@@ -355,7 +355,8 @@ class Writer:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.upkeep.watch_clock()
-            if self.failure is None:
+            # What is under way shows it, too, and might hang: nothing shall wait behind that.
+            if self.failure is None and not self.worker.calls:
                 try:
                     await self.worker.do(self._store.check)
                 except StoreError as error:
