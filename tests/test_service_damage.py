@@ -7,6 +7,7 @@ import logging
 import sqlite3
 
 import apsw
+import numpy as np
 import pytest
 import stores
 from click.testing import CliRunner
@@ -101,6 +102,7 @@ def test_arms_differ_by_their_type():
     first = ROWS.decisions[0]
     assert row_checksum(first) != row_checksum(first._replace(arm="3"))
     assert row_checksum(first) == row_checksum(tuple(first))
+    assert row_checksum(first) == row_checksum(first._replace(propensity=np.float64(1 / 3)))
 
 
 CHANGES = {
@@ -193,6 +195,19 @@ def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog
     assert served_with
     assert "left out for good, as they were damaged: rows 4 of decisions" in caplog.text
     assert wrong_with(path) == []
+
+
+def test_verify_says_what_it_can_of_a_file_that_is_cut_up(tmp_path):
+    path = tmp_path / "s.db"
+    store = store_at(path)
+    store.placement("home", "{}", 7)
+    row = ROWS.decisions[0]
+    store.append(Rows([row._replace(seq=i, id=f"{i}") for i in range(1, 2000)], [], []))
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(3 * 4096))
+    assert wrong_with(path)
 
 
 def test_rows_of_earlier_versions_have_no_checksum(tmp_path, kind):

@@ -26,7 +26,7 @@ def log() -> None:
 @store_option
 @json_option
 def verify(config: Path | None, store: str | None, as_json: bool) -> None:
-    """Fold the log anew and compare with what the snapshots lead to."""
+    """Look at every row and index, fold the log anew and compare with the snapshots."""
     wrong, rows = [], 0
     for name, configuration, opened in service_logs(config, store):
         from tacit.service.maintenance.verify import verify as check

@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -31,7 +31,8 @@ QUERY, EVENT = "query", "event"
 READ_ROWS = 4096
 FOLD_ROWS = 4096
 _seq = attrgetter("seq")
-_canonical = msgspec.json.Encoder().encode
+# A store takes a number of NumPy for the number, and so does the checksum.
+_canonical = msgspec.json.Encoder(enc_hook=methodcaller("item")).encode
 
 logger = logging.getLogger(__name__)
 

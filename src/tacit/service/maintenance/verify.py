@@ -10,7 +10,7 @@ from tacit.core.state import leaves
 from tacit.learning.learner import Learner
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened
-from tacit.service.errors import Damaged
+from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.starts import marked_start
 from tacit.service.placements.base import Placement
@@ -27,9 +27,11 @@ def verify(config: Config, store: Store) -> list[str]:
         out of order. Empty if all is well.
     """
     wrong = store.unsound()
-    damaged = store.damaged()
-    if damaged:
-        wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
+    try:
+        if damaged := store.damaged():
+            wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
+    except StoreError as error:
+        wrong.append(str(error))
     if wrong:
         return wrong
     wrong = _disorder(store)
