@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import stores
 from click.testing import CliRunner
-from harness import as_after_a_crash, learned, served
+from harness import START, Clock, as_after_a_crash, learned, served
 from stores import sql, store_at
 
 import tacit
 from tacit.cli import cli
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.errors import Damaged
+from tacit.service.errors import Damaged, Unavailable
 from tacit.service.log.rows import (
     DecisionRow,
     FeedbackRow,
@@ -232,6 +232,30 @@ def test_an_imported_log_has_checksums_of_its_own(tmp_path):
     empty.close()
     sql(other, stores.chosen, "UPDATE decisions SET key = 'x' WHERE seq = 1")
     assert "rows 1 of decisions" in wrong_with(other)[0]
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
+    path = tmp_path / "s.db"
+    filled(path)
+    sql(path, stores.chosen, "DELETE FROM snapshots")
+
+    async def session():
+        async with served(path, CONFIG, Clock(START + 10**12)) as engine:
+            # All windows close, so that decisions are read from the store.
+            await engine.decide("home", "on")
+            sql(path, stores.chosen, "UPDATE decisions SET key = 'other' WHERE seq = 4")
+            answers = await asyncio.gather(
+                *(engine.feedback("home", f"#{i}", 1.0) for i in range(5)), return_exceptions=True
+            )
+            assert [i for i, one in enumerate(answers) if isinstance(one, Unavailable)] == [2]
+            assert sum(isinstance(one, Exception) for one in answers) == 1
+            # Nor does it go to an archive as if it were whole.
+            with pytest.raises(Damaged):
+                engine.store.old(1, 10**9, 10**18, 10)
+            assert engine.failure is None
+
+    asyncio.run(session())
 
 
 # Indexes -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.upkeep import Upkeep
 from tacit.service.engine.worker import Worker
-from tacit.service.errors import Refused, StoreError, Unavailable
+from tacit.service.errors import Damaged, Refused, StoreError, Unavailable
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
 from tacit.service.placements.base import Placement
@@ -213,7 +213,7 @@ class Writer:
         alone = len(group) == 1 and not self._pending.tail.size
         try:
             await self._serve_together(group)
-        except Refused as error:
+        except (Refused, Damaged) as error:
             await self._mend()
             if self._pending.tail.size:
                 await self._commit()
@@ -221,7 +221,8 @@ class Writer:
             left = [(request, reply) for request, reply in group if not reply.done()]
             if alone:
                 logger.warning("a request was refused: %s", error)
-                _answer(group[0][1], error)
+                lost = Unavailable("store: what it has of the decision is damaged")
+                _answer(group[0][1], error if isinstance(error, Refused) else lost)
                 return
             half = (len(left) + 1) // 2
             for part in filter(None, (left[:half], left[half:])):

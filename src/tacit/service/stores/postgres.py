@@ -24,7 +24,7 @@ import msgspec
 
 from tacit.errors import MissingExtra
 from tacit.service.errors import Damaged, Fenced, Refused, StoreError
-from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows, row_checksum, with_checksums
+from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
 from tacit.service.stores.base import End
 from tacit.service.stores.sql import (
     INSERTS,
@@ -37,6 +37,7 @@ from tacit.service.stores.sql import (
     Read,
     SqlStore,
     columns,
+    kept_columns,
 )
 
 try:
@@ -226,12 +227,13 @@ _decoded = msgspec.json.decode
 # ruff: noqa: S608
 COPIES = [f"COPY {t} ({columns(k)}, checksum) FROM STDIN" for t, k in TABLES]
 NAMED = (
-    f"SELECT {columns(DecisionRow, of='d.')} FROM decisions d "
+    f"SELECT {kept_columns('decisions', of='d.')} FROM decisions d "
     "JOIN unnest(%s::integer[], %s::text[]) AS w(placement, id) "
     "ON d.id = w.id AND d.placement = w.placement"
 )
 FEEDBACK = (
-    f"SELECT {columns(FeedbackRow)} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
+    f"SELECT {kept_columns('feedback')} FROM feedback "
+    "WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 )
 # Rows are read from their table and, as there is no other way left, looked up by the index.
 BY_INDEX = [

@@ -56,9 +56,18 @@ TABLES: tuple[tuple[str, Any], ...] = (
 )
 
 
-def columns(kind: Any, of: str = "") -> str:
+KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
+NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
+
+
+def columns(kind: Any) -> str:
     """Return the columns of a kind of row, as a statement lists them."""
-    return ", ".join(of + field for field in kind._fields)
+    return ", ".join(kind._fields)
+
+
+def kept_columns(table: str, of: str = "") -> str:
+    """Return the columns of a table's rows, between their number and their checksum."""
+    return ", ".join(of + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
 
 
 def _insert(table: str, kind: Any) -> str:
@@ -69,14 +78,11 @@ def _insert(table: str, kind: Any) -> str:
 # Every name in these is a constant.
 # ruff: noqa: S608
 INSERTS = [_insert(table, kind) for table, kind in TABLES]
-KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
-NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 READS = {
-    table: f"SELECT {number}, {columns(KINDS[table])}, checksum FROM {table} "
-    f"WHERE {number} > ? ORDER BY {number}"
+    table: f"SELECT {kept_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
     for table, number in NUMBERS.items()
 }
-"""What reads the rows of a table after one of them, each between its number and its checksum."""
+"""What reads the rows of a table after one of them."""
 FOLLOWING = {
     t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()
 }
@@ -87,20 +93,20 @@ LASTS = " UNION ALL ".join(
 KEEP = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 OLD_DECISIONS = (
-    f"SELECT {columns(DecisionRow)} FROM decisions d WHERE placement = ? AND seq < ? "
+    f"SELECT {kept_columns('decisions')} FROM decisions d WHERE placement = ? AND seq < ? "
     "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
     "AND f.seq >= ?) ORDER BY seq LIMIT ?"
 )
 OLD_MARKS = (
-    f"SELECT {columns(MarkRow)} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
+    f"SELECT {kept_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
     f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
 )
 CHANGES = (
-    f"SELECT seq, {columns(MarkRow)}, checksum FROM marks "
+    f"SELECT {kept_columns('marks')} FROM marks "
     f"WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
 )
 OLD_RECORDS = (
-    f"SELECT {columns(RecordRow)} FROM records WHERE placement = ? AND time < ? "
+    f"SELECT {kept_columns('records')} FROM records WHERE placement = ? AND time < ? "
     "ORDER BY number LIMIT ?"
 )
 LEAVE_OUT = {
@@ -347,10 +353,10 @@ class SqlStore(ABC):
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
         with self._reading() as reader:
-            decisions = map(self._decision, self._named(reader, wanted))
+            decisions = self._sound("decisions", self._named(reader, wanted))
             found = {row.seq: Found(row, []) for row in decisions}
             if found:
-                for told in map(FeedbackRow._make, self._feedback(reader, [*found])):
+                for told in self._sound("feedback", self._feedback(reader, [*found])):
                     found[told.decision].feedback.append(told)
         return {(f.decision.placement, f.decision.id): f for f in found.values()}
 
@@ -367,7 +373,8 @@ class SqlStore(ABC):
             yield from self._sound("records", read(READS["records"], (0,)))
 
     def _sound(self, table: str, found: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows that :data:`READS` finds in a table, as long as they are sound."""
+        """Yield the rows of a table, found with :func:`kept_columns`; raise Damaged at a damaged
+        one."""
         for number, row, sound in self._judged(table, found):
             if not sound:
                 raise Damaged(
@@ -475,13 +482,13 @@ class SqlStore(ABC):
         """Return the first rows of a placement, or of none, that are older than ``time``."""
         with self._reading() as reader:
             found = self._run(reader, OLD_DECISIONS, (placement, before, time, before, limit))
-            decisions = list(map(self._decision, found))
+            decisions = list(self._sound("decisions", found))
             told = self._feedback(reader, [row.seq for row in decisions])
-            feedback = list(map(FeedbackRow._make, told))
+            feedback = list(self._sound("feedback", told))
             found = self._run(reader, OLD_MARKS, (placement, before, time, limit))
-            marks = list(map(MarkRow._make, found))
+            marks = list(self._sound("marks", found))
             found = self._run(reader, OLD_RECORDS, (placement, time, limit))
-            return Old(Rows(decisions, feedback, marks), list(map(RecordRow._make, found)))
+            return Old(Rows(decisions, feedback, marks), list(self._sound("records", found)))
 
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""

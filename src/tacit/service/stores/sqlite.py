@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 
 from tacit.service.errors import Damaged, Refused, StoreError
-from tacit.service.log.rows import DecisionRow, FeedbackRow, Rows, with_checksums
+from tacit.service.log.rows import Rows, with_checksums
 from tacit.service.stores.owned_file import OwnedFile
 from tacit.service.stores.sql import (
     INSERTS,
@@ -27,7 +27,7 @@ from tacit.service.stores.sql import (
     UNREADABLE_ROW,
     Read,
     SqlStore,
-    columns,
+    kept_columns,
 )
 
 APPLICATION_ID = 0x7AC17
@@ -267,8 +267,8 @@ logger = logging.getLogger(__name__)
 
 # Every name in these is a constant.
 # ruff: noqa: S608
-NAMED = f"SELECT {columns(DecisionRow)} FROM decisions WHERE id = ? AND placement = ?"
-FEEDBACK = f"SELECT {columns(FeedbackRow)} FROM feedback WHERE decision = ? ORDER BY seq"
+NAMED = f"SELECT {kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
+FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
 
 class SqliteStore(SqlStore):
