@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 import click
 
@@ -19,6 +24,8 @@ from tacit.cli.store import (
 @click.group()
 def log() -> None:
     """Check, export, import, back up or deal out the log of the decision service."""
+    # What is written is nobody else's to read.
+    os.umask(0o077)
 
 
 @log.command()
@@ -101,6 +108,83 @@ def back_up(config: Path | None, store: str | None, as_json: bool, target: Path)
 
     size = backup(configuration.store.path, target)
     show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+
+
+@log.command()
+@placements_option
+@store_option
+@click.option("--user", help="Forget a user: what requests called user, or UBI client_id.")
+@click.option("--session", help="Forget a session.")
+@click.option("--client", help="Forget a client_id of User Behavior Insights.")
+@click.option("--url", help="Where the service answers, if it runs.")
+@click.option(
+    "--key", envvar="TACIT_PLACEMENT_KEY", help="Its API key; better in TACIT_PLACEMENT_KEY."
+)
+@click.option(
+    "--backups",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Say which backups in this folder hold the person.",
+)
+@json_option
+def forget(
+    config: Path | None,
+    store: str | None,
+    url: str | None,
+    key: str | None,
+    backups: Path | None,
+    as_json: bool,
+    **named: str | None,
+) -> None:
+    """Blank what the log, its archive and its records tell of a person; what was learned stays.
+
+    Done again it finds nothing. Backups that were made before are not changed.
+    """
+    given = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --user, --session and --client")
+    (kind, name) = given[0]
+    if url is not None:
+        done = _forget_at(url, key, kind, name)
+    else:
+        from tacit.service.maintenance.forgetting import forget as blank
+
+        parts = [blank(each, opened, kind, name) for _, each, opened in service_logs(config, store)]
+        done = {place: tuple(found) for part in parts for place, found in part.items()}
+    holding = _holding(backups, kind, name)
+    lines = [
+        f"{place}: {decisions:,} decisions, {records:,} records blanked"
+        for place, (decisions, records) in done.items()
+    ] or [f"nothing tells of this {kind}"]
+    lines += [f"holds the person, as before: {path}" for path in holding]
+    found = {
+        place: {"decisions": decisions, "records": records}
+        for place, (decisions, records) in done.items()
+    }
+    show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
+
+
+def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, tuple[int, ...]]:
+    """Let a service that runs forget somebody."""
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    address = f"{url.rstrip('/')}/v1/subjects/{kind}/{quote(name, safe='')}"
+    try:
+        with urlopen(Request(address, headers=headers, method="DELETE")) as answer:  # noqa: S310
+            told = json.load(answer)["placements"]
+    except HTTPError as error:
+        raise click.ClickException(json.load(error).get("detail", str(error))) from error
+    except OSError as error:
+        raise click.ClickException(f"--url: nothing answers at {url}: {error}") from error
+    return {place: (found["decisions"], found["records"]) for place, found in told.items()}
+
+
+def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
+    """Return the backups in a folder that hold somebody."""
+    if folder is None:
+        return []
+    from tacit.service.maintenance.forgetting import holds
+
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return [str(path) for path in files if holds(path, kind, name)]
 
 
 @log.command()

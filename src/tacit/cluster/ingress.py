@@ -34,10 +34,12 @@ from tacit.service.log.requests import (
     checked_feedback,
 )
 from tacit.service.log.rows import DecisionRow, RecordRow
+from tacit.service.log.searches import Subject
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
 from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
+from tacit.service.stores.base import Forgotten, added
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -249,6 +251,11 @@ class Ingress(Verbs):
         await self._look()
         held: HoldoutConfig | None = asked.holdout
         return held
+
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+        """Forget somebody in every shard; otherwise as ``Engine.forget``."""
+        calls = (link.call("forget", subject, who) for link in self.links)
+        return added(*await asyncio.gather(*calls))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key in its shard; otherwise as ``Engine.key``."""

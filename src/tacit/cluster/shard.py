@@ -15,10 +15,12 @@ from tacit.service.errors import Unavailable
 from tacit.service.log.changes import Change
 from tacit.service.log.pins import Pin
 from tacit.service.log.requests import ChangeArms, ChangeHoldout, PinArms
+from tacit.service.log.searches import Subject
 from tacit.service.log.slots import Shard
 from tacit.service.reading.health import Health
 from tacit.service.reading.keys import Found, KeyFacts
 from tacit.service.sharing.base import Learned
+from tacit.service.stores.base import Forgotten
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -131,6 +133,10 @@ class ShardActor:
     async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
         """Give a placement another holdout, or none."""
         return await self._ready().hold(asked)
+
+    async def forget(self, subject: Subject, who: str | None) -> dict[str, Forgotten]:
+        """Forget somebody."""
+        return await self._ready().forget(subject, who)
 
     async def history(self, placement: str) -> list[Change]:
         """Return who changed what of a placement."""

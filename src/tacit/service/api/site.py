@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
-from tacit.service.api.wire import Placements, PlacementSummary, ShardSummary, Status
+from tacit.service.api.wire import (
+    Blanked,
+    Forgotten,
+    Placements,
+    PlacementSummary,
+    ShardSummary,
+    Status,
+)
+from tacit.service.config.keys import ADMIN
 from tacit.service.engine.service import Service
 from tacit.service.errors import Unavailable
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import OPEN, Answer, Call, Route
+from tacit.service.http.route import GUARDED, OPEN, Answer, Call, Route
+from tacit.service.log.impressions import checked_id
+from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import ShardHealth
@@ -113,12 +124,23 @@ def _html(text: str) -> Answer:
     return Answer(200, HTML, text.encode(), _page_headers)
 
 
+async def _forget(kind: str, site: Site, call: Call) -> Forgotten:
+    done = await site.engine.forget(Subject(kind, checked_id(kind, call.id)), call.who)
+    return Forgotten({name: Blanked(*found) for name, found in done.items()})
+
+
 def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
     return Route("GET", path, operation, summary, handler, **more)
 
 
 ROUTES = (
     _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements),
+    *(
+        Route("DELETE", f"/v1/subjects/{kind}/{{id}}", f"forget{kind.capitalize()}",
+              f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget, kind),
+              answer=Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
+        for kind in SUBJECTS
+    ),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
          answer=Status, scope=None, problems=OPEN),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",

@@ -255,6 +255,19 @@ class ArmsAnswer(msgspec.Struct):
     retired: list[int | str]
 
 
+class Blanked(msgspec.Struct):
+    """Rows of a placement, in its log and its archive, that told of somebody."""
+
+    decisions: int
+    records: int
+
+
+class Forgotten(msgspec.Struct):
+    """What told of somebody until now, by placement; nothing where nothing did."""
+
+    placements: dict[str, Blanked]
+
+
 class PlacementSummary(msgspec.Struct):
     """A placement and how far it has come."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any
 
 from tacit.core.arrays import Ints
 from tacit.service.log.blocks import Block
@@ -78,6 +80,11 @@ class OpenRows:
     def block(self, number: int) -> Block[DecisionRow]:
         """Return a block by its number."""
         return self._blocks[number]
+
+    def change(self, field: str, change: Callable[[Any], Any]) -> None:
+        """Let a field of every row have another value."""
+        for number, block in self._blocks.items():
+            self._blocks[number] = block.with_column(field, list(map(change, block.column(field))))
 
     def slot_of(self, seq: int) -> int | None:
         """Return the slot that a decision was given, by its place in the log.

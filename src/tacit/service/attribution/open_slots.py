@@ -73,6 +73,10 @@ class OpenSlots:
         places = self._windows.place[slots].tolist()
         return [block[place] for block, place in zip(blocks, places, strict=True)]
 
+    def change(self, field: str, change: Callable[[Any], Any]) -> None:
+        """Let a field of the row of every open decision have another value."""
+        self._rows.change(field, change)
+
     def values(self, slots: Ints, field: str) -> list[Any]:
         """Return one field of the rows of decisions."""
         return self.columns(slots, field)[0]

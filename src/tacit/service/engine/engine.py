@@ -20,6 +20,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -67,21 +68,24 @@ from tacit.service.log.requests import (
 from tacit.service.log.rows import (
     ARMS,
     CONFIGURATION,
+    FORGET,
     MERGE,
     MODE,
     POLICY,
     SETTINGS,
     DecisionRow,
     Event,
+    MarkRow,
     RecordRow,
 )
+from tacit.service.log.searches import Subject
 from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
 from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
 from tacit.service.sharing.base import Learned
-from tacit.service.stores.base import Store
+from tacit.service.stores.base import End, Forgotten, Store, added
 
 Result = TypeVar("Result")
 
@@ -341,6 +345,51 @@ class Engine(Verbs):
         wanted = [(known.id, id) for id in ids if id not in rows]
         found = await self.of_store(self.store.find, wanted) if wanted else {}
         return rows | {id: one.decision for (_, id), one in found.items()}
+
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+        """Forget somebody: blank what rows of the log and of the archive tell of them.
+
+        What was learned stays. Who is to be forgotten again has nothing left.
+
+        Parameters
+        ----------
+        subject : Subject
+        who : str, optional
+            Who wants it so.
+
+        Returns
+        -------
+        dict of str to Forgotten
+            How many rows it was, of each placement where there were any.
+
+        Raises
+        ------
+        Unavailable
+            If the store fails; then nothing has changed.
+        """
+        done: dict[str, Forgotten] = {}
+
+        async def step() -> None:
+            with self._pending.freeze():
+                end = End(self._pending.seq, self._pending.time.advance())
+                done.update(await self._writer.worker.do(self.store.forget, subject, end, who))
+            self._pending.seq += len(done)
+            for name, placement in self.placements.items():
+                if name in done:
+                    mark = MarkRow(self._pending.seq, placement.id, end.time, FORGET, "")
+                    placement.marked(mark)
+
+        await self.between_groups(step)
+        self._verdicts.begin_anew()
+        if self.config.store.archive is not None:
+            # Afterwards: what goes there from now on is blank.
+            from tacit.service.stores.archive import forget_archived
+
+            placements = await self.of_store(self.store.placements)
+            folder = Path(self.config.store.archive)
+            archived = await asyncio.to_thread(forget_archived, folder, subject, placements)
+            return added(done, archived)
+        return done
 
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
         """Keep records of what was not decided here; for each the content it had before, or None.

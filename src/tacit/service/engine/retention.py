@@ -126,6 +126,7 @@ class Retention:
                 self._next, self.busy = now, True
                 return None
             del self._before[placement.id]
+            self._store.scrub()
         self._drop_ticks()
         return None
 

@@ -17,10 +17,12 @@ from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
 from tacit.service.log.requests import ChangeArms, ChangeHoldout, Feedback, PinArms
 from tacit.service.log.rows import DecisionRow, Event, RecordRow
+from tacit.service.log.searches import Subject
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
 from tacit.service.reading.verdicts import PATIENCE, Verdict
+from tacit.service.stores.base import Forgotten
 
 NOT_LENT = "ask the service for decisions: each shard has learned a part of it"
 
@@ -126,6 +128,9 @@ class Service(Overview, Protocol):
 
     async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
         """Give a placement another holdout, or none."""
+
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+        """Forget somebody: blank what rows tell of them."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key."""

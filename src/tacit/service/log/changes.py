@@ -13,6 +13,7 @@ from tacit.service.log.regimes import regime_of
 from tacit.service.log.rows import (
     ARMS,
     CONFIGURATION,
+    FORGET,
     HOLDOUT,
     MODE,
     PIN,
@@ -117,4 +118,5 @@ _DETAILS: dict[str, Callable[[str], dict[str, Any]]] = {
     SETTINGS: json.loads,
     CONFIGURATION: json.loads,
     START: json.loads,
+    FORGET: json.loads,
 }

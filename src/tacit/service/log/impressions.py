@@ -12,6 +12,7 @@ from tacit.errors import InvalidValue
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log.rows import DecisionRow
+from tacit.service.log.searches import without_unit
 
 LONGEST_ID = 256
 
@@ -83,7 +84,9 @@ class Impression(NamedTuple):
     def asks_for(self, row: DecisionRow, context: str | None) -> bool:
         """Whether a decision answers this very impression; its context is as it was asked."""
         asked = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
-        return asked == (row.key, row.offered, context, row.deferred, row.asked)
+        kept = row.key, row.offered, context, row.deferred, row.asked
+        # Of somebody who was forgotten the log does not know any more whose it was.
+        return kept in (asked, (*asked[:-1], without_unit(self.asked)))
 
 
 class Made(NamedTuple):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 
@@ -44,15 +41,6 @@ RECORDS_SCHEMA = pa.schema(
         "content": pa.string(),
     }
 )  # fmt: skip
-
-
-def write_whole(table: pa.Table, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        pq.write_table(table, file, write_page_checksum=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def table_of(name: str, rows: Any) -> pa.Table:

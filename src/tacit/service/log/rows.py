@@ -22,8 +22,8 @@ from tacit.service.log.blocks import Block, Run, tuples
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
-START = "start"
-HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START)
+START, FORGET = "start", "forget"
+HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET)
 """Marks that say who changed what; they are kept for good."""
 
 QUERY, EVENT = "query", "event"

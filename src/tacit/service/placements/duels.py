@@ -31,8 +31,17 @@ from tacit.service.log.impressions import (
     clicked_positions,
     clicks_in,
 )
-from tacit.service.log.rows import CLICKS, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow
-from tacit.service.log.searches import Told, digest_of, unit_of
+from tacit.service.log.rows import (
+    CLICKS,
+    FORGET,
+    FROZEN,
+    ONLINE,
+    REWARD,
+    SHADOW,
+    DecisionRow,
+    MarkRow,
+)
+from tacit.service.log.searches import Told, digest_of, unit_of, without_unit
 from tacit.service.placements.base import Placement
 from tacit.service.placements.learning import Earned
 
@@ -203,7 +212,15 @@ class DuelPlacement(Placement):
                 remedy = f"the placement is told of {known}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
             checked_id(f"segments.{name}", value)
-        return Told(None, unit_of(self.seed, request.user, request.session), segments)
+        return Told(None, unit_of(self._salt, self.id, request.user, request.session), segments)
+
+    def marked(self, mark: MarkRow) -> None:
+        """Take in a mark: after one that somebody was forgotten, nothing open says whose it is."""
+        super().marked(mark)
+        if mark.kind == FORGET and mark.placement == self.id:
+            # Nothing reads it from here, and a snapshot is not to keep it.
+            self.windows.change("asked", without_unit)
+            self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""

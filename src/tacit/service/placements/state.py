@@ -80,6 +80,7 @@ class State:
         self.config = config
         self.kind = kind_of(config.kind)
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self._salt = stored.salt
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
         self.regime = regime
         self.approximate: list[str] = []

@@ -125,6 +125,10 @@ class Verdicts:
         async with known.busy:
             return await asyncio.to_thread(known.told, confidence, false_share)
 
+    def begin_anew(self) -> None:
+        """Read every log from its beginning again, as rows of it have changed."""
+        self._logs.clear()
+
     async def _read(self, name: str, reading: _Reading) -> None:
         """Read a log to its end."""
         async with self._one:

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 
 from tacit.service.errors import StoreError
+from tacit.service.stores.owned_file import private
 from tacit.service.stores.sqlite import APPLICATION_ID
 
 
@@ -37,6 +38,7 @@ def backup(path: str | Path, target: str | Path) -> int:
         raise StoreError(f"{target}: is the store itself; give another path for the backup")
     try:
         part.unlink(missing_ok=True)
+        os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         source = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
         try:
             if source.pragma("application_id") != APPLICATION_ID:

@@ -15,6 +15,7 @@ import msgspec
 
 from tacit.service.errors import Damaged
 from tacit.service.log.rows import Event, Found, MarkRow, RecordRow, Rows
+from tacit.service.log.searches import Subject
 
 BATCH = 2**17
 """Bytes of a snapshot that are written at once, so that no commit waits long."""
@@ -36,6 +37,7 @@ class StoredPlacement(NamedTuple):
     policy: int
     spec: str
     seed: int
+    salt: str = ""
 
 
 class End(NamedTuple):
@@ -188,6 +190,34 @@ def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
     )
 
 
+class Forgotten(NamedTuple):
+    """How many rows told of somebody, who is forgotten now.
+
+    Attributes
+    ----------
+    decisions, records : int
+    """
+
+    decisions: int
+    records: int
+
+
+def added(*parts: Mapping[str, Forgotten]) -> dict[str, Forgotten]:
+    """Return how many rows it was in all parts together.
+
+    Examples
+    --------
+    >>> added({"home": Forgotten(1, 0)}, {"home": Forgotten(2, 3)})
+    {'home': Forgotten(decisions=3, records=3)}
+    """
+    names = sorted({name for part in parts for name in part})
+    every = {name: [part[name] for part in parts if name in part] for name in names}
+    return {
+        name: Forgotten(sum(one.decisions for one in some), sum(one.records for one in some))
+        for name, some in every.items()
+    }
+
+
 class Store(Protocol):
     """A log that survives.
 
@@ -238,6 +268,15 @@ class Store(Protocol):
 
     def records(self) -> Iterator[RecordRow]:
         """Yield all records that were kept, in the order in which they came."""
+
+    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, Forgotten]:
+        """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
+
+        Returns how many rows it was, of each placement where there were any; each has a mark.
+        """
+
+    def scrub(self) -> None:
+        """Overwrite what was dropped or blanked, as far as the store can."""
 
     def damaged(self) -> dict[str, list[int]]:
         """Return the numbers of the rows that are not what was written, by their tables."""

@@ -19,6 +19,8 @@ from tacit.service.errors import StoreError
 LOCKED_BYTE = 2**30 - 1
 """SQLite locks the bytes from 2**30 on, in this file and by the same means."""
 SIDES = "-wal", "-shm"
+PRIVATE = 0o600
+"""What the log holds is nobody's business: neither it nor a copy of it is for others to read."""
 MARK = b"The store beside this file is tacit's. To begin a new one, remove this file with it.\n"
 
 _Identity = tuple[int, int]
@@ -128,6 +130,7 @@ class OwnedFile:
         self._take()
         for name in (Path(f"{self.path}{side}") for side in SIDES):
             if name.exists():
+                os.close(private(name, os.O_RDONLY))
                 found = name.stat()
                 self._known[name] = found.st_dev, found.st_ino
         if not os.fstat(self._lock).st_size:
@@ -160,9 +163,18 @@ class OwnedFile:
         )
 
 
+def private(path: str | Path, flags: int) -> int:
+    """Open a file that nobody but its owner may read, as an ``opener`` does."""
+    file = os.open(path, flags, PRIVATE)
+    if os.fstat(file).st_uid == os.geteuid():
+        # One that was there before may be wider.
+        os.fchmod(file, PRIVATE)
+    return file
+
+
 def _opened(path: Path, cleanup: contextlib.ExitStack) -> int:
     """Open a file for writing, made if missing, until the end."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    file = private(path, os.O_RDWR | os.O_CREAT)
     cleanup.callback(os.close, file)
     return file
 

@@ -202,6 +202,7 @@ MIGRATIONS = (
     ALTER TABLE marks ADD COLUMN checksum bigint;
     ALTER TABLE records ADD COLUMN checksum bigint;
     """,
+    "ALTER TABLE store ADD COLUMN salt text;",
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -405,6 +406,7 @@ class PostgresStore(SqlStore):
         for script in MIGRATIONS[version:]:
             writer.execute(script)
         writer.execute("UPDATE store SET version = %s", (len(MIGRATIONS),))
+        self.salt = self._salted(writer)
         self._committed = self._last(writer).seq
         self._owner = writer.execute(NEXT).fetchone()
         assert self._owner is not None
@@ -490,6 +492,9 @@ class PostgresStore(SqlStore):
         """Raise StoreError if what is committed from now on would be lost, or is another's."""
         with self._transaction():
             pass
+
+    def scrub(self) -> None:
+        """Do nothing: the database keeps rows as they were until it vacuums its tables."""
 
     def unsound(self) -> list[str]:
         """Return which indexes do not find all rows of their tables."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +19,7 @@ import msgspec
 from tacit import __version__
 from tacit.service.errors import Damaged, Fenced, StoreError
 from tacit.service.log.rows import (
+    FORGET,
     HISTORY,
     TICK,
     DecisionRow,
@@ -30,6 +33,7 @@ from tacit.service.log.rows import (
     row_checksum,
     with_checksums,
 )
+from tacit.service.log.searches import Subject, without_unit
 from tacit.service.stores.base import (
     BASES,
     DAMAGE,
@@ -39,6 +43,7 @@ from tacit.service.stores.base import (
     Checksum,
     Draft,
     End,
+    Forgotten,
     Old,
     Snapshot,
     StoredPlacement,
@@ -115,6 +120,11 @@ LEAVE_OUT = {
     "records": ("DELETE FROM records WHERE number = ?",),
 }
 """What takes a damaged row out of its table, and what cannot be without it."""
+OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
+RECORDS_WITH = (
+    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? "
+    "AND content LIKE ? ESCAPE '!'"
+)
 HEAD = "placement, seq, time, plan, checksum, pieces"
 STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
@@ -177,11 +187,14 @@ class SqlStore(ABC):
     ----------
     epoch : int
         How often it was opened. Whoever opened it last can write; nobody else.
+    salt : str
+        What hashes of users are keyed with; told to nobody.
     local : bool
         Whether it is a file of this machine, and never waits for another one.
     """
 
     epoch = 0
+    salt = ""
     local = False
     _where: str
     """The field of the configuration and what it names, to begin a message with."""
@@ -244,6 +257,12 @@ class SqlStore(ABC):
                 f"{self.epoch}; leave it to the other one"
             )
 
+    def _salted(self, writer: Any) -> str:
+        """Return the salt of the store, which gets one if it has none."""
+        self._run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
+        salt: str = self._one(writer, "SELECT salt FROM store")
+        return salt
+
     # Write -----------------------------------------------------------------------------------
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
@@ -253,7 +272,7 @@ class SqlStore(ABC):
             self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
             self._run(writer, NEW_PLACEMENT, (name, seed, digest))
             row = self._run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
-        return StoredPlacement(*row[1:])
+        return StoredPlacement._make([*row[1:], self.salt])
 
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Make records durable that are not there yet; return the content of those that are."""
@@ -348,7 +367,7 @@ class SqlStore(ABC):
         """Return all placements by their names."""
         with self._reading() as reader:
             rows = self._run(reader, PLACEMENT)
-            return {name: StoredPlacement(*row) for name, *row in rows}
+            return {name: StoredPlacement._make([*row, self.salt]) for name, *row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
         """Return those decisions that exist, from their placements and ids."""
@@ -388,6 +407,71 @@ class SqlStore(ABC):
         for values in found:
             row, checksum = make(values[1:-1]), values[-1]
             yield values[0], row, checksum is None or checksum == row_checksum(row)
+
+    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, Forgotten]:
+        """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
+
+        What was learned stays as it is: no fold reads what is blanked.
+
+        Parameters
+        ----------
+        subject : Subject
+        end : End
+            The end of the log.
+        who : str, optional
+            Who wants it so.
+
+        Returns
+        -------
+        dict of str to Forgotten
+            How many rows it was, of each placement where there were any; each has a mark.
+        """
+        done: dict[str, Forgotten] = {}
+        marks = []
+        placements = self.placements()
+        with self._transaction() as writer:
+            for name, stored in placements.items():
+                found = Forgotten(
+                    self._forget_decisions(writer, subject, stored),
+                    self._forget_records(writer, subject, stored.id),
+                )
+                if any(found):
+                    done[name] = found
+                    seq = end.seq + len(done)
+                    # Without the name, which is not to be kept.
+                    note = msgspec.json.encode(found._asdict()).decode()
+                    marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
+            self._run_many(writer, INSERTS[-1], with_checksums(marks))
+        self.scrub()
+        return done
+
+    def _forget_decisions(self, writer: Any, subject: Subject, of: StoredPlacement) -> int:
+        blank = []
+        for unit in subject.units(of.salt, of.id, of.seed):
+            rows = self._run(writer, OF_UNIT, (of.id, f'%"unit":"{unit}"%'))
+            for row in map(self._decision, rows):
+                without = row._replace(asked=without_unit(row.asked))
+                blank.append((without.asked, row_checksum(without), row.seq))
+        self._run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
+        return len(blank)
+
+    def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
+        name = msgspec.json.encode(subject.name).decode()
+        pattern = re.sub(r"([%_!])", r"!\1", name)
+        blank = []
+        for number, *row in self._run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
+            record = RecordRow._make(row)
+            content = subject.without(record.content)
+            if content is not None:
+                without = record._replace(content=content)
+                blank.append((content, row_checksum(without), number))
+        change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
+        self._run_many(writer, change, blank)
+        return len(blank)
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Overwrite what was dropped or blanked, as far as the store can."""
 
     def damaged(self) -> dict[str, list[int]]:
         """Return the numbers of the rows that are not what was written, by their tables."""

@@ -250,6 +250,7 @@ MIGRATIONS = (
     ALTER TABLE records ADD COLUMN checksum INTEGER;
     ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
     """,
+    "ALTER TABLE store ADD COLUMN salt TEXT;",
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -346,6 +347,8 @@ class SqliteStore(SqlStore):
         writer.pragma("journal_mode", "wal")
         writer.pragma("synchronous", "full")
         writer.pragma("foreign_keys", True)
+        # What is dropped or forgotten shall not stand in the file.
+        writer.pragma("secure_delete", True)
         version = writer.execute("SELECT version FROM store").get if tables else 0
         self._check_version(version, len(MIGRATIONS))
         with self._transaction():
@@ -357,6 +360,7 @@ class SqliteStore(SqlStore):
             self._clean = not version or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
             epoch = writer.execute(statement).get
+            self.salt = self._salted(writer)
         self.epoch = epoch
 
     @contextlib.contextmanager
@@ -391,6 +395,11 @@ class SqliteStore(SqlStore):
             for insert, part in zip(INSERTS, rows, strict=True):
                 if part:
                     self._run_many(writer, insert, with_checksums(part))
+
+    def scrub(self) -> None:
+        """Empty the write-ahead log, which holds pages as they were before."""
+        with self._named_errors():
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def check(self) -> None:
         """Raise StoreError if what is committed from now on would be lost, or is another's."""
