@@ -378,6 +378,7 @@ class Engine(Verbs):
                 if name in done:
                     mark = MarkRow(self._pending.seq, placement.id, end.time, FORGET, "")
                     placement.marked(mark)
+                    self._pending.touch([name])
 
         await self.between_groups(step)
         self._verdicts.begin_anew()
