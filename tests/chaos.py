@@ -19,12 +19,14 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.parse import quote
 
 import stores
 from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.log.searches import Told
 from tacit.service.maintenance.verify import verify
 
 CLIENTS = 6
@@ -34,7 +36,9 @@ import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
 time.time_ns = lambda: wall() + skew
 from tacit.service.stores import postgres
+from tacit.service.engine import retention
 postgres.START_SECONDS = float(sys.argv[3])
+retention.EVERY = 500_000
 from tacit.service.config.file import load_config
 from tacit.service.running.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
@@ -44,6 +48,8 @@ CONFIG = """
 port = {port}
 log = "json"
 [store]
+retention = {days}
+archive = "{archive}"
 {store}
 [placements.home]
 arms = {arms}
@@ -63,7 +69,17 @@ seed = 13
 attribution_window = 0.3
 holdout = {{ share = 0.3, unit = "user" }}
 metrics = {{ seconds = {{ range = [0, 10] }} }}
+[placements.search]
+kind = "duels"
+rankers = ["old", "new"]
+length = 3
+seed = 14
+attribution_window = 0.3
 """
+KEPT_SECONDS = 60.0
+"""For which rows are kept; what is sent again is so within half of it."""
+RANKINGS = {"old": ["a", "b", "c"], "new": ["b", "d", "a"]}
+USERS = 50
 ARMS = ["a", "b", "c", "d"]
 MOST_ARMS = 10
 POLICIES = ["thompson", "thompson(discount=0.99)", "exp3"]
@@ -81,7 +97,7 @@ class Clients:
     """Threads that decide and click, resend, delay and reorder, and remember every answer."""
 
     def __init__(self, port, seed):
-        self.decided, self.told = {}, {}
+        self.decided, self.told, self.since, self.users = {}, {}, {}, {}
         self.answers, self.wrong = Counter(), []
         self._port, self._over = port, threading.Event()
         self._threads = [
@@ -105,12 +121,15 @@ class Clients:
         for count in itertools.count():
             if self._over.is_set():
                 return
-            placement = rng.choice(["home", "home", "sum", "held"])
+            placement = rng.choice(["home", "home", "sum", "held", "search"])
             id = f"{number} {count}"
             asked = {"key": f"key {rng.randrange(20)}", "decision_id": id}
-            if placement == "held":
-                asked["user"] = f"user {rng.randrange(50)}"
-            requests = [(placement, "decide", asked, (placement, id))]
+            if placement in ("held", "search"):
+                asked["user"] = f"user {rng.randrange(USERS)}"
+            if placement == "search":
+                asked["rankings"] = RANKINGS
+            how = "duel" if placement == "search" else "decide"
+            requests = [(placement, how, asked, (placement, id))]
             if waiting and rng.random() < 0.7:
                 # Out of order, and some of it after its window.
                 where, what, reward = waiting.pop(rng.randrange(len(waiting)))
@@ -124,7 +143,7 @@ class Clients:
                     if answer is None:
                         break
                     self._note(what, name, body, answer)
-            if rng.random() < 0.7:
+            if rng.random() < 0.7 and placement != "search":
                 waiting.append((placement, id, float(rng.random() < 0.3)))
             del waiting[:-30]
 
@@ -147,8 +166,9 @@ class Clients:
             if response.status == 200:
                 return connection, answer
             if response.status != 503:
-                # A decision that was given up unanswered was never made.
-                if response.status != 404 or (placement, body["decision_id"]) in self.decided:
+                # A decision that was given up unanswered was never made, and an old one is gone.
+                made = self.since.get((placement, body["decision_id"]), 0.0)
+                if response.status != 404 or made > time.monotonic() - KEPT_SECONDS / 2:
                     self.wrong.append((what, body, answer))
                 return connection, None
             time.sleep(0.02)
@@ -158,7 +178,11 @@ class Clients:
         if what == "feedback":
             self.told[name] = body["reward"]
             return
-        shown = body["key"], answer["arm"], answer["propensity"]
+        shown = body["key"], answer.get("arm"), answer["propensity"]
+        if what == "duel":
+            shown = body["key"], answer["left"], None
+            self.users[name] = body["user"]
+        self.since.setdefault(name, time.monotonic())
         if self.decided.setdefault(name, shown) != shown:
             self.wrong.append(("another answer", name, shown))
 
@@ -180,6 +204,7 @@ class Operator:
 
     def __init__(self, port, configure, reread, seed):
         self.wrong, self.became, self.pinned, self.held, self.left = [], [], [], [], []
+        self.forgotten = []
         self._client, self._rng = Client(f"http://127.0.0.1:{port}"), random.Random(f"arms {seed}")
         self._configure, self._reread = configure, reread
         self._over = threading.Event()
@@ -208,7 +233,9 @@ class Operator:
                     self._regime("rebuild", {"policy": self._rng.choice(POLICIES)})
                 elif turn < 0.35:
                     self._regime("rollback", {})
-                elif turn < 0.45:
+                elif turn < 0.4:
+                    self._forget(f"user {self._rng.randrange(USERS)}")
+                elif turn < 0.5:
                     self._hold(self._rng.choice([None, 0.1, 0.2, 0.4]))
                 else:
                     self._change(f"new {count}")
@@ -224,6 +251,16 @@ class Operator:
             self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
         elif status not in (503, 422):
             self.wrong.append((arm, answer))
+
+    def _forget(self, user):
+        """Let a user be forgotten, and remember since when that holds."""
+        begun = time.monotonic()
+        path = f"/v1/subjects/user/{quote(user)}"
+        status, _, answer = self._client.ask("DELETE", path)
+        if status == 200:
+            self.forgotten.append((user, begun))
+        elif status != 503:
+            self.wrong.append((user, answer))
 
     def _hold(self, share):
         """Give a control another share, or end the holdout."""
@@ -274,6 +311,7 @@ class Run:
     def __init__(self, kind, folder, seed):
         self.kind, self.folder, self.rng = kind, folder, random.Random(f"{kind} {seed}")
         self.counts, self.problems, self.checks = Counter(), [], 0
+        self.ahead, self.archived = 0.0, 0
         if kind == "postgres":
             self.cluster = stores.cluster()
             url, self.schema = self.cluster.url, stores.schema_of(folder)
@@ -295,7 +333,15 @@ class Run:
     def configure(self, arms):
         """Let the configuration name other arms; whoever reads it meanwhile reads a whole file."""
         new = self.path.with_suffix(".new")
-        new.write_text(CONFIG.format(port=self.port, store=self.store, arms=json.dumps(arms)))
+        new.write_text(
+            CONFIG.format(
+                port=self.port,
+                store=self.store,
+                arms=json.dumps(arms),
+                days=KEPT_SECONDS / 86_400,
+                archive=self.folder / "archive",
+            )
+        )
         new.replace(self.path)
 
     def reread(self):
@@ -338,7 +384,11 @@ class Run:
         else:
             self.end(signal.SIGTERM if fault == STOP else signal.SIGKILL)
             self.check()
-            self.start(self.rng.uniform(-7200, 7200) if fault == SKEW else 0.0)
+            # Forward by less than rows are kept for, or those that are sent again would be gone.
+            skew = self.rng.uniform(-7200, KEPT_SECONDS / 4) if fault == SKEW else self.ahead
+            # One that was set forward stays so: the log's time never goes back.
+            self.ahead = max(self.ahead, skew)
+            self.start(skew)
 
     def await_work(self):
         """Let the service get some work done between faults, however slow the machine."""
@@ -386,6 +436,7 @@ class Run:
         decided, told = dict(self.clients.decided), dict(self.clients.told)
         became, pinned = list(self.operator.became), list(self.operator.pinned)
         states, held = list(self.operator.left), list(self.operator.held)
+        forgotten = list(self.operator.forgotten)
         config = load_config(self.path)
         from tacit.service.stores.opening import open_store
 
@@ -395,13 +446,18 @@ class Run:
             names = {p.id: name for name, p in store.placements().items()}
             decisions, rewards, ids, arms = Counter(), Counter(), {}, [(ARMS, [])]
             pins, left, holdouts = [None], [], []
-            shown, rewarded = {}, {}
+            shown, rewarded, units = {}, {}, {}
+            self.seqs = {row.seq for row in store.events(0) if isinstance(row, DecisionRow)}
+            gone = self.archive(names, decisions, rewards, shown, rewarded, units)
             for event in store.events(0):
                 if isinstance(event, DecisionRow):
                     name = names[event.placement], event.id
                     ids[event.seq] = name
                     decisions[name] += 1
                     shown[name] = event.key, event.arm, event.propensity
+                    if name[0] == "search":
+                        units[name] = Told.read(event.asked).unit
+                        shown[name] = event.key, event.arm, None
                     if name[0] == "home" and event.arm not in self.offered(event, arms):
                         self.problems.append(f"not on offer: {event}")
                 elif isinstance(event, FeedbackRow):
@@ -419,6 +475,7 @@ class Run:
                     pins.append(None if pin is None else pin["arms"])
             self.problems += follows(became, arms) + lost_of(pinned, pins)
             self.problems += lost_of(states, left) + lost_of(held, holdouts)
+            self.problems += self.remembered(forgotten, units)
             for what, acknowledged, logged, counted in (
                 ("decision", decided, shown, decisions),
                 ("feedback", told, rewarded, rewards),
@@ -428,9 +485,46 @@ class Run:
                 self.problems += [f"{what} lost: {name}" for name in lost]
                 self.problems += [f"{what} twice: {name}" for name in twice]
             self.problems += verify(config, store)
-            self.rows = store.end().seq
+            self.rows, self.archived = store.end().seq, gone
         finally:
             store.close()
+
+    def archive(self, names, decisions, rewards, shown, rewarded, units):
+        """Take in the rows that were archived; return how many.
+
+        After a crash those of one step may be there again, in the archive or in the store.
+        """
+        ids, found = {}, 0
+        for name in names.values():
+            for row in self.archived_rows(name, "decisions"):
+                known = name, row["id"]
+                ids[row["seq"]] = known
+                decisions[known] = int(row["seq"] not in self.seqs)
+                arm = json.loads(row["arm"])
+                shown[known] = row["key"], arm, None if name == "search" else row["propensity"]
+                if name == "search":
+                    units[known] = Told.read(row["asked"]).unit
+                found += 1
+            for row in self.archived_rows(name, "feedback"):
+                rewards[ids[row["decision"]]] = int(row["decision"] not in self.seqs)
+                rewarded[ids[row["decision"]]] = row["reward"]
+        return found
+
+    def archived_rows(self, name, kind):
+        import pyarrow.parquet as pq
+
+        for path in sorted((self.folder / "archive" / name).glob(f"{kind}-*.parquet")):
+            yield from pq.read_table(path).to_pylist()
+
+    def remembered(self, forgotten, units):
+        """Return the decisions that tell of somebody who was forgotten after them."""
+        since, users = dict(self.clients.since), dict(self.clients.users)
+        last = dict(forgotten)
+        return [
+            f"remembered: {name}"
+            for name, user in users.items()
+            if user in last and since[name] < last[user] and units.get(name) is not None
+        ]
 
     def offered(self, row, arms):
         """Return the arms on offer at a decision, which are those of the last change."""
@@ -454,6 +548,8 @@ class Run:
             "checks": self.checks,
             "rows": self.rows,
             "acknowledged": self.clients.acknowledged,
+            "archived": self.archived,
+            "forgotten": len(self.operator.forgotten),
             "changes of arms": len(self.operator.became),
             "pins": len(self.operator.pinned),
             "holdouts": len(self.operator.held),

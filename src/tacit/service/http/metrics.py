@@ -133,11 +133,7 @@ class _OfEngine(Collector):
                 "Time that reading the store took at the start.",
                 health.recovery_seconds,
             ),
-            (
-                "tacit_clock_ahead_seconds",
-                "By how much this machine's clock is ahead of the log's time.",
-                health.wall_ahead,
-            ),
+            ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
         ):
             yield GaugeMetricFamily(name, help, float(value))
         yield _family(

@@ -130,8 +130,10 @@ class OwnedFile:
         self._take()
         for name in (Path(f"{self.path}{side}") for side in SIDES):
             if name.exists():
-                os.close(private(name, os.O_RDONLY))
                 found = name.stat()
+                if found.st_uid == os.geteuid():
+                    # Not by opening it: what closes a file releases the locks that SQLite has.
+                    name.chmod(PRIVATE)
                 self._known[name] = found.st_dev, found.st_ino
         if not os.fstat(self._lock).st_size:
             os.pwrite(self._lock, MARK, 0)
