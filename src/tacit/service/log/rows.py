@@ -32,7 +32,7 @@ READ_ROWS = 4096
 FOLD_ROWS = 4096
 _seq = attrgetter("seq")
 # A store takes a number of NumPy for the number, and so does the checksum.
-_canonical = msgspec.json.Encoder(enc_hook=methodcaller("item")).encode
+_canonical = msgspec.msgpack.Encoder(enc_hook=methodcaller("item")).encode
 
 logger = logging.getLogger(__name__)
 
@@ -228,8 +228,8 @@ Event = DecisionRow | FeedbackRow | MarkRow
 def row_checksum(row: tuple[Any, ...]) -> int:
     """Return the checksum that stands beside a row in its store.
 
-    It is the CRC-32 of the row's fields as a JSON array, as msgspec writes it: a number in binary
-    keeps all its digits, an arm with a number differs from one with its digits as a name.
+    It is the CRC-32 of the row's fields as an array of MessagePack: all bits of a number count, and
+    an arm that is a number differs from one with its digits as a name.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def row_checksum(row: tuple[Any, ...]) -> int:
     Examples
     --------
     >>> row_checksum(MarkRow(1, 1, 100, "mode", "frozen"))
-    1141398507
+    3660063694
     """
     return crc32(_canonical(row))
 

@@ -458,18 +458,18 @@ class PostgresStore(SqlStore):
 
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
-        decisions = [
-            (
-                *row._replace(
-                    arm=_encoded(row.arm).decode(),
-                    would=None if row.would is None else _encoded(row.would).decode(),
-                ),
-                row_checksum(row),
-            )
-            for row in rows.decisions
-        ]
-        parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
         with self._transaction() as writer, writer.cursor() as cursor:
+            decisions = [
+                (
+                    *row._replace(
+                        arm=_encoded(row.arm).decode(),
+                        would=None if row.would is None else _encoded(row.would).decode(),
+                    ),
+                    row_checksum(row),
+                )
+                for row in rows.decisions
+            ]
+            parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
             for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
                 if len(part) >= COPIED_FROM:
                     with cursor.copy(copy) as stream:
