@@ -219,7 +219,8 @@ def test_evaluate_says_which_interval_to_trust(tmp_path):
     arguments = ["--policy", "always:b", "--estimator", "ips", "--json"]
     result = tacit("evaluate", log, *arguments)
     assert result.returncode == 0, result.stderr
-    (told,) = json.loads(result.stdout)["warnings"]
+    outside, told = json.loads(result.stdout)["warnings"]
+    assert "the value is outside of its anytime interval" in outside
     assert "trust the anytime interval" in told
     assert f"warning: {told}" in result.stderr
 

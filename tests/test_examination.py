@@ -8,7 +8,7 @@ import pytest
 from conftest import DATA
 from test_off_policy import log_of
 
-from tacit.errors import InvalidValue, UnfitLog
+from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate import PositionBasedIPS, Uniform, examine
 
 THETA = np.array([0.9, 0.6, 0.3])
@@ -119,7 +119,7 @@ def test_wrong_values_are_refused():
         examine(log, "em", features=lambda key, arm: [1.0])
     with pytest.raises(UnfitLog, match="position"):
         examine(log.drop_columns("position"))
-    with pytest.raises(UnfitLog, match="no rows"):
+    with pytest.raises(LogError, match="no rows"):
         examine(log.slice(0, 0))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reference import inputs
 
 import tacit
-from tacit.errors import AssumptionWarning, InvalidValue, TacitError, UnfitLog
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, TacitError, UnfitLog
 from tacit.evaluate import (
     IPS,
     SNIPS,
@@ -490,9 +490,8 @@ def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
 
 
 def test_an_empty_log_says_nothing():
-    result = off_policy(Uniform(), FOUR.slice(0, 0))
-    assert math.isnan(result.estimates[0].value)
-    assert result.estimates[0].intervals["anytime"] == (0.0, 1.0)
+    with pytest.raises(LogError, match="log: it has no rows"):
+        off_policy(Uniform(), FOUR.slice(0, 0))
 
 
 def test_the_plot_is_drawn(tmp_path):
@@ -530,7 +529,12 @@ def test_few_rows_with_all_the_weight_are_told():
     ips, robust = found.estimates
     assert ips.effective_sample_size == pytest.approx(2)
     assert ips.intervals["normal"][0] < 0.0  # not clipped: it would look better than it is
-    (told,) = ips.warnings
+    note, told = ips.warnings
+    assert note == f"IPS: {ips.note}"
+    assert ips.note == (
+        "the value is outside of its anytime interval, which counts on a mean weight of 1: here it "
+        "is 4.000"
+    )
     low, high = ips.intervals["anytime"]
     assert f"trust the anytime interval, [{low:.5f}, {high:.5f}], alone" in told
     assert "the normal interval, [-" in told

@@ -90,7 +90,9 @@ def the_same(ours, theirs, *, but=()):
     for mine, other in zip(ours.table(), theirs.table(), strict=True):
         for name in mine.keys() - set(but):
             if isinstance(mine[name], float):
-                assert mine[name] == pytest.approx(other[name], rel=1e-9, abs=1e-12), name
+                assert mine[name] == pytest.approx(other[name], rel=1e-9, abs=1e-12, nan_ok=True), (
+                    name
+                )
             else:
                 assert mine[name] == other[name], name
     for name in ("target", "rows", "unanswered", "never_shown", "confidence"):

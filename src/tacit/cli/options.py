@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
@@ -170,8 +171,7 @@ def concluding(reader: LogReader) -> Iterator[None]:
         if not reader.strict:
             reader.report.check_kept()
         raise
-    if not reader.report.kept:
-        raise LogError("log: nothing can be concluded from it: it has no rows")
+    reader.report.check_kept()
 
 
 def show(value: Any, text: str, as_json: bool, rows: LogReport | None = None) -> None:
@@ -179,7 +179,22 @@ def show(value: Any, text: str, as_json: bool, rows: LogReport | None = None) ->
     if rows is not None:
         value = {**value, "rejected": dict(rows.rejected), "notes": rows.notes()}
         text = "\n".join([text, *rows.notes(), *([rows.summary()] if rows.rejected else [])])
-    click.echo(json.dumps(value, indent=1) if as_json else text)
+    click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else text)
+
+
+def plain(value: Any) -> Any:
+    """Return a result as JSON knows it: null for what is no finite number.
+
+    Examples
+    --------
+    >>> plain({"value": float("nan"), "ends": (0.5, float("inf"))})
+    {'value': None, 'ends': [0.5, None]}
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(plain, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def names(text: str) -> list[str]:

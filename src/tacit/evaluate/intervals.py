@@ -9,6 +9,9 @@ Four kinds, from little work and an approximation to a guarantee:
   as ``normal``, where ``anytime`` is up to nine times as wide;
 - ``anytime``: a confidence sequence, valid for every number of units, at all of them at once, and
   without a bound on the weights.
+
+The first two know nothing where all rewards are alike, as where nobody clicked: there
+:func:`widened` adds what an exact interval says.
 """
 
 from __future__ import annotations
@@ -149,6 +152,61 @@ def normal(
     return value - radius, value + radius
 
 
+def widened(
+    bounds: Bounds,
+    sums: Sums,
+    confidence: float = CONFIDENCE,
+    *,
+    slots: float = 1.0,
+    clustered: bool = False,
+) -> Bounds:
+    """Return an interval that also holds what is left possible where all rewards are alike.
+
+    Where every reward that carries weight is the same c, as where nobody clicked, the sample shows
+    no variation, and intervals that hold in the limit shrink to a point. But of n units none had
+    another reward, so with Clopper and Pearson another one has a chance of at most
+    q = 1 − (α/2)^(1/n), some 3.7/n for 95 %; and each such unit moves the value by at most its
+    weight. With W the largest weight the value lies between c − cWq and c + (1 − c)Wq.
+
+    Parameters
+    ----------
+    bounds : (float, float)
+        NaN where they are not known.
+    sums : Sums
+        With the units' rewards.
+    confidence : float, default 0.95
+    slots : float, default 1
+        As for :func:`anytime`.
+    clustered : bool, default False
+        Whether clusters, rather than units, are independent; groups then stand for them.
+
+    References
+    ----------
+    Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
+    the binomial"; Hanley, Lippman-Hand (1983), "If nothing goes wrong, is everything all right?"
+    (the rule of three).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate.sums import summed
+    >>> never = summed(np.ones(230), np.zeros(230), rewards=np.zeros(230))
+    >>> low, high = widened(normal(never), never)
+    >>> low, round(high, 4)
+    (0.0, 0.0159)
+    """
+    if not 0 <= sums.least == sums.most:
+        return bounds
+    weights = sums.groups[1, sums.groups[0] > 0]
+    units = len(weights) if clustered else sums.n
+    heaviest = weights.max() * units / sums.n if clustered else sums.largest[0]
+    tail = (1 - _checked(confidence)) / 2
+    chance = min(1.0, float(heaviest) / slots * (1 - tail ** (1 / units)))
+    low, high = sums.most * (1 - chance), sums.most + (slots - sums.most) * chance
+    # Comparisons with NaN are false.
+    return min(low, bounds[0]), max(high, bounds[1])
+
+
 def bootstrap(
     sums: Sums,
     ratio: bool = False,
@@ -178,7 +236,8 @@ def bootstrap(
         estimates = values / (weights if ratio else count)
     tail = (1 - _checked(confidence)) / 2
     low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
-    return float(low), float(high)
+    value = estimate_of(sums, ratio)  # the last digits of a sum depend on its order
+    return min(float(low), value), max(float(high), value)
 
 
 @lru_cache(maxsize=2)
@@ -211,7 +270,8 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
     Returns
     -------
     (float, float) or None
-        None for another confidence, and where there is too little: (Σr)²/Σr² · n/Σw² below 10.
+        None for another confidence, and where there is too little: (Σr)²/Σr² · n/Σw² below 10, or
+        all rewards that carry weight are alike.
 
     References
     ----------
@@ -226,7 +286,7 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
     >>> round(low, 3), round(high, 3)
     (0.449, 0.551)
     """
-    if confidence not in ANY_TIME or sums.rr <= 0 or sums.ww <= 0:
+    if confidence not in ANY_TIME or sums.rr <= 0 or sums.least >= sums.most:
         return None
     mean, squares = sums.r / sums.n, sums.ww / slots**2
     d = sums.y - mean * sums.w / slots

@@ -40,6 +40,8 @@ class Sums(NamedTuple):
         group as a whole; without clusters, units are dealt out in turn.
     r, rr : float
         Sum of the units' own rewards, and of their squares.
+    least, most : float
+        The smallest and the largest of these rewards among units of a weight above 0.
 
     Examples
     --------
@@ -63,6 +65,8 @@ class Sums(NamedTuple):
     groups: Floats
     r: float = 0.0
     rr: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both."""
@@ -77,6 +81,8 @@ class Sums(NamedTuple):
             self.groups + other.groups,
             self.r + other.r,
             self.rr + other.rr,
+            min(self.least, other.least),
+            max(self.most, other.most),
         )
 
     def after(self, units: int) -> Sums:
@@ -131,6 +137,7 @@ def summed(
     else:
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
         told = [count, *(_counted(cluster, x, groups) for x in (weights, values))]
+    earned = () if rewards is None else _earned(weights, rewards)
     return Sums(
         len(weights),
         float(weights.sum()),
@@ -140,9 +147,16 @@ def summed(
         _product(weights, values),
         _top(weights),
         np.stack(told),
-        0.0 if rewards is None else float(rewards.sum()),
-        0.0 if rewards is None else _product(rewards, rewards),
+        *earned,
     )
+
+
+def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
+    """Return r, rr, least and most of :class:`Sums`."""
+    counts = weights > 0
+    least = float(rewards.min(where=counts, initial=math.inf))
+    most = float(rewards.max(where=counts, initial=-math.inf))
+    return float(rewards.sum()), _product(rewards, rewards), least, most
 
 
 def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:

@@ -163,7 +163,9 @@ class LogReport:
         LogError
             With the reasons, and for each its remedy.
         """
-        if self.read and not self.kept:
+        if not self.read:
+            raise LogError(f"log: {NO_ROWS}")
+        if not self.kept:
             remedies = [
                 f"  {example.column}: give {ALLOWED[example.column]}"
                 for example in self.examples.values()
@@ -175,6 +177,7 @@ class LogReport:
             )
 
 
+NO_ROWS = "it has no rows, so nothing can be concluded from it; give one that has some"
 REMEDY = (
     "name foreign columns with columns={OURS: THEIRS} (--column OURS=THEIRS), fill missing ones "
     "with constants={OURS: VALUE} (--constant OURS=VALUE), or mend the rows"

@@ -22,7 +22,7 @@ from tacit.logs.places import File
 from tacit.logs.reader import NUMBERED, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
 from tacit.logs.schema import SCHEMA, SEGMENT
-from tacit.logs.sources import opened
+from tacit.logs.sources import kept, opened
 
 TEXTS = ("placement", "key", "arm", "policy", "version", SEGMENT)
 FILLERS = {
@@ -65,12 +65,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
         chunks = _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
         chunks = log.chunks()
-    return _kept(log, chunks) if groups is None else chunks
-
-
-def _kept(log: LogReader, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    yield from chunks
-    log.report.check_kept()
+    return kept(log, chunks) if groups is None else chunks
 
 
 def _parquet(

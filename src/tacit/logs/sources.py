@@ -212,21 +212,40 @@ def say_rejected(reader: Any, log: Any) -> None:
         warnings.warn(reader.report.summary(), AssumptionWarning, stacklevel=3)
 
 
-def as_chunks(log: Any) -> Iterator[Chunk]:
+def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
     """Yield the valid rows of any form that a click log can have.
 
     Parameters
     ----------
     log : LogReader, or what :func:`read_log` takes
         What is in memory is checked strictly.
+    empty : bool, default False
+        Whether a log without any row will do.
 
     Raises
     ------
     InvalidValue
         If it is none of these.
     LogError
-        If it cannot be read, a row is wrong, or all rows are rejected.
+        If it cannot be read, a row is wrong, there is none, or all are rejected.
     """
     reader = opened(log)
-    yield from reader.chunks()
-    reader.report.check_kept()
+    return kept(reader, reader.chunks(), empty=empty)
+
+
+def kept(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
+    """Yield the rows of a whole log, and refuse one of which none could be used.
+
+    ``empty`` says whether one without any will do.
+
+    Raises
+    ------
+    LogError
+    """
+    rows = 0
+    for chunk in chunks:
+        rows += len(chunk.rows)
+        yield chunk
+    # The report may be that of another iteration by now, but then it kept none either.
+    if not (rows or (empty and not reader.report.read)):
+        reader.report.check_kept()

@@ -58,7 +58,7 @@ def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
     """
     path = Path(path)
     chosen = FORMATS[format_of(path, format)]
-    batches = (chunk.batch for chunk in as_chunks(log))
+    batches = (chunk.batch for chunk in as_chunks(log, empty=True))
     try:
         _replace(path, chosen.write, batches)
     except OSError as error:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.errors import InvalidValue, UnfitLog
+from tacit.errors import InvalidValue
 from tacit.evaluate.examination.cells import Cells, cells_of
 from tacit.evaluate.examination.methods import (
     Regression,
@@ -29,9 +29,10 @@ from tacit.evaluate.examination.methods import (
     harvesting,
     per_place,
     randomization,
+    relative,
 )
 from tacit.evaluate.examination.result import Examination
-from tacit.evaluate.intervals import CONFIDENCE, normal_quantile
+from tacit.evaluate.intervals import CONFIDENCE, normal_quantile, wilson
 from tacit.evaluate.rows import checked_missing_reward
 from tacit.logs.sources import Reading, opened, say_rejected
 
@@ -76,6 +77,8 @@ def examine(
 
     Raises
     ------
+    LogError
+        If there are no rows.
     UnfitLog
         If rows have no position, or no propensity where it is needed.
     InvalidValue
@@ -123,8 +126,6 @@ def examine(
     reader = opened(log, **reading)
     cells = cells_of(reader, missing_reward, randomized=method == "randomization")
     say_rejected(reader, log)
-    if not len(cells.pair):
-        raise UnfitLog("log: it has no rows, so it says nothing of examination")
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
@@ -135,16 +136,26 @@ def examine(
             return harvesting(part, len(places))
         return em(part, len(places), start, Regression(cells, features, regression))
 
+    shown, clicks = (per_place(cells, x, len(places)) for x in (cells.shown, cells.clicks))
     effects = estimated(cells, None)
+    if method == "em":  # it goes on without end where there are no clicks
+        effects[clicks == 0] = np.nan
+        effects = relative(effects)
     low, high = _jackknife(cells, effects, estimated, confidence)
+    for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
+        low[place] = high[place] = np.nan
+        if method == "randomization" and not np.isnan(effects[place]):
+            least, most = wilson(clicks[0] / shown[0], shown[0], confidence)
+            ends = wilson(clicks[place] / shown[place], shown[place], confidence)
+            low[place], high[place] = ends[0] / most, ends[1] / least
     return Examination(
         method=method,
         positions=places,
         effects=effects,
         low=low,
         high=high,
-        shown=per_place(cells, cells.shown, len(places)),
-        clicks=per_place(cells, cells.clicks, len(places)),
+        shown=shown,
+        clicks=clicks,
         confidence=confidence,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,12 @@ class Examination(Tabulated):
     positions : array of int64, shape (positions,)
         The positions of the log, in ascending order.
     effects : array of float64, shape (positions,)
-        Examination of each relative to the first; NaN where the log does not tell.
+        Examination of each relative to the first; NaN where the log does not tell, as without
+        clicks.
     low, high : array of float64, shape (positions,)
-        Interval for each effect (delete-a-group jackknife, on the scale of logarithms).
+        Interval for each effect (delete-a-group jackknife, on the scale of logarithms). Where that
+        has no width, as without any click, for ``randomization`` from Wilson's intervals of both
+        click rates, else NaN.
     shown, clicks : array of float64, shape (positions,)
         Rows at each position, and their rewards; for ``randomization`` weighted towards uniform
         placement.
@@ -74,8 +78,8 @@ class Examination(Tabulated):
         body = [
             [
                 str(row["position"]),
-                f"{row['effect']:.3f}",
-                f"[{row['low']:.3f}, {row['high']:.3f}]",
+                "–" if math.isnan(row["effect"]) else f"{row['effect']:.3f}",
+                "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]",
                 f"{row['shown']:,.0f}",
                 f"{row['clicks']:,.0f}",
             ]

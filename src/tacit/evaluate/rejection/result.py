@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from tacit.core.text import Tabulated
 from tacit.evaluate.intervals import wilson
 
+NO_OVERLAP = "no overlap: no row shows what the policy chose"
 PerPass = tuple[tuple[float, ...], tuple[float, ...]]
 """How many rows matched and the sum of their rewards, per pass."""
 
@@ -42,7 +43,8 @@ class ReplayResult(Tabulated):
     policy : str
         The policy and its hyperparameters.
     estimate : float
-        Mean over the passes of the mean reward of a pass's matched rows; NaN without a match.
+        Mean over the passes of the mean reward of a pass's matched rows; NaN without a match, which
+        is told as "no overlap".
     low, high : float
         95 % interval for it: the score interval of Wilson (1927) for as many rows as a pass
         matched on average. Passes share their rows, so more passes never narrow it; a reward
@@ -112,13 +114,10 @@ class ReplayResult(Tabulated):
         passes = len(self.matched)
         matched, clicks = sum(self.matched) / passes, sum(self.clicks) / passes
         share = matched / self.rows if self.rows else 0.0
-        known = [estimate for estimate in self.estimates if estimate == estimate] or [math.nan]
         return "\n".join(
             [
                 f"{self.policy}, replayed on {self.rows:,} logged rows, passes: {passes}",
-                f"  mean reward      {self.estimate:.5f}, "
-                f"95 % interval {self.low:.5f} to {self.high:.5f}",
-                f"  single passes    {min(known):.5f} to {max(known):.5f}",
+                *self._earned(),
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
@@ -126,13 +125,23 @@ class ReplayResult(Tabulated):
             ]
         )
 
+    def _earned(self) -> list[str]:
+        known = [estimate for estimate in self.estimates if estimate == estimate]
+        if not known:
+            return [f"  mean reward      {NO_OVERLAP}"]
+        return [
+            f"  mean reward      {self.estimate:.5f}, "
+            f"95 % interval {self.low:.5f} to {self.high:.5f}",
+            f"  single passes    {min(known):.5f} to {max(known):.5f}",
+        ]
+
     def _segment_lines(self) -> list[str]:
         from tacit.core.text import aligned
 
         body = [
             [
                 name or "(none)",
-                f"{part.estimate:.5f}",
+                f"{part.estimate:.5f}" if part.matched else NO_OVERLAP.partition(":")[0],
                 f"[{part.low:.5f}, {part.high:.5f}]",
                 f"{part.matched:,.1f}",
             ]

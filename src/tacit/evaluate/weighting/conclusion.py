@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tacit.errors import InvalidValue
 from tacit.evaluate.intervals import (
@@ -15,13 +16,12 @@ from tacit.evaluate.intervals import (
     normal,
     score,
     standard_error,
+    widened,
 )
 from tacit.evaluate.sums import Sums
-from tacit.evaluate.weighting.estimators import (
-    DoublyRobust,
-    Estimator,
-)
-from tacit.evaluate.weighting.result import Estimate, bounds_text
+from tacit.evaluate.weighting.arm_means import ArmMeans
+from tacit.evaluate.weighting.estimators import DoublyRobust, Estimator
+from tacit.evaluate.weighting.result import NO_OVERLAP, Estimate, bounds_text
 from tacit.evaluate.weighting.slates import SlateEstimator
 
 FEW = 100
@@ -49,29 +49,52 @@ def conclude(
     confidence, weight_bound, seed
         As for :func:`off_policy`.
     """
-    ratio = estimator.ratio
-    slots = estimator.slots if isinstance(estimator, SlateEstimator) else 1
-    found: dict[str, Bounds] = {
-        "normal": normal(sums, ratio, confidence, clustered=clustered),
-        "bootstrap": bootstrap(sums, ratio, confidence, seed=seed),
-    }
-    looked_at_any_time = {
-        "score": _score(estimator, sums, confidence),
-        "anytime": _anytime(estimator, sums, confidence, weight_bound),
-    }
-    if not clustered:
-        found |= {kind: bounds for kind, bounds in looked_at_any_time.items() if bounds is not None}
-    return Estimate(
+    slots = _slots(estimator)
+    found = Estimate(
         estimator=estimator.label,
-        value=estimate_of(sums, ratio),
-        standard_error=standard_error(sums, ratio, clustered=clustered),
-        intervals=found,
+        value=math.nan,
+        standard_error=math.nan,
+        intervals={},
         effective_sample_size=sums.effective_sample_size,
         mean_weight=sums.mean_weight / slots,
         largest_weights=tuple((sums.largest[sums.largest > 0] / slots).tolist()),
         sums=sums,
-        warnings=_doubts(estimator, sums, found),
     )
+    if not _overlaps(estimator, sums):
+        return replace(found, warnings=(f"{estimator.label}: {NO_OVERLAP}",) if sums.n else ())
+    found = replace(found, value=estimate_of(sums, estimator.ratio))
+    if not estimator.judged:
+        return found
+    bounds: dict[str, Bounds | None] = {
+        kind: widened(limits, sums, confidence, slots=slots, clustered=clustered)
+        for kind, limits in (
+            ("normal", normal(sums, estimator.ratio, confidence, clustered=clustered)),
+            ("bootstrap", bootstrap(sums, estimator.ratio, confidence, seed=seed)),
+        )
+    }
+    if not clustered:
+        bounds["score"] = _score(estimator, sums, confidence)
+        bounds["anytime"] = _anytime(estimator, sums, confidence, weight_bound)
+    sure = bounds.get("anytime")
+    found = replace(
+        found,
+        # None at all where no two rewards differ: then it would be 0.
+        standard_error=standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
+        intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
+        empty=("anytime",) if sure and sure[0] >= sure[1] else (),
+    )
+    told = [f"{estimator.label}: {found.note}"] if found.note else []
+    return replace(found, warnings=(*told, *_doubts(estimator, sums, found.intervals)))
+
+
+def _slots(estimator: Estimator) -> float:
+    return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
+
+
+def _overlaps(estimator: Estimator, sums: Sums) -> bool:
+    """Whether the log says anything of what the target policy would show."""
+    of_the_log = isinstance(getattr(estimator, "model", None), ArmMeans)
+    return sums.w > 0 or (sums.n > 0 and not estimator.judged and not of_the_log)
 
 
 def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple[str, ...]:
@@ -82,8 +105,8 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple
             f"the {sums.n:,} units, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
-    low, high = found["normal"]
-    most = float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
+    low, high = found.get("normal", (0.0, 0.0))
+    most = _slots(estimator)
     if low < 0.0 or high > most:
         doubts.append(
             f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, 0 "
@@ -106,8 +129,7 @@ def _score(estimator: Estimator, sums: Sums, confidence: float) -> Bounds | None
     # A clipped estimate is biased, and this interval knows nothing of it.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    slots = estimator.slots if isinstance(estimator, SlateEstimator) else 1
-    return score(sums, confidence, slots=float(slots))
+    return score(sums, confidence, slots=_slots(estimator))
 
 
 def _anytime(

@@ -65,6 +65,8 @@ class Estimator:
     """Whether values are weight times reward, as the confidence sequence needs."""
     every: ClassVar[bool] = False
     """Whether the probabilities of all arms are needed, not of the shown one alone."""
+    judged: ClassVar[bool] = True
+    """Whether the rows tell how far off the estimate is: else it has no intervals."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -152,8 +154,8 @@ class SNIPS(IPS):
 class DirectMethod(Estimator):
     """The mean of what a model of the rewards expects under the target policy.
 
-    No weights, little variance, and all the bias of the model. Its intervals say how the
-    estimate varies with the rows, and nothing of that bias.
+    No weights, little variance, and all the bias of the model: no row says how far off that is, so
+    there is no interval; :class:`DoublyRobust` has some.
 
     Parameters
     ----------
@@ -168,6 +170,7 @@ class DirectMethod(Estimator):
 
     weighted: ClassVar[bool] = False
     every: ClassVar[bool] = True
+    judged: ClassVar[bool] = False
 
     model: RewardModel | None = None
 
@@ -181,7 +184,7 @@ class DirectMethod(Estimator):
         return self.model.columns if self.model else frozenset()
 
     def units(self, terms: WeightedRows) -> Units:
-        return Units(np.ones(len(terms.weights)), self._expected(terms))
+        return Units(terms.weights, self._expected(terms))
 
     def _expected(self, terms: WeightedRows) -> Floats:
         """Return Σ π(a)·q(a) over the arms, per row."""
@@ -215,6 +218,8 @@ class DoublyRobust(DirectMethod):
     shrinkage", section 3 (clipping as pessimistic shrinkage).
     """
 
+    judged: ClassVar[bool] = True
+
     clip: float = math.inf
 
     def __post_init__(self) -> None:
@@ -224,7 +229,7 @@ class DoublyRobust(DirectMethod):
     def units(self, terms: WeightedRows) -> Units:
         weights = self._used(terms.weights)
         errors = terms.rows.reward - self._model.shown(terms.rows)
-        return Units(weights, self._expected(terms) + weights * errors)
+        return Units(weights, self._expected(terms) + weights * errors, terms.rows.reward)
 
     def _used(self, weights: Floats) -> Floats:
         return clipped(weights, self.clip)

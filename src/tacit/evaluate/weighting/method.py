@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate.intervals import CONFIDENCE
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.weighting.estimators import Estimator
-from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.result import NO_OVERLAP, OffPolicyResult
 from tacit.evaluate.weighting.weighing import Weighing
+from tacit.logs.rows import NO_ROWS
 from tacit.logs.sources import Reading, opened, say_rejected
 from tacit.policies.base import Policy
 
@@ -90,7 +92,8 @@ def off_policy(
     Raises
     ------
     UnfitLog
-        If a row has no propensity, or could never have shown an arm that the target would show.
+        If a row has no propensity, or could never have shown an arm that the target would show; if
+        no row shows what it would.
     LogError
         If the log cannot be read.
     InvalidValue
@@ -153,7 +156,23 @@ def off_policy(
 
 
 def warned(result: OffPolicyResult) -> OffPolicyResult:
-    """Return a result, having said which of its intervals are not to be trusted."""
+    """Return a result, having said which of its intervals are not to be trusted.
+
+    Raises
+    ------
+    LogError
+        If there is no row.
+    UnfitLog
+        If no estimator has anything to say.
+    """
+    if not result.rows:
+        raise LogError(f"log: {NO_ROWS}")
+    if all(math.isnan(estimate.value) for estimate in result.estimates):
+        never = ", ".join(map(repr, result.never_shown[:5]))
+        raise UnfitLog(
+            f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
+            "policy that may, as with ExplorationFloor, or a target that shows what is there"
+        )
     if result.assumes:
         warnings.warn(result.assumes, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:

@@ -11,6 +11,8 @@ from tacit.core.text import Tabulated
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums
 
+NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"
+EMPTY = "empty: the propensities cannot be right"
 INTERVALS = ("normal", "bootstrap", "score", "anytime")
 SHOWN_SEGMENTS = 30
 """The most segments that a text or a figure tells of."""
@@ -24,12 +26,13 @@ class Estimate:
     ----------
     estimator : str
     value : float
-        NaN where the log shows nothing of what the target policy would do.
+        NaN where there is no overlap: the log shows nothing of what the target policy would do.
     standard_error : float
-        By the central limit theorem.
+        By the central limit theorem; NaN where it says nothing, as where all rewards are alike.
     intervals : dict
         Per kind (normal, bootstrap, score, anytime) its bounds; a kind is left out where an
-        estimator has none.
+        estimator has none, where there are too few rows, and where it is empty. Where all rewards
+        are alike, the first two are as :func:`~tacit.evaluate.intervals.widened` says.
     effective_sample_size : float
         (Σw)²/Σw²: how many equally weighted units would tell as much.
     mean_weight : float
@@ -42,7 +45,10 @@ class Estimate:
         Why the normal and the bootstrap interval are not to be trusted, and which one is. They
         hold in the limit only; with an effective sample size below 100 it is far away, and where
         the normal interval leaves the range of mean rewards it has not been reached. No interval
-        is clipped to that range: it would look better than it is.
+        is clipped to that range: it would look better than it is. First of all, ``note``.
+    empty : tuple of str
+        The kinds of interval that leave no value: their lower end is above their upper one, which
+        has at most the probability of a miss if the log's propensities are right.
     """
 
     estimator: str
@@ -54,6 +60,36 @@ class Estimate:
     largest_weights: tuple[float, ...]
     sums: Sums
     warnings: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What the numbers alone would hide: no overlap, an empty interval, a value outside of one.
+
+        The value stays what the estimator's formula gives. The score and the anytime interval
+        count besides on the mean weight, which is 1 in expectation: where it is not, they may
+        contradict the value, and are the ones to believe if the propensities are right.
+        """
+        if math.isnan(self.value):
+            return NO_OVERLAP
+        told = [f"the {kind} interval is {EMPTY}" for kind in self.empty]
+        bounds = self.intervals.items()
+        outside = [kind for kind, (low, high) in bounds if not low <= self.value <= high]
+        if outside:
+            told.append(
+                f"the value is outside of its {' and '.join(outside)} interval, which counts on a "
+                f"mean weight of 1: here it is {self.mean_weight:.3f}"
+            )
+        return "; ".join(told)
+
+    def cells(self) -> list[str]:
+        """Return value and intervals as texts."""
+        value = NO_OVERLAP.partition(":")[0] if math.isnan(self.value) else f"{self.value:.5f}"
+        bounds = [
+            EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind))
+            for kind in INTERVALS
+        ]
+        return [value, *bounds]
 
     def doubted_weights(self) -> str:
         """Return what is wrong if the mean weight is farther from 1 than chance explains."""
@@ -82,6 +118,7 @@ class Estimate:
             "effective_sample_size": self.effective_sample_size,
             "mean_weight": self.mean_weight,
             "largest_weight": self.largest_weights[0] if self.largest_weights else math.nan,
+            "note": self.note,
         }
 
 
@@ -174,8 +211,7 @@ class OffPolicyResult(Tabulated):
         body = [
             [
                 estimate.estimator,
-                f"{estimate.value:.5f}",
-                *(bounds_text(estimate.intervals.get(kind)) for kind in INTERVALS),
+                *estimate.cells(),
                 f"{estimate.effective_sample_size:,.0f}",
                 f"{estimate.mean_weight:.3f}",
                 f"{max(estimate.largest_weights, default=math.nan):.4g}",
@@ -192,6 +228,7 @@ class OffPolicyResult(Tabulated):
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
             f"{self.unanswered:,}; intervals of {self.confidence:.0%}",
         ]
+        lines += [f"{each.estimator}: {each.note}" for each in self.estimates if each.note]
         if self.lists is None:
             lines += [line for estimate in self.estimates if (line := estimate.doubted_weights())]
         if self.assumes:
@@ -215,8 +252,7 @@ class OffPolicyResult(Tabulated):
                 name or "(none)",
                 f"{segment.rows:,}",
                 estimate.estimator + ("!" if estimate.warnings else ""),
-                f"{estimate.value:.5f}",
-                *(bounds_text(estimate.intervals.get(kind)) for kind in INTERVALS),
+                *estimate.cells(),
                 f"{estimate.effective_sample_size:,.0f}",
                 f"{segment.logged:.5f}",
             ]
@@ -260,6 +296,11 @@ class OffPolicyResult(Tabulated):
                     bounds = estimate.intervals[kind]
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
+        for place, (_, estimate) in enumerate(told):
+            if estimate.note:
+                ax.text(
+                    0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform()
+                )
         values = [estimate.value for _, estimate in told]
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
         ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")
