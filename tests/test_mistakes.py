@@ -1,11 +1,27 @@
 """Typical mistakes of beginners: the error names the field, the value and the remedy, in a line."""
 
+import warnings
+
+import numpy as np
+import polars
 import pytest
 from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.errors import TacitError
+from tacit.errors import AssumptionWarning, TacitError
+from tacit.evaluate import (
+    IPS,
+    SNIPS,
+    DirectMethod,
+    IndependentIPS,
+    Table,
+    Uniform,
+    arms_of,
+    examine,
+    off_policy,
+)
+from tacit.interleaving import TeamDraft
 
 ARMS = ["film", "holiday"]
 KEYS = ["a", "b"]
@@ -89,3 +105,303 @@ def test_a_mistake_is_told_with_its_remedy(mistake):
     with pytest.raises(TacitError) as caught:
         made()
     assert str(caught.value) == told
+
+
+# Wrong inputs over the public interface --------------------------------------------------------
+
+ROWS = 6
+
+
+def log_of(**columns):
+    """Return a sound log of uniform choices, but for some columns; None leaves one out."""
+    sound = {
+        "decision_id": [str(row) for row in range(ROWS)],
+        "key": ["tomato"] * ROWS,
+        "arms": [ARMS] * ROWS,
+        "arm": ARMS * (ROWS // 2),
+        "propensity": [0.5] * ROWS,
+        "reward": [0.0, 1.0, 0.0] * (ROWS // 3),
+        "device": ["desk", "phone"] * (ROWS // 2),
+    }
+    return {name: values for name, values in (sound | columns).items() if values is not None}
+
+
+def learner():
+    return tacit.Learner(tacit.UCB1(ARMS), seed=1)
+
+
+def interleaved(rankings, clicks=()):
+    method = TeamDraft()
+    return method.credit(method.interleave(rankings, np.random.default_rng(1)), clicks)
+
+
+SOUND = log_of()
+FILM = Table({"film": 1.0})
+WRONG = {
+    # what is wrong: the call, and what the error names: field, value and remedy
+    "a dict for a target": (
+        lambda: off_policy({"film": 1.0}, SOUND),
+        ("target", "{'film': 1.0}", "give Table({'film': 1.0})"),
+    ),
+    "an arm for a target": (
+        lambda: off_policy("film", SOUND),
+        ("target", "'film'", "give Table({'film': 1.0})"),
+    ),
+    "a number for a target": (
+        lambda: off_policy(3, SOUND),
+        ("target", "3", "give a policy, or a target such as Uniform()"),
+    ),
+    "a class for a target": (
+        lambda: off_policy(Uniform, SOUND),
+        ("target", "Uniform", "give Uniform()"),
+    ),
+    "a policy that reads features for a target": (
+        lambda: off_policy(tacit.LinTS(3), SOUND),
+        ("policy", "LinTS", "judge it with tacit.simulate"),
+    ),
+    "a policy that shows duels for a target": (
+        lambda: off_policy(tacit.RMED1(ARMS), SOUND),
+        ("policy", "RMED1", "give one that shows a single arm"),
+    ),
+    "names for estimators": (
+        lambda: off_policy(FILM, SOUND, ["snips"]),
+        ("estimators", "['snips']", "give [SNIPS()]"),
+    ),
+    "one name for estimators": (
+        lambda: off_policy(FILM, SOUND, "snips"),
+        ("estimators", "'snips'", "give [SNIPS()]"),
+    ),
+    "an estimator that is not in a list": (
+        lambda: off_policy(FILM, SOUND, SNIPS()),
+        ("estimators", "SNIPS(", "give [SNIPS()]"),
+    ),
+    "a class for an estimator": (
+        lambda: off_policy(FILM, SOUND, [IPS]),
+        ("estimators", "IPS", "give [IPS()]"),
+    ),
+    "no estimators": (
+        lambda: off_policy(FILM, SOUND, []),
+        ("estimators", "[]", "give estimators, such as [IPS(), SNIPS()]"),
+    ),
+    "an estimator of lists for rows without positions": (
+        lambda: off_policy(FILM, SOUND, [IndependentIPS(2)]),
+        ("position", "there is none", "log the place of each arm"),
+    ),
+    "a clip of nothing": (lambda: IPS(clip=0), ("clip", "0", "give a finite number above 0")),
+    "a model of nothing": (
+        lambda: DirectMethod(model="linear"),
+        ("model", "'linear'", "give a RewardModel"),
+    ),
+    "a list of dicts for a log": (
+        lambda: off_policy(FILM, [{"key": "tomato"}]),
+        ("log", "{'key': 'tomato'}", "pyarrow.Table.from_pylist"),
+    ),
+    "a polars frame that is not collected": (
+        lambda: off_policy(FILM, polars.DataFrame(SOUND).lazy()),
+        ("log", "LazyFrame", "collect()"),
+    ),
+    "an empty frame": (
+        lambda: off_policy(FILM, {name: [] for name in SOUND}),
+        ("log", "no rows", "give one that has some"),
+    ),
+    "a number for a log": (
+        lambda: off_policy(FILM, 5),
+        ("log", "5", "give a path, a LogReader, or a table in memory"),
+    ),
+    "a file that is not there": (
+        lambda: off_policy(FILM, "nowhere/clicks.csv"),
+        ("nowhere/clicks.csv", "there is no such file", "give one that is there"),
+    ),
+    "values of two types in a column": (
+        lambda: off_policy(FILM, log_of(reward=[0, 1, "yes", 0, 1, 0])),
+        ("reward", "row 3: 'yes'", "those of a column one type"),
+    ),
+    "columns of different lengths": (
+        lambda: off_policy(FILM, log_of(reward=[1.0])),
+        ("reward", "length 1", "as many values"),
+    ),
+    "a number for a column": (
+        lambda: off_policy(FILM, log_of(reward=1.0)),
+        ("reward", "1.0", "give an array"),
+    ),
+    "a column that is missing": (
+        lambda: off_policy(FILM, log_of(key=None)),
+        ("key", "there is no column 'key'", "columns={'key': ...}"),
+    ),
+    "a column of another name": (
+        lambda: off_policy(FILM, SOUND, columns={"reward": "clicks"}),
+        ("reward", "'clicks'", "columns={'reward': ...}"),
+    ),
+    "a column that the schema has not": (
+        lambda: off_policy(FILM, SOUND, columns={"query": "key"}),
+        ("columns", "'query'", "a click log has the columns"),
+    ),
+    "a segment's column that is not there": (
+        lambda: off_policy(FILM, SOUND, by="devise"),
+        ("by", "'devise'", "did you mean 'device'?"),
+    ),
+    "a number for a segment's column": (
+        lambda: off_policy(FILM, SOUND, by=3),
+        ("by", "3", "give the name of a column"),
+    ),
+    "a column of lists for segments": (
+        lambda: off_policy(FILM, SOUND, by="arms"),
+        ("by", "'arms'", "give a column of text or numbers"),
+    ),
+    "a propensity of 0": (
+        lambda: off_policy(FILM, log_of(propensity=[0.5, 0.0] * 3)),
+        ("row 2: propensity", "0.0", "give a number in (0, 1]"),
+    ),
+    "no propensities": (
+        lambda: off_policy(FILM, log_of(propensity=None)),
+        ("row 1: propensity", "there is none", "propensities=Table("),
+    ),
+    "propensities from nowhere": (
+        lambda: off_policy(FILM, SOUND, propensities="guessed"),
+        ("propensities", "'guessed'", "give 'logged', 'estimated'"),
+    ),
+    "a reward of 5": (
+        lambda: off_policy(FILM, log_of(reward=[0.0, 5.0] * 3)),
+        ("row 2: reward", "5.0", "give a number in [0, 1]"),
+    ),
+    "an arm that was not on offer": (
+        lambda: off_policy(FILM, log_of(arm=["film", "flim"] * 3)),
+        ("row 2: arm", "'flim'", "give"),
+    ),
+    "a target's arm that is never on offer": (
+        lambda: off_policy(Table({"flim": 1.0}), SOUND),
+        ("row 1: arms", "'flim'", "leave it out of the target policy"),
+    ),
+    "probabilities that do not add up": (
+        lambda: Table({"film": 0.5}),
+        ("probabilities", "{'film': 0.5}", "give probabilities that add to 1"),
+    ),
+    "a table for each of nothing": (
+        lambda: Table({"tomato": {"film": 1.0}}, per="query"),
+        ("per", "'query'", "give one of None, key"),
+    ),
+    "a confidence in percent": (
+        lambda: off_policy(FILM, SOUND, confidence=95),
+        ("confidence", "95", "give a number in [0.5, 1]"),
+    ),
+    "clusters of nothing": (
+        lambda: off_policy(FILM, SOUND, cluster="user"),
+        ("cluster", "'user'", "give decision_id, key, placement or policy"),
+    ),
+    "a bound that a weight exceeds": (
+        lambda: off_policy(FILM, SOUND, weight_bound=1.0),
+        ("weight_bound", "1.0", "there is a weight of 2; give more"),
+    ),
+    "a way to tell examination that is none": (
+        lambda: examine(SOUND, "guess"),
+        ("method", "'guess'", "give one of randomization, harvesting, em"),
+    ),
+    "a name for a policy to replay": (
+        lambda: tacit.replay("ucb1", SOUND),
+        ("policy", "'ucb1'", "give a policy, such as UCB1(arms=5)"),
+    ),
+    "no passes": (
+        lambda: tacit.replay(tacit.UCB1(ARMS), SOUND, passes=0),
+        ("passes", "0", "give a whole number of at least 1"),
+    ),
+    "a replay of choices that were not uniform": (
+        lambda: tacit.replay(tacit.UCB1(ARMS), log_of(propensity=[0.8] * ROWS)),
+        ("row 1: propensity", "0.8", "off_policy"),
+    ),
+    "a replay of other arms": (
+        lambda: tacit.replay(tacit.UCB1(["song", "play"]), SOUND),
+        ("arms", "'film'", "arms=arms_of(log)"),
+    ),
+    "other arms in a log to learn from": (
+        lambda: tacit.Learner(tacit.UCB1(["song"])).fit_log(SOUND),
+        ("arms", "'film'", "arms_of(log)"),
+    ),
+    "a placement that the log has not": (
+        lambda: learner().fit_log(SOUND, placement="shop"),
+        ("placement", "'shop'", "give one of 'placement'"),
+    ),
+    "arms of a dict that is no log": (
+        lambda: arms_of({"film": 1.0}),
+        ("key", "there is no column 'key'", "columns={'key': ...}"),
+    ),
+    "a format that is not known": (
+        lambda: tacit.read_log(__file__),
+        ("format", ".py", "parquet"),
+    ),
+    "a unit of time that is none": (
+        lambda: tacit.read_log(SOUND, time_unit="min"),
+        ("time_unit", "'min'", "give"),
+    ),
+    "a class for a learner's policy": (
+        lambda: tacit.Learner(tacit.UCB1),
+        ("policy", "UCB1", "such as UCB1(arms=5)"),
+    ),
+    "a key with a fraction": (
+        lambda: learner().choose(1.5),
+        ("key", "1.5", "give a string"),
+    ),
+    "an arm that is not on offer": (
+        lambda: learner().choose("tomato", arms=["flim"]),
+        ("arm", "'flim'", "film"),
+    ),
+    "a reward beyond 1": (
+        lambda: learner().learn(learner().choose("tomato"), 2.0),
+        ("reward", "2.0", "give a number in [0, 1]"),
+    ),
+    "an arm for a decision": (
+        lambda: learner().learn("film", 1.0),
+        ("decision", "'film'", "give what choose returned"),
+    ),
+    "fewer rewards than decisions": (
+        lambda: (made := learner()).learn_many(made.choose_many(KEYS), [1.0]),
+        ("rewards", "[1.0]", "2"),
+    ),
+    "an arm twice": (
+        lambda: tacit.UCB1(["film", "holiday", "film"]),
+        ("arms", "'film'", "give each arm a name of its own"),
+    ),
+    "no arms": (lambda: tacit.auto(0), ("arms", "0", "at least 1")),
+    "something that auto does not show": (
+        lambda: tacit.auto(3, shows="list"),
+        ("shows", "'list'", "slate"),
+    ),
+    "an environment by name": (
+        lambda: tacit.simulate(tacit.UCB1(2), "bernoulli", 10),
+        ("environment", "'bernoulli'", "give one, such as BernoulliArms([0.1, 0.2])"),
+    ),
+    "a policy by name to simulate": (
+        lambda: tacit.simulate("ucb1", tacit.BernoulliArms([0.1, 0.2]), 10),
+        ("policies", "'ucb1'", "give a policy or a list of them"),
+    ),
+    "a policy of fewer arms than the environment": (
+        lambda: tacit.simulate(tacit.UCB1(2), tacit.BernoulliArms([0.1, 0.2, 0.3]), 10),
+        ("UCB1.arms", "2", "the environment has 3 arms; give as many"),
+    ),
+    "an item twice in a ranking": (
+        lambda: interleaved([["a", "b"], ["c", "d", "c"]]),
+        ("rankings[1]", "'c' is in it 2 times", "give each item once"),
+    ),
+    "one ranking for two": (
+        lambda: interleaved([["a", "b"]]),
+        ("rankings", "[['a', 'b']]", "give two rankings"),
+    ),
+    "a text for a ranking": (
+        lambda: interleaved(["ab", "cd"]),
+        ("rankings[0]", "'ab'", "give a list of at least one id"),
+    ),
+    "a click below the list": (
+        lambda: interleaved([["a", "b"], ["b", "a"]], [2]),
+        ("clicks", "2", "give a whole number of at least 0 and at most 1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_wrong_input_is_told_by_field_value_and_remedy(mistake):
+    made, told = WRONG[mistake]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AssumptionWarning)
+        with pytest.raises(TacitError) as caught:
+            made()
+    for part in told:
+        assert part in str(caught.value)

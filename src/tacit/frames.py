@@ -92,7 +92,12 @@ def _stream(frame: Any, names: Sequence[str] | None = None) -> Any:
     if _is_pandas(frame) and names is not None:
         # What is not wanted may hold what Arrow cannot.
         chosen = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
-        return pa.RecordBatchReader.from_stream(chosen)
+        try:
+            return pa.RecordBatchReader.from_stream(chosen)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            for name in chosen.columns:  # the one that is wrong says where
+                _array(str(name), list(chosen[name]))
+            raise
     if not hasattr(frame, "__arrow_c_stream__"):
         return pa.Table.from_batches([pa.record_batch(frame)]).to_reader()
     return pa.RecordBatchReader.from_stream(frame)
@@ -112,7 +117,28 @@ def _array(name: str, values: Any) -> Any:
         values = list(values) if values.ndim > 1 else values
     if np.ndim(values) == 0 and not isinstance(values, Sequence):
         raise ValueError(f"{name}: {values!r} is no column; give an array")
-    return pa.array(values, from_pandas=True)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        row = _odd(list(values))
+        raise ValueError(
+            f"{name}: row {row + 1}: {values[row]!r} is of another type than what is above it"
+        ) from None
+
+
+def _odd(values: list[Any]) -> int:
+    """Return the first value with which a list has no type that Arrow knows."""
+    import pyarrow as pa
+
+    fits, fails = 0, len(values)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        try:
+            pa.array(values[:middle], from_pandas=True)
+            fits = middle
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            fails = middle
+    return fails - 1
 
 
 def matrix(field: str, value: Any) -> Any:

@@ -177,7 +177,8 @@ def concluding(reader: LogReader) -> Iterator[None]:
 def show(value: Any, text: str, as_json: bool, rows: LogReport | None = None) -> None:
     """Print a result for machines or for people, with the rows of a log that were rejected."""
     if rows is not None:
-        value = {**value, "rejected": dict(rows.rejected), "notes": rows.notes()}
+        doubts = list(map(str, rows.doubts.values()))
+        value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
         text = "\n".join([text, *rows.notes(), *([rows.summary()] if rows.rejected else [])])
     click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else text)
 

@@ -32,7 +32,7 @@ from tacit.evaluate.weighting.weighing import Weighing
 from tacit.logs.parts import KeyShard, LogPart, parts_of
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
-from tacit.logs.sources import read_log
+from tacit.logs.sources import read_log, say_rejected
 from tacit.policies.base import Policy
 
 
@@ -123,6 +123,7 @@ def off_policy(
     found = _read(
         "weighting", partial(_sums, weighing), parts, workers, reader, [(at,) for at in first]
     )
+    say_rejected(reader, reader)
     return warned(weighing.concluded(reduce(weighing.merged, found)))
 
 
@@ -189,6 +190,7 @@ def replay(
         for start in range(0, len(found), len(parts))
     ]
     every: ReplayCounts = reduce(ReplayCounts.beside, whole)
+    say_rejected(reader, reader)
     for warning in every.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
     return every.result(policy.label, by)

@@ -277,7 +277,7 @@ class InterleavingMethod(Checked):
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
-        return tuple(ranking("rankings", items) for items in rankings)
+        return tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
 
     def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
         raise NotImplementedError
@@ -311,7 +311,10 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
         for item in items
     )
     if len(set(found)) < len(found):
-        raise InvalidValue(field, items, "give each item once")
+        twice = next(item for item in found if found.count(item) > 1)
+        raise InvalidValue(
+            field, items, f"{twice!r} is in it {found.count(twice)} times; give each item once"
+        )
     return found
 
 

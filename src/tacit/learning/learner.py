@@ -23,6 +23,7 @@ from tacit.learning.estimates.features import (
     coefficients_of,
     estimates_by_draws,
 )
+from tacit.learning.learned import NEWEST, Learned
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy
@@ -70,6 +71,8 @@ class Learner(Generic[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         self._batch = BatchLearner(policy, generator("learner", seed), propensities)
+        self._learned = Learned()
+        self._ring = self._learned.ring
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
@@ -309,8 +312,10 @@ class Learner(Generic[ArmT_co]):
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
 
-        Calling this twice for one decision learns it twice: a learner keeps no list of what came
-        back. The decision's ``id`` tells them apart, as the decision service does by itself.
+        Calling this twice for one decision learns it twice. The first time that this happens to one
+        of the learner's own, among the 8,192 learned last, an
+        :class:`~tacit.errors.AssumptionWarning` says so; snapshots do not remember it. The
+        decision's ``id`` tells them apart, as the decision service does by itself.
 
         Parameters
         ----------
@@ -326,7 +331,12 @@ class Learner(Generic[ArmT_co]):
         bool
             False if the key's lane has restarted since: then it taught nothing.
         """
-        return self._batch.learn_one(decision, reward)
+        taught = self._batch.learn_one(decision, reward)
+        ring, number = self._ring, decision.id
+        if ring[number & NEWEST] == number:
+            self._learned.tell(decision, self._batch.made)
+        ring[number & NEWEST] = number
+        return taught
 
     def learn_many(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> int:
         """Learn from what came back for many decisions, in their order.
@@ -334,7 +344,7 @@ class Learner(Generic[ArmT_co]):
         Parameters
         ----------
         decisions : Decisions or sequence of Decision
-            Each once.
+            Each once, as for :meth:`learn`.
         rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
             Each in [0, 1].
 
@@ -343,7 +353,9 @@ class Learner(Generic[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        return int(np.count_nonzero(self._batch.learn(decisions, rewards)))
+        taught = int(np.count_nonzero(self._batch.learn(decisions, rewards)))
+        self._learned.many(decisions, self._batch.made)
+        return taught
 
     def correct_many(
         self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike

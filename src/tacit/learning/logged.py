@@ -103,6 +103,7 @@ class _LogLessons:
         self._lists = learner.policy.shows == "slate"
         self._only = placement is None
         self._names = pa.array(list(map(str, learner.offer.names)))
+        self._there: set[str] = set()
 
     def read(self, log: Any) -> Iterator[Lesson]:
         columns = ["placement", "key", "propensity", "reward"]
@@ -116,12 +117,17 @@ class _LogLessons:
                 mine = _where(mine, mine.batch["reward"].is_valid())
             if len(mine.rows):
                 yield self._of_lists(mine) if self._lists else self._of_arms(mine)
+        if self._placement not in self._there:
+            there = ", ".join(map(repr, sorted(self._there)[:10]))
+            remedy = f"no row of the log is of it; give one of {there}"
+            raise InvalidValue("placement", self._placement, remedy)
 
     def _placed(self, chunk: Chunk) -> Chunk:
         """Return the rows of the placement that is learned; the only one, if none is named."""
         names = chunk.batch["placement"]
         if self._placement is None and len(names):
             self._placement = names[0].as_py()
+        self._there.update(names.unique().to_pylist())
         others = pc.not_equal(names.cast(pa.string()), self._placement)
         if self._only and pc.any(others).as_py():
             row = int(np.argmax(others.to_numpy(zero_copy_only=False)))

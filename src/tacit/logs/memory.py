@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -43,7 +43,8 @@ class Frame:
 
     def __init__(self, data: Any) -> None:
         if not is_frame(data) and not isinstance(data, Iterable):
-            raise InvalidValue("log", data, "give a path, a LogReader, or a table in memory")
+            lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
+            raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
         self.once = isinstance(data, pa.RecordBatchReader) or (
             not is_frame(data) and iter(data) is data
         )
@@ -93,8 +94,11 @@ class Frame:
 
 
 def _checked(batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        remedy = "make a table of such rows, by pyarrow.Table.from_pylist(log)"
+        raise InvalidValue("log", [batch], remedy)
     if not isinstance(batch, pa.RecordBatch):
-        raise InvalidValue("log", batch, "give record batches")
+        raise InvalidValue("log", batch, "give a table in memory, or record batches")
     return batch
 
 

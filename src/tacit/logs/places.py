@@ -87,7 +87,10 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
         return list(_remote(str(place), suffixes))
     path = Path(place)
     if not path.exists() and "*" not in str(place):
-        raise LogError(f"{place}: cannot be read: there is no such file or folder")
+        raise LogError(
+            f"{place}: cannot be read: there is no such file or folder; give one that is there, "
+            "with its path from here or from the root"
+        )
     if path.exists() or "*" not in str(place):
         return list(_local(path, suffixes))
     found: list[File] = [

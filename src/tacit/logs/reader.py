@@ -14,6 +14,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, LogError
+from tacit.logs.doubts import Decided
 from tacit.logs.formats import FORMATS, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.places import File, RemoteFile
@@ -25,6 +26,7 @@ BATCH_ROWS = 65_536
 MEMORY = "table"
 NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
+PLACED = (NUMBERED, "position")
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
 """What else a log need not say, as no estimate depends on it."""
 
@@ -122,9 +124,13 @@ class LogReader:
 
         Raises
         ------
+        InvalidValue
+            If it is no name.
         LogError
             If a file has no such column.
         """
+        if not isinstance(column, str):
+            raise InvalidValue("by", column, "give the name of a column, such as 'device'")
         files = [_segmented(file, column) for file in self.files]
         if files == self.files:
             return self
@@ -157,14 +163,24 @@ class LogReader:
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
         self.report = report = LogReport()
+        decided = Decided()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)
-                yield self.checked(columns, file, report)
+                chunk = self.checked(columns, file, report)
+                if not self.numbered:
+                    decided.add({name: chunk.batch[name] for name in PLACED}, *chunk[1:])
+                yield chunk
+        report.doubt(decided.repeated())
 
     def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
         """Return the rows of a file that pass every check, and count the others."""
         source, unit = str(file.path), self.time_unit
+        if SEGMENT in raw.columns and _nested(raw.columns[SEGMENT]):
+            raise LogError(
+                f"{source}: by: {file.columns[SEGMENT]!r} has lists for values; give a column of "
+                "text or numbers"
+            )
         return checked(raw, source, report, strict=self.strict, time_unit=unit)
 
 
@@ -277,6 +293,12 @@ def _absent(source: str, absent: Mapping[str, str], names: Sequence[str]) -> str
 def _meant(name: str, names: Sequence[str]) -> str:
     like = get_close_matches(name, names, 1)
     return f" (did you mean {like[0]!r}?)" if like else ""
+
+
+def _nested(values: Any) -> bool:
+    if isinstance(values, list):
+        return any(isinstance(value, list | dict) for value in values)
+    return bool(pa.types.is_nested(values.type))
 
 
 def _segmented(file: LogFile, column: str) -> LogFile:

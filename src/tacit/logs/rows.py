@@ -23,7 +23,7 @@ reason                           the row
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Ints
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
+from tacit.logs.doubts import Doubt, of_names
 from tacit.logs.schema import ALLOWED, SCHEMA, SEGMENT
 from tacit.logs.times import NAMES, EpochTimes
 
@@ -118,6 +119,9 @@ class LogReport:
         Per reason, the first such row.
     time_units : dict
         Per unit (s, ms, us, ns), how many times were numbers, and were read in it.
+    doubts : dict
+        From kind and column of what is doubted of rows that were kept to a
+        :class:`~tacit.logs.doubts.Doubt`.
     """
 
     read: int = 0
@@ -125,6 +129,15 @@ class LogReport:
     rejected: dict[str, int] = field(default_factory=dict)
     examples: dict[str, Example] = field(default_factory=dict)
     time_units: dict[str, int] = field(default_factory=dict)
+    doubts: dict[tuple[str, str], Doubt] = field(default_factory=dict)
+
+    def doubt(self, found: Iterable[Doubt]) -> None:
+        """Count rows that are doubted, which come after those that were counted before."""
+        for new in found:
+            place = new.kind, new.column
+            before = self.doubts.get(place)
+            count = new.count + (before.count if before else 0)
+            self.doubts[place] = (before or new)._replace(count=count)
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
@@ -137,6 +150,7 @@ class LogReport:
         both.examples = other.examples | self.examples
         both.rejected = _added(self.rejected, other.rejected)
         both.time_units = _added(self.time_units, other.time_units)
+        both.doubt([*self.doubts.values(), *other.doubts.values()])
         return both
 
     def summary(self) -> str:
@@ -484,6 +498,7 @@ def checked(
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
         raise LogError(_message(reason, example))
+    report.doubt(of_names(raw.columns, source, raw.rows))
     report.read += len(raw.rows) + len(raw.malformed)
     report.kept += int(kept.sum())
     for reason, count, example in rejected:

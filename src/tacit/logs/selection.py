@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
+from tacit.logs.doubts import Decided, of_names
 from tacit.logs.formats import parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.places import File
-from tacit.logs.reader import NUMBERED, LogFile, LogReader, reading
+from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
 from tacit.logs.schema import SCHEMA, SEGMENT
 from tacit.logs.sources import kept, opened
@@ -71,12 +72,32 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 def _parquet(
     log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]
 ) -> Iterator[Chunk]:
-    log.report = LogReport()
+    log.report = report = LogReport()
+    decided = Decided()
     for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
         fixed = {name: log.constants[name] for name in wanted & set(log.constants) - set(columns)}
         with reading(file.path, "parquet"):
+            _look(decided, file, span, log.batch_rows)
             yield from _file(log, file, span, columns, fixed)
+    report.doubt(decided.repeated())
+
+
+def _look(decided: Decided, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+    """Show a file's decisions, even where they are not asked for, to what looks at the first."""
+    columns = {name: file.columns[name] for name in PLACED if name in file.columns}
+    if NUMBERED not in columns or decided.full:
+        return
+    path: Any = file.path
+    with parquet_file(path) as found:
+        groups = range(*(span or (0, found.metadata.num_row_groups)))
+        first = 1 + sum(found.metadata.row_group(group).num_rows for group in range(groups.start))
+        for batch in found.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
+            arrays = {name: batch.column(column) for name, column in columns.items()}
+            decided.add(arrays, str(path), np.arange(first, first + len(batch)))
+            first += len(batch)
+            if decided.full:
+                return
 
 
 def _file(
@@ -99,6 +120,7 @@ def _file(
             rows = np.arange(first, first + len(batch))
             first += len(batch)
             if _sound(arrays, fixed):
+                log.report.doubt(of_names(arrays, str(path), rows))
                 log.report.read += len(batch)
                 log.report.kept += len(batch)
                 full = arrays | {name: _repeated(x, len(batch)) for name, x in fixed.items()}

@@ -207,9 +207,14 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
 
 
 def say_rejected(reader: Any, log: Any) -> None:
-    """Warn of rows that were rejected, if ``log`` was opened here and nobody sees its report."""
-    if reader is not log and reader.report.rejected:
-        warnings.warn(reader.report.summary(), AssumptionWarning, stacklevel=3)
+    """Warn of rows that are doubted, and of those that were rejected.
+
+    Of the latter if ``log`` was opened here, so that nobody sees its report.
+    """
+    report = getattr(reader, "log", reader).report  # a part has the report of its log
+    told = [report.summary()] if reader is not log and report.rejected else []
+    for text in [*told, *map(str, report.doubts.values())]:
+        warnings.warn(text, AssumptionWarning, stacklevel=3)
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:

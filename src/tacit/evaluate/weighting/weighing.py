@@ -33,6 +33,7 @@ from tacit.evaluate.weighting.slates import (
     SlateEstimator,
     SlateIPS,
 )
+from tacit.evaluate.weighting.spec import NAMES, named_estimators
 from tacit.logs.schema import SEGMENT
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
@@ -71,10 +72,8 @@ class Weighing:
 
     def __post_init__(self) -> None:
         target = _as_target(self.target, self.seed)
-        if not (hasattr(target, "shown") and hasattr(target, "begin")):
-            raise InvalidValue(
-                "target", self.target, "give a policy, or a target such as Uniform()"
-            )
+        if isinstance(target, type) or not (hasattr(target, "shown") and hasattr(target, "begin")):
+            raise InvalidValue("target", self.target, _meant(self.target))
         if self.cluster not in CLUSTERS:
             raise InvalidValue(
                 "cluster", self.cluster, "give decision_id, key, placement or policy"
@@ -83,8 +82,9 @@ class Weighing:
         given = self.estimators
         if given is None:
             given = _defaults(target, self.propensities == LOGGED)
-        if not given or not all(isinstance(each, Estimator) for each in given):
-            raise InvalidValue("estimators", given, "give estimators, such as [IPS(), SNIPS()]")
+        many = isinstance(given, list | tuple)
+        if not many or not given or not all(isinstance(each, Estimator) for each in given):
+            raise InvalidValue("estimators", given, f"give {_calls(given)}")
         object.__setattr__(self, "estimators", tuple(map(_with_model, given)))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
             raise InvalidValue(
@@ -290,6 +290,30 @@ def _as_target(target: Any, seed: int) -> Any:
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
     return Learning(target) if isinstance(target, Policy) else target
+
+
+def _meant(target: Any) -> str:
+    """Return what to give in place of what is no target."""
+    if isinstance(target, type):
+        return f"give {target.__name__}(), made of the class"
+    if isinstance(target, Mapping):
+        return f"give Table({target!r})"
+    if isinstance(target, str):
+        return f"give Table({{{target!r}: 1.0}}) for what always shows this arm, or a policy"
+    return "give a policy, or a target such as Uniform()"
+
+
+def _calls(given: Any) -> str:
+    """Return how estimators are written that were given by name, by class, or not in a list."""
+    found = []
+    for each in given if isinstance(given, list | tuple) else [given]:
+        kind = each if isinstance(each, type) else type(each)
+        if isinstance(each, str):
+            kind = type(named_estimators([each])[0]) if each in NAMES else kind
+        if not issubclass(kind, Estimator):
+            return "estimators, such as [IPS(), SNIPS()]"
+        found.append(f"{kind.__name__}({'slots' * issubclass(kind, SlateEstimator)})")
+    return f"[{', '.join(found)}]" if found else "estimators, such as [IPS(), SNIPS()]"
 
 
 def _known(propensities: Any) -> Any:

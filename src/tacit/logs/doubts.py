@@ -1,0 +1,132 @@
+"""What rows that pass every check may still have wrong: told, as no single row proves it.
+
+- A decision told by several rows of the same position counts several times. It is looked for among
+  the first 131,072 rows of a log (of each part, where parts are read apart), so that memory stays
+  bounded.
+- A name with blanks around it is another name than without.
+- A key that is a number with a fraction is mostly a whole number from a column with gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.core.arrays import Booleans, Ints
+
+LOOKED_AT = 131_072
+"""Rows of a log among which decisions that are told twice are looked for."""
+REPEATED, BLANKS, FRACTIONS = "repeated", "blanks", "fractions"
+SAID = {
+    REPEATED: "repeat the decision and the position of an earlier row",
+    BLANKS: "have blanks around the name",
+    FRACTIONS: "have a number with a fraction for a name",
+}
+REMEDY = {
+    REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
+    "and position, or say what column names decisions with columns={'decision_id': ...} (--column "
+    "decision_id=...)",
+    BLANKS: "it is another name than without, and counts apart; strip the names",
+    FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
+}
+
+
+class Doubt(NamedTuple):
+    """Rows of which something is doubted.
+
+    Attributes
+    ----------
+    kind, column : str
+    count : int
+        How many there are.
+    source : str
+    row : int
+        Where the first one stands.
+    value : object
+        What it has in the column.
+    """
+
+    kind: str
+    column: str
+    count: int
+    source: str
+    row: int
+    value: Any
+
+    def __str__(self) -> str:
+        return (
+            f"{self.column}: {self.count:,} rows {SAID[self.kind]}, first {self.source} row "
+            f"{self.row}: {self.value!r}; {REMEDY[self.kind]}"
+        )
+
+
+def of_names(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
+    """Yield what is doubted of the names in some columns, given as Arrow arrays of any type."""
+    for column in ("decision_id", "placement", "key", "arm"):
+        array = columns.get(column)
+        for kind, doubted in () if array is None else _doubted(array):
+            if doubted.any():
+                row = int(np.argmax(doubted))
+                value = array[row]
+                plain = value.as_py() if isinstance(value, pa.Scalar) else value
+                yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
+
+
+def _doubted(array: Any) -> Iterator[tuple[str, Booleans]]:
+    if isinstance(array, list):
+        yield FRACTIONS, np.array([type(value) is float for value in array], np.bool_)
+        array = pa.array([value if isinstance(value, str) else None for value in array])
+    if pa.types.is_floating(array.type):
+        yield FRACTIONS, array.is_valid().to_numpy(zero_copy_only=False)
+    encoded = pa.types.is_dictionary(array.type)
+    texts = array.dictionary if encoded else array
+    if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+        odd = pc.not_equal(pc.utf8_trim_whitespace(texts), texts).fill_null(False)
+        if pc.any(odd).as_py():
+            odd = odd.take(array.indices).fill_null(False) if encoded else odd
+            yield BLANKS, odd.to_numpy(zero_copy_only=False)
+
+
+class Decided:
+    """The decisions of the first rows of a log."""
+
+    def __init__(self) -> None:
+        self._ids: list[Any] = []
+        self._where: list[tuple[int, str, Ints]] = []
+        self._rows = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it looks at no more rows."""
+        return self._rows >= LOOKED_AT
+
+    def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
+        """Take the decisions of some rows, given as Arrow arrays by name."""
+        if self.full or not len(rows):
+            return
+        ids = columns["decision_id"].cast(pa.string()).fill_null("")
+        if "position" in columns:
+            places = columns["position"].cast(pa.string()).fill_null("")
+            ids = pc.binary_join_element_wise(ids, places, "\0")
+        self._ids.append(ids)
+        self._where.append((self._rows, source, rows))
+        self._rows += len(rows)
+
+    def repeated(self) -> Iterator[Doubt]:
+        """Yield what is doubted of them."""
+        if not self._ids:
+            return
+        codes = pa.chunked_array(self._ids).combine_chunks().dictionary_encode()
+        first = np.unique(codes.indices.to_numpy(), return_index=True)[1]
+        if len(first) < self._rows:
+            again = np.ones(self._rows, np.bool_)
+            again[first] = False
+            row = int(np.argmax(again))
+            start, source, rows = next(x for x in reversed(self._where) if x[0] <= row)
+            value = codes[row].as_py().partition("\0")[0]
+            count = self._rows - len(first)
+            yield Doubt(REPEATED, "decision_id", count, source, int(rows[row - start]), value)
