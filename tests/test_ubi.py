@@ -254,7 +254,7 @@ def test_sessions_need_a_place_for_each_arm(tmp_path):
         sessions_of(pa.concat_tables([table, table]))
     with pytest.raises(LogError, match="row 1: position: None"):
         sessions_of(table.drop_columns("position"))
-    with pytest.raises(InvalidValue, match="log"):
+    with pytest.raises(LogError, match="no rows"):
         sessions_of(table.slice(0, 0))
     with pytest.raises(InvalidValue, match="kind"):
         sessions_of(table, "colour")

@@ -44,9 +44,10 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     Raises
     ------
     InvalidValue
-        If there is no such kind, or nothing in the log.
+        If there is no such kind.
     LogError
-        If the log cannot be read, a row has no position, or two of a decision have the same.
+        If the log cannot be read or is empty, a row has no position, or two of a decision have the
+        same.
 
     Examples
     --------
@@ -84,8 +85,6 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
                     f"{source}: row {number}: position: {position!r} is not allowed; give each "
                     "arm of a decision a place of its own"
                 )
-    if not cells:
-        raise InvalidValue("log", log, "there must be a row in it")
     shape = len(rows), 1 + max(position for _, position in cells)
     shown, clicks = np.full(shape, NOTHING, np.int64), np.zeros(shape, np.bool_)
     for at, (number, clicked) in cells.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
@@ -12,7 +14,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.learning.batch import Batch
 from tacit.policies.base import NO_FEATURES
 
@@ -28,6 +30,9 @@ else:
 Key = str | int
 """A key as it is given; a number stands for its digits."""
 NOTHING: Floats = np.empty(0)
+LATEST = 8192
+"""How many of the decisions learned last are remembered, by their numbers modulo this."""
+NEWEST = LATEST - 1
 
 
 class Decision(NamedTuple, Generic[ArmT_co]):
@@ -300,3 +305,50 @@ def none_for_nan(values: Floats) -> list[float | None]:
     # A sum with a NaN in it is one; with both infinities, too, which does no harm.
     whole = sum(numbers)
     return [None if x != x else x for x in numbers] if whole != whole else numbers
+
+
+class Learned:
+    """The decisions of a learner that it learned last; says once that one comes again.
+
+    Attributes
+    ----------
+    ring : array of int
+        At each number modulo its length the latest of these that was learned; −1 for none.
+    told : bool
+        Whether a repetition was told, after which none is looked for.
+    """
+
+    def __init__(self) -> None:
+        self.ring = array("q", [-1]) * LATEST
+        self.told = False
+
+    def tell(self, decision: Decision, made: int, again: int = 1) -> None:
+        """Warn, once, that decisions were learned before; the first of them is given.
+
+        A learner that made fewer knows the number only from another one.
+        """
+        if self.told or decision.id >= made:
+            return
+        self.told = True
+        warnings.warn(
+            f"decision: {again:,} learned before and counted twice, first {decision.id} of key "
+            f"{decision.key!r}; learn each decision once, and change what was learned by "
+            "correct_many (decisions of several learners share their numbers: to tell them apart, "
+            "let a learner learn either its own or those of others)",
+            AssumptionWarning,
+            stacklevel=3,
+        )
+
+    def many(self, decisions: Sequence[Decision], made: int) -> None:
+        """Remember decisions that were learned, and tell of those that come again."""
+        if self.told or not len(decisions):
+            return
+        if isinstance(decisions, Decisions):
+            numbers = decisions.first_id + np.arange(len(decisions))
+        else:
+            numbers = np.array([decision.id for decision in decisions], np.int64)
+        ring = np.frombuffer(self.ring, np.int64)
+        again = ring[numbers % LATEST] == numbers
+        ring[numbers % LATEST] = numbers
+        if again.any():
+            self.tell(decisions[int(np.argmax(again))], made, int(again.sum()))

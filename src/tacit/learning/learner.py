@@ -15,7 +15,7 @@ from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
-from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
+from tacit.learning.decisions import NEWEST, Arm, ArmT_co, Decision, Decisions, Key, Learned
 from tacit.learning.estimates.arms import Estimates, estimates_of
 from tacit.learning.estimates.features import (
     DRAWS,
@@ -23,7 +23,6 @@ from tacit.learning.estimates.features import (
     coefficients_of,
     estimates_by_draws,
 )
-from tacit.learning.learned import NEWEST, Learned
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy

@@ -20,6 +20,7 @@ from tacit.core.arrays import Booleans, Ints
 
 LOOKED_AT = 131_072
 """Rows of a log among which decisions that are told twice are looked for."""
+NAMES = ("decision_id", "placement", "key", "arm")
 REPEATED, BLANKS, FRACTIONS = "repeated", "blanks", "fractions"
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
@@ -41,7 +42,7 @@ class Doubt(NamedTuple):
     Attributes
     ----------
     kind, column : str
-    count : int
+    rows : int
         How many there are.
     source : str
     row : int
@@ -52,43 +53,60 @@ class Doubt(NamedTuple):
 
     kind: str
     column: str
-    count: int
+    rows: int
     source: str
     row: int
     value: Any
 
     def __str__(self) -> str:
         return (
-            f"{self.column}: {self.count:,} rows {SAID[self.kind]}, first {self.source} row "
+            f"{self.column}: {self.rows:,} rows {SAID[self.kind]}, first {self.source} row "
             f"{self.row}: {self.value!r}; {REMEDY[self.kind]}"
         )
 
 
-def of_names(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
-    """Yield what is doubted of the names in some columns, given as Arrow arrays of any type."""
-    for column in ("decision_id", "placement", "key", "arm"):
-        array = columns.get(column)
-        for kind, doubted in () if array is None else _doubted(array):
-            if doubted.any():
-                row = int(np.argmax(doubted))
-                value = array[row]
-                plain = value.as_py() if isinstance(value, pa.Scalar) else value
-                yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
+def of_names(
+    given: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
+) -> Iterator[Doubt]:
+    """Yield what is doubted of names.
+
+    Parameters
+    ----------
+    given, texts : mapping
+        Some columns as they were given (Arrow arrays, or lists of JSON values), and as texts.
+    source : str
+    rows : array of int64
+        The numbers of the rows there.
+    """
+    for column in NAMES:
+        if column in texts:
+            for kind, values, doubted in (
+                (FRACTIONS, given[column], _fractions(given[column])),
+                (BLANKS, texts[column], _blanks(texts[column])),
+            ):
+                if doubted is not None and doubted.any():
+                    row = int(np.argmax(doubted))
+                    value = values[row]
+                    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+                    yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
 
 
-def _doubted(array: Any) -> Iterator[tuple[str, Booleans]]:
-    if isinstance(array, list):
-        yield FRACTIONS, np.array([type(value) is float for value in array], np.bool_)
-        array = pa.array([value if isinstance(value, str) else None for value in array])
-    if pa.types.is_floating(array.type):
-        yield FRACTIONS, array.is_valid().to_numpy(zero_copy_only=False)
+def _fractions(values: Any) -> Booleans | None:
+    if isinstance(values, list):
+        return np.array([type(value) is float for value in values], np.bool_)
+    if not pa.types.is_floating(values.type):
+        return None
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _blanks(array: Any) -> Booleans | None:
     encoded = pa.types.is_dictionary(array.type)
     texts = array.dictionary if encoded else array
-    if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-        odd = pc.not_equal(pc.utf8_trim_whitespace(texts), texts).fill_null(False)
-        if pc.any(odd).as_py():
-            odd = odd.take(array.indices).fill_null(False) if encoded else odd
-            yield BLANKS, odd.to_numpy(zero_copy_only=False)
+    odd = pc.not_equal(pc.utf8_trim_whitespace(texts), texts)
+    if not pc.any(odd).as_py():
+        return None
+    odd = odd.take(array.indices) if encoded else odd
+    return np.asarray(odd.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 class Decided:
@@ -108,6 +126,9 @@ class Decided:
         """Take the decisions of some rows, given as Arrow arrays by name."""
         if self.full or not len(rows):
             return
+        room = LOOKED_AT - self._rows
+        columns = {name: values.slice(0, room) for name, values in columns.items()}
+        rows = rows[:room]
         ids = columns["decision_id"].cast(pa.string()).fill_null("")
         if "position" in columns:
             places = columns["position"].cast(pa.string()).fill_null("")

@@ -136,8 +136,8 @@ class LogReport:
         for new in found:
             place = new.kind, new.column
             before = self.doubts.get(place)
-            count = new.count + (before.count if before else 0)
-            self.doubts[place] = (before or new)._replace(count=count)
+            rows = new.rows + (before.rows if before else 0)
+            self.doubts[place] = (before or new)._replace(rows=rows)
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
@@ -498,7 +498,7 @@ def checked(
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
         raise LogError(_message(reason, example))
-    report.doubt(of_names(raw.columns, source, raw.rows))
+    report.doubt(of_names(raw.columns, columns, source, raw.rows))
     report.read += len(raw.rows) + len(raw.malformed)
     report.kept += int(kept.sum())
     for reason, count, example in rejected:

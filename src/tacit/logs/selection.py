@@ -120,7 +120,7 @@ def _file(
             rows = np.arange(first, first + len(batch))
             first += len(batch)
             if _sound(arrays, fixed):
-                log.report.doubt(of_names(arrays, str(path), rows))
+                log.report.doubt(of_names(arrays, arrays, str(path), rows))
                 log.report.read += len(batch)
                 log.report.kept += len(batch)
                 full = arrays | {name: _repeated(x, len(batch)) for name, x in fixed.items()}

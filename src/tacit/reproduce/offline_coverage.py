@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -108,16 +109,16 @@ def drawn(world: World, rows: int, rng: Generator) -> Drawn:
 
 def estimates(log: Drawn) -> dict[str, tuple[Sums, bool]]:
     """Return the sums of each estimator, and whether it is a ratio."""
-    plain = summed(log.weights, log.weights * log.rewards)
+    of = partial(summed, rewards=log.rewards)
+    plain = of(log.weights, log.weights * log.rewards)
     cut = np.minimum(log.weights, 5.0)
     switched = np.where(log.weights <= 5.0, log.weights, 0.0)
     return {
         "IPS": (plain, False),
         "SNIPS": (plain, True),
-        "IPS(clip=5)": (summed(cut, cut * log.rewards), False),
-        "DoublyRobust": (summed(log.weights, log.expected + log.weights * log.errors), False),
-        "SwitchDR(threshold=5)": (summed(switched, log.expected + switched * log.errors), False),
-        "DirectMethod": (summed(np.ones_like(cut), log.expected), False),
+        "IPS(clip=5)": (of(cut, cut * log.rewards), False),
+        "DoublyRobust": (of(log.weights, log.expected + log.weights * log.errors), False),
+        "SwitchDR(threshold=5)": (of(switched, log.expected + switched * log.errors), False),
     }
 
 
@@ -125,8 +126,10 @@ def bounds_of(
     name: str, sums: Sums, ratio: bool, world: World, seed: int
 ) -> Iterator[tuple[str, Bounds]]:
     """Give the intervals of one estimator by kind, as ``off_policy`` computes them."""
-    yield "normal", intervals.normal(sums, ratio, CONFIDENCE)
-    yield "bootstrap", intervals.bootstrap(sums, ratio, CONFIDENCE, seed=seed, replicates=400)
+    limits = intervals.normal(sums, ratio, CONFIDENCE)
+    yield "normal", intervals.widened(limits, sums, CONFIDENCE)
+    limits = intervals.bootstrap(sums, ratio, CONFIDENCE, seed=seed, replicates=400)
+    yield "bootstrap", intervals.widened(limits, sums, CONFIDENCE)
     bound = world.weight_bound
     if "IPS" in name:
         yield "anytime", intervals.anytime(sums, CONFIDENCE)

@@ -1,0 +1,171 @@
+"""What is accepted but likely a mistake is warned of, once, with how often and where first."""
+
+import json
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+import tacit
+from tacit import cluster
+from tacit.cli import cli
+from tacit.errors import AssumptionWarning
+from tacit.evaluate import Uniform, examine, off_policy
+from tacit.logs import doubts, write_log
+
+ARMS = ["film", "holiday"]
+
+
+def log_of(rows=2000, **columns):
+    sound = {
+        "decision_id": [str(row) for row in range(rows)],
+        "key": ["tomato"] * rows,
+        "arms": [ARMS] * rows,
+        "arm": ARMS * (rows // 2),
+        "propensity": [0.5] * rows,
+        "reward": [0.0, 1.0] * (rows // 2),
+    }
+    return sound | columns
+
+
+def told(function, *given, **options):
+    """Return what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function(*given, **options)
+    assert all(each.category is AssumptionWarning for each in caught)
+    return [str(each.message) for each in caught]
+
+
+def forms(log, folder):
+    """Yield a log in memory, and as files of each format."""
+    yield log
+    table = pa.table(log)
+    timed = table.append_column("timestamp", pa.array(["2017-07-04T12:00:00Z"] * len(table)))
+    timed = timed.append_column("placement", pa.array(["home"] * len(table)))
+    for suffix in ("csv", "jsonl"):
+        write_log(timed, folder / f"log.{suffix}")
+        yield folder / f"log.{suffix}"
+    pyarrow.parquet.write_table(table, folder / "log.parquet", row_group_size=300)
+    yield folder / "log.parquet"
+
+
+def test_a_sound_log_is_told_nothing_of(tmp_path):
+    for log in forms(log_of(), tmp_path):
+        assert told(off_policy, Uniform(), log) == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "count", "row"),
+    [(["7"] * 2000, 1999, 2), ([str(row % 1000) for row in range(2000)], 1000, 1001)],
+    ids=["one for all", "doubled rows"],
+)
+def test_decisions_that_are_told_twice(tmp_path, ids, count, row):
+    for log in forms(log_of(decision_id=ids), tmp_path):
+        source = "log" if isinstance(log, dict) else log
+        (text,) = told(off_policy, Uniform(), log)
+        assert text.startswith(
+            f"decision_id: {count:,} rows repeat the decision and the position of an earlier row, "
+            f"first {source} row {row}: {ids[row - 1]!r}; each counts anew"
+        )
+        assert "columns={'decision_id': ...}" in text
+
+
+def test_every_reader_of_logs_tells_of_them(tmp_path):
+    log = log_of(decision_id=["7"] * 2000, position=[0, 1] * 1000)
+    pyarrow.parquet.write_table(pa.table(log), tmp_path / "log.parquet", row_group_size=300)
+    learner = tacit.Learner(tacit.UCB1(ARMS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        twice = [
+            told(examine, log, "randomization"),
+            told(tacit.replay, tacit.UCB1(ARMS), log, passes=2),
+            told(learner.fit_log, log),
+            told(off_policy, Uniform(), tacit.read_log(log)),
+            told(cluster.off_policy, Uniform(), tmp_path / "log.parquet"),
+        ]
+    assert [sum("1,998 rows repeat" in text for text in texts) for texts in twice] == [1] * 5
+
+
+def test_lists_tell_each_decision_once(tmp_path):
+    ids = [str(row // 2) for row in range(2000)]
+    for log in forms(log_of(decision_id=ids, position=[0, 1] * 1000), tmp_path):
+        assert told(off_policy, Uniform(), log) == []
+
+
+def test_so_many_rows_are_looked_at(monkeypatch, tmp_path):
+    monkeypatch.setattr(doubts, "LOOKED_AT", 500)
+    log = pa.table(log_of(decision_id=[str(row % 1000) for row in range(2000)]))
+    pyarrow.parquet.write_table(log, tmp_path / "log.parquet", row_group_size=250)
+    assert told(off_policy, Uniform(), tacit.read_log(log, batch_rows=250)) == []
+    assert told(off_policy, Uniform(), tmp_path / "log.parquet") == []
+
+
+@pytest.mark.parametrize("column", ["key", "arm"])
+def test_names_with_blanks_around_them(tmp_path, column):
+    plain = ["plan A", "plan A ", "\tplan B", "plan A"]
+    log = log_of(4, arms=[sorted(set(plain))] * 4, propensity=[1 / 3] * 4, arm=plain[:1] * 4)
+    for form in forms(log | {column: plain}, tmp_path):
+        (text,) = [x for x in told(off_policy, Uniform(), form, cluster="key") if "blanks" in x]
+        assert text.startswith(f"{column}: 2 rows have blanks around the name, first ")
+        assert " row 2: 'plan A '; " in text
+        assert "strip the names" in text
+
+
+def test_numbers_with_a_fraction_for_names(tmp_path):
+    log = log_of(key=np.array([1.0] * 2000))
+    pyarrow.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    for form in (log, tmp_path / "log.parquet"):
+        (text,) = told(off_policy, Uniform(), form, cluster="key")
+        assert text.startswith("key: 2,000 rows have a number with a fraction for a name, first ")
+        assert "row 1: 1.0; give text or whole numbers" in text
+
+
+def test_the_command_line_says_it_once_and_to_machines_too(tmp_path):
+    rows = "".join('7,tomato,"[""a"",""b""]",a,0.5,1\n' for _ in range(9))
+    (tmp_path / "log.csv").write_text("decision_id,key,arms,arm,propensity,reward\n" + rows)
+    asked = ["evaluate", str(tmp_path / "log.csv"), "--policy", "uniform", "--json"]
+    with pytest.warns(AssumptionWarning, match="8 rows repeat"):
+        run = CliRunner().invoke(cli, asked)
+    (note,) = json.loads(run.stdout)["notes"]
+    assert note.startswith("decision_id: 8 rows repeat")
+
+
+# Learned twice ----------------------------------------------------------------------------------
+
+
+def test_a_decision_that_is_learned_twice_is_told_once():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    first, second = learner.choose("tomato"), learner.choose("tomato")
+    assert told(learner.learn, first, 1.0) == []
+    (text,) = told(learner.learn, tacit.Decision.from_json(first.to_json()), 1.0)
+    assert text.startswith("decision: 1 learned before and counted twice, first 0 of key 'tomato'")
+    assert told(learner.learn, second, 1.0) == []
+    assert told(learner.learn, second, 1.0) == []
+
+
+def test_decisions_that_are_learned_twice_at_once_are_counted():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    decisions = learner.choose_many(["a", "b", "c"])
+    assert told(learner.learn_many, decisions, [0.0] * 3) == []
+    (text,) = told(learner.learn_many, decisions, [0.0] * 3)
+    assert "3 learned before and counted twice, first 0 of key 'a'" in text
+
+
+def test_decisions_of_other_learners_are_not_taken_for_ones_own():
+    workers = [tacit.Learner(tacit.UCB1(2), seed=seed) for seed in range(3)]
+    later = [[worker.choose("tomato") for _ in range(2)][1] for worker in workers]
+    teacher = tacit.Learner(tacit.UCB1(2))
+    teacher.choose("tomato")  # number 0; the others' are 1
+    for decision in later:
+        assert told(teacher.learn, decision, 1.0) == []
+
+
+def test_many_decisions_each_learned_once_are_told_nothing_of():
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    for _ in range(3):
+        decisions = learner.choose_many(["tomato"] * 10_000)
+        assert told(learner.learn_many, decisions, np.zeros(10_000)) == []
