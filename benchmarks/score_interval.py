@@ -37,7 +37,7 @@ def sums_of(counts, weights, rewards):
     told = (counts @ x for x in (weights, weights**2, y, y**2, weights * y))
     empty = nothing(1)
     r = float(counts @ rewards)
-    return Sums(int(counts.sum()), *told, empty.largest, empty.groups, r, r)
+    return Sums(int(counts.sum()), *told, empty.largest, empty.groups, r, r, 0.0, 1.0)
 
 
 def measure(target, logged, rate, runs, rng):

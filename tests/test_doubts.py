@@ -115,6 +115,13 @@ def test_names_with_blanks_around_them(tmp_path, column):
         assert "strip the names" in text
 
 
+def test_arms_that_differ_by_blanks_alone():
+    (text,) = told(tacit.UCB1, ["plan A", "plan B", "plan A "])
+    assert text.startswith("arms: 1 differ from another one by blanks around the name alone, first")
+    assert "'plan A '" in text
+    assert told(tacit.UCB1, [" plan A", "plan B"]) == []
+
+
 def test_numbers_with_a_fraction_for_names(tmp_path):
     log = log_of(key=np.array([1.0] * 2000))
     pyarrow.parquet.write_table(pa.table(log), tmp_path / "log.parquet")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 
 MAX_NAME_BYTES = 512
 
@@ -97,9 +98,23 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:
         names = tuple(name(field, arm) for arm in value)
         if len(set(names)) == len(names):
+            _warn_of_blanks(field, names)
             return names
         raise InvalidValue(field, value, "give each arm a name of its own")
     raise InvalidValue(field, value, "give the number of arms (at least 1) or a list of arm names")
+
+
+def _warn_of_blanks(field: str, names: Sequence[str]) -> None:
+    """Warn of names that differ by blanks around them alone."""
+    plain = {name for name in names if name == name.strip()}
+    odd = [name for name in names if name not in plain and name.strip() in plain]
+    if odd:
+        warnings.warn(
+            f"{field}: {len(odd)} differ from another one by blanks around the name alone, first "
+            f"{odd[0]!r}: they are arms of their own; strip the names",
+            AssumptionWarning,
+            stacklevel=2,
+        )
 
 
 def flag(field: str, value: Any) -> bool:

@@ -153,10 +153,10 @@ def summed(
 
 def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
     """Return r, rr, least and most of :class:`Sums`."""
-    counts = weights > 0
-    least = float(rewards.min(where=counts, initial=math.inf))
-    most = float(rewards.max(where=counts, initial=-math.inf))
-    return float(rewards.sum()), _product(rewards, rewards), least, most
+    # Not by where=..., nor by an index: both take six times as long.
+    counted = rewards.compress(weights > 0)
+    least, most = counted.min(initial=math.inf), counted.max(initial=-math.inf)
+    return float(rewards.sum()), _product(rewards, rewards), float(least), float(most)
 
 
 def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:
