@@ -38,6 +38,7 @@ from tacit.service.log.searches import Subject
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
+from tacit.service.reading.lending import Lent
 from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
 from tacit.service.stores.base import Forgotten, added
 
@@ -350,7 +351,7 @@ class Ingress(Verbs):
                 raise result
             link.arms = link.arms | arms
 
-    async def lend(self, placement: str) -> bytes:
+    async def lend(self, placement: str) -> Lent:
         """Refuse to lend what was learned: no shard has all of it."""
         self.placement(placement)
         raise InvalidValue("placement", placement, NOT_LENT)

@@ -147,15 +147,25 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
 
 def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
     """Yield a snapshot in pieces of about a megabyte, so that nobody need hold all of it."""
+    piece: list[bytes | memoryview] = []
+    for part in views(snapshot):
+        piece.append(part)
+        if sum(map(len, piece)) >= PIECE:
+            yield b"".join(piece)
+            piece = []
+    yield b"".join(piece)
+
+
+def views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
+    """Yield a snapshot in parts, those of arrays without a copy: nothing may change them."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
         for name, blocks in _members(snapshot):
             with archive.open(name, "w", force_zip64=True) as member:
                 for block in blocks:
                     member.write(block)
-                    if sink.size >= PIECE:
-                        yield sink.taken()
-    yield sink.taken()
+                    yield from sink.taken()
+    yield from sink.taken()
 
 
 def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
@@ -188,20 +198,17 @@ class _Sink:
     """Takes what is written until it is taken away; it cannot seek, so nothing is written twice."""
 
     def __init__(self) -> None:
-        self.size = 0
-        self._written: list[bytes] = []
+        self._written: list[bytes | memoryview] = []
 
-    def write(self, content: Any) -> int:
-        self._written.append(bytes(content))
-        size = len(self._written[-1])
-        self.size += size
-        return size
+    def write(self, content: bytes | memoryview) -> int:
+        self._written.append(content)
+        return len(content)
 
     def flush(self) -> None:
         pass
 
-    def taken(self) -> bytes:
-        taken, self._written, self.size = b"".join(self._written), [], 0
+    def taken(self) -> list[bytes | memoryview]:
+        taken, self._written = self._written, []
         return taken
 
 

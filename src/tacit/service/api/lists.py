@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -43,11 +44,16 @@ async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
     key, report = placement.report(query.get("key"), confidence)
-    keys = [wire_lists.DuelsOfKey(k, tally.duels) for k, tally in placement.tallies.items()]
-    keys.sort(key=lambda one: (-one.duels, one.key != placement.leading))
-    # Intervals of many rankers take long, and decisions must not wait for them.
+    # Many keys, and intervals of many rankers, take long, and decisions must not wait for them.
+    keys = await run_in_threadpool(_busiest, placement)
     content = await run_in_threadpool(report.as_dict)
-    return wire_lists.DuelStandings(key, keys[:MOST_KEYS], content)
+    return wire_lists.DuelStandings(key, keys, content)
+
+
+def _busiest(placement: Any) -> list[wire_lists.DuelsOfKey]:
+    tallies = list(placement.tallies.items())
+    most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.leading))
+    return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 
 async def _verdict(engine: Service, call: Call) -> wire_lists.DuelVerdict:

@@ -14,8 +14,9 @@ from tacit.service.api.wire import Arm, DecisionId, Key, NewDecisionId
 from tacit.service.config.keys import DECIDE
 from tacit.service.engine.service import Service
 from tacit.service.errors import Conflict
+from tacit.service.http.messages import file
 from tacit.service.http.problems import problem_of
-from tacit.service.http.route import GUARDED, Call, Route
+from tacit.service.http.route import GUARDED, Answer, Call, Route
 from tacit.service.log.impressions import DecisionRequest, Impression, Made
 from tacit.service.placements.base import Placement
 
@@ -64,8 +65,8 @@ class TakenOverMany(msgspec.Struct):
     decisions: list[TakenOver]
 
 
-async def _learner(engine: Service, call: Call) -> bytes:
-    return await engine.lend(call.placement)
+async def _learner(engine: Service, call: Call) -> Answer:
+    return file(await engine.lend(call.placement))
 
 
 async def _take_over(engine: Service, call: Call) -> TakenOverMany:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint
 from tacit.service.http.live import Live
-from tacit.service.http.messages import DATA_HEADERS, PAGE_HEADERS
+from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import problem, refused
 from tacit.service.page.answers import Answers
@@ -51,11 +52,11 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     metrics, live = Metrics(engine, connections), Live(engine, DATA_HEADERS | PAGE_HEADERS)
     answers = Answers(lambda: engine.placements)
     site = Site(engine, Pages(engine, answers), metrics, msgspec.json.encode(document()))
-    endpoints = {}
+    endpoints, places = {}, asyncio.Semaphore(AT_ONCE)
     for api in APIS:
         opened = api.opened(site)
         for path in (*api.paths.values(), api.unknown):
-            endpoints[path] = Endpoint(path, opened, lambda: engine.config.server)
+            endpoints[path] = Endpoint(path, opened, lambda: engine.config.server, places)
     rest = Starlette(
         routes=[
             Route("/live", live.stream),
@@ -99,7 +100,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         refusal = problem("method-not-allowed", "method", f"method: this path takes {allowed}")
     else:
         refusal = problem("unknown-path", "path", f"path: there is nothing at {request.url.path!r}")
-    status, media, body, _ = refused(refusal)
+    status, media, body, *_ = refused(refusal)
     return Response(body, status, {**DATA_HEADERS, **(error.headers or {})}, media)
 
 

@@ -28,7 +28,6 @@ import msgspec
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
-from tacit.learning.snapshot import LearnerSnapshot, pieces
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.commits import Commits
@@ -83,6 +82,7 @@ from tacit.service.log.slots import Names, Shard
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
+from tacit.service.reading.lending import Lending, Lent
 from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
 from tacit.service.sharing.base import Learned
 from tacit.service.stores.base import End, Forgotten, Store, added
@@ -185,6 +185,7 @@ class Engine(Verbs):
         if jumped:
             self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)
+        self._lending = Lending(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -450,28 +451,32 @@ class Engine(Verbs):
         offer: Offer = await self._submit(change)
         return offer
 
-    async def lend(self, placement: str) -> bytes:
+    async def lend(self, placement: str) -> Lent:
+        """Return what a placement has learned, for those who decide elsewhere with it.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            As :meth:`learner`.
+        InvalidValue
+            If its decisions can be made nowhere else.
+        """
+        self.placement(placement).check_lends(self._pending.time.now())
+        return await self.learner(placement)
+
+    async def learner(self, placement: str) -> Lent:
         """Return what a placement has learned, as far as it is durable, as a learner's file.
 
         The next group waits while it is copied.
 
         Raises
         ------
-        UnknownName, InvalidValue
-            If there is no such placement, or its decisions can be made nowhere else.
+        UnknownName
+            If there is no such placement.
         Unavailable
-            If the service is stopping.
+            If the service is stopping, or the store fails.
         """
-        self.placement(placement)
-        copies: list[LearnerSnapshot] = []
-
-        async def copy() -> None:
-            copies.append(self.placement(placement).lent(self._pending.time.now()))
-
-        if self._writer.stopping:
-            raise Unavailable(STOPPING)
-        await self._writer.between_groups(copy)
-        return await asyncio.to_thread(lambda: b"".join(pieces(copies[0])))
+        return await self._lending.of(placement, self._pending.seq)
 
     def arms(self) -> dict[str, str]:
         """Return all arms of each placement where they come and go, as marks hold them."""
@@ -654,8 +659,8 @@ class Engine(Verbs):
             As :meth:`made`.
         """
         known = self.placement(placement)
-        marks = await self.of_store(self.store.changes, known.id)
-        return changes_of(marks, known.first_arms)
+        first, changes = known.first_arms, self.store.changes
+        return await self.of_store(lambda: changes_of(changes(known.id), first))
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log that concern a placement, out of ``count`` rows.

@@ -21,6 +21,7 @@ from tacit.service.log.searches import Subject
 from tacit.service.placements.base import Placement
 from tacit.service.reading.health import Health, ShardHealth
 from tacit.service.reading.keys import Found, KeyFacts
+from tacit.service.reading.lending import Lent
 from tacit.service.reading.verdicts import PATIENCE, Verdict
 from tacit.service.stores.base import Forgotten
 
@@ -117,8 +118,8 @@ class Service(Overview, Protocol):
     async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
         """Give a placement other settings."""
 
-    async def lend(self, placement: str) -> bytes:
-        """Return what a placement has learned, as a learner's file."""
+    async def lend(self, placement: str) -> Lent:
+        """Return what a placement has learned, for those who decide elsewhere with it."""
 
     async def change_arms(self, change: ChangeArms) -> Offer:
         """Let arms of a placement come and go."""
@@ -168,6 +169,9 @@ class Service(Overview, Protocol):
 
 class LoggedService(Service, Protocol):
     """A service with one log, which can be read as a whole."""
+
+    async def learner(self, placement: str) -> Lent:
+        """Return what a placement has learned, as a learner's file."""
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log that concern a placement."""

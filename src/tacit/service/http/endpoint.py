@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.messages import decoded, received, sent
+from tacit.service.http.messages import BYTES, LARGE, decoded, received, sent
 from tacit.service.http.problems import problem
 from tacit.service.http.route import Answer, Call, Found, Path, Route
 
-JSON, BYTES = "application/json", "application/octet-stream"
+JSON = "application/json"
 FOUND = "tacit.found"
 """Where a scope says what its address names."""
 WHO = "tacit.who"
@@ -33,10 +34,14 @@ class Endpoint:
         What the handlers of its API are given first.
     server : function
         Returns the configuration of now, for its limits.
+    places : Semaphore
+        Those of large answers, which all paths share: whoever finds none free is refused.
     """
 
-    def __init__(self, path: Path, opened: Any, server: Callable[[], ServerConfig]) -> None:
-        self._path, self._opened, self._server = path, opened, server
+    def __init__(
+        self, path: Path, opened: Any, server: Callable[[], ServerConfig], places: Semaphore
+    ) -> None:
+        self._path, self._opened, self._server, self._places = path, opened, server, places
         self._decode = {
             method: msgspec.json.Decoder(route.request).decode
             for method, route in path.routes.items()
@@ -45,7 +50,16 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose address was found."""
-        await sent(send, await self._answered(scope, receive))
+        answer, api = await self._answered(scope, receive), self._path.api
+        if answer.size <= LARGE:
+            await sent(send, answer)
+        elif self._places.locked():
+            what = "service: as many large answers as may be are on their way; ask again later"
+            refusal = problem("too-many-requests", "service", what)
+            await sent(send, api.refusals.refused(refusal, (b"retry-after", b"5")))
+        else:
+            async with self._places:
+                await sent(send, answer)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
         routes, refusals = self._path.routes, self._path.api.refusals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +15,14 @@ Body = TypeVar("Body")
 # So that a client which is still sending gets to read why its body was refused.
 DRAINED_LIMITS = 16
 NO_CONTENT = 204
+BYTES = "application/octet-stream"
+
+PIECE = 65_536
+"""Bytes of an answer that are handed on at once; the next ones when these are on their way."""
+LARGE = 262_144
+"""Bytes of an answer above which it is large."""
+AT_ONCE = 4
+"""Large answers that may be on their way."""
 
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -78,7 +86,7 @@ def headers_of(answer: Answer) -> list[Header]:
     """Return the headers of an answer."""
     described = [
         (b"content-type", answer.media.encode()),
-        (b"content-length", b"%d" % len(answer.body)),
+        (b"content-length", b"%d" % answer.size),
     ]
     # An answer without content says nothing of it (RFC 9110, section 8.6).
     return [
@@ -108,9 +116,20 @@ def head_of(answer: Answer) -> bytes:
     return b"content-type: %s\r\ncontent-length: %d\r\n%s" % described
 
 
+def file(parts: Sequence[bytes | memoryview]) -> Answer:
+    """Return a file in parts as an answer."""
+    return Answer(200, BYTES, b"", (), parts)
+
+
 async def sent(send: Send, answer: Answer) -> None:
-    """Send an answer."""
+    """Send an answer; a large one in pieces, each when the one before is on its way."""
     await send(
         {"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)}
     )
-    await send({"type": "http.response.body", "body": answer.body})
+    if answer.size > PIECE:
+        for part in (answer.body, *answer.parts):
+            for first in range(0, len(part), PIECE):
+                piece = memoryview(part)[first : first + PIECE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        answer = Answer(*answer[:2], b"")
+    await send({"type": "http.response.body", "body": b"".join((answer.body, *answer.parts))})

@@ -403,6 +403,11 @@ class Protocol(HttpToolsProtocol):
 
     # Limits ----------------------------------------------------------------------------------
 
+    def resume_writing(self) -> None:
+        """Go on, since the client took most of what waited for it."""
+        super().resume_writing()
+        self._blocked = None
+
     @property
     def _answering(self) -> bool:
         """Whether the answer to the latest request is not complete."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -47,12 +47,28 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer, ready to be sent."""
+    """An answer, ready to be sent.
+
+    Attributes
+    ----------
+    status : int
+    media : str
+    body : bytes
+    headers : tuple
+    parts : sequence of bytes or memoryview
+        What follows the body; others may be sent the same.
+    """
 
     status: int
     media: str
     body: bytes
     headers: tuple[Header, ...] = ()
+    parts: Sequence[bytes | memoryview] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes its content has."""
+        return len(self.body) + sum(map(len, self.parts))
 
 
 class Route(NamedTuple):

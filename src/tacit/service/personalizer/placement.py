@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.decisions import Arm, Decision
-from tacit.learning.learner import Learner, snapshot_of
-from tacit.learning.snapshot import pieces
+from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.attribution.attribution import Rewards
 from tacit.service.lift.coin import Tossed
@@ -203,11 +202,6 @@ class PersonalizerPlacement(FeaturePlacement):
         if rewards.values:
             self.taught = self.windows.time
         return super()._teach(rewards)
-
-    def model(self) -> bytes:
-        """Return what was learned, for :meth:`tacit.Learner.load`."""
-        self._draws.begin(self.learner.rng, "")
-        return b"".join(pieces(snapshot_of(self.learner)))
 
     # Settings --------------------------------------------------------------------------------
 

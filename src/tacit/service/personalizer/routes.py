@@ -14,7 +14,8 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
 from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
-from tacit.service.http.route import GUARDED, Api, Call, Route
+from tacit.service.http.messages import file
+from tacit.service.http.route import GUARDED, Answer, Api, Call, Route
 from tacit.service.log.ids import decision_id
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, ONLINE, REWARD, SHADOW
@@ -165,9 +166,8 @@ class Personalizer:
 
     # Model and log ---------------------------------------------------------------------------
 
-    async def _model(self, call: Call) -> bytes:
-        content: bytes = call.placement.model()
-        return content
+    async def _model(self, call: Call) -> Answer:
+        return file(await self._engine.learner(call.placement.name))
 
     async def _model_properties(self, call: Call) -> wire.ModelProperties:
         made, taught = self._times(call)

@@ -117,6 +117,14 @@ class Saving(Elsewhere):
             return None
         return {name: Room(state) for name, state in states.items()}
 
+    def room(self) -> Room:
+        """Return memory for a copy of what was learned, to be touched ahead."""
+        return Room(self.learner._batch.lanes.used())
+
+    def copied(self, room: Room) -> LearnerSnapshot:
+        """Return a copy of what was learned, for those who decide or look elsewhere."""
+        return self._frozen(self.learner, room)
+
     def draft(self, seq: int, time: int, rooms: Mapping[str, Room] | None = None) -> Draft:
         """Return what was learned from the log up to ``seq``, which is all of it.
 
@@ -167,17 +175,6 @@ class Saving(Elsewhere):
             if slot in self._shadowed and self._shadow_open is not None:
                 (shadows[i],) = self._shadow_open.epochs(slots[i : i + 1])
         return self._open.epochs(slots), shadows
-
-    def lent(self, time: int) -> LearnerSnapshot:
-        """Return what was learned, for those who decide elsewhere from a time on.
-
-        Raises
-        ------
-        InvalidValue
-            If decisions can be made nowhere else.
-        """
-        self.check_lends(time)
-        return self._frozen(self.learner)
 
     def _frozen(self, learner: Learner, room: Room | None = None) -> LearnerSnapshot:
         # Where the generator stands is no part of what was learned.

@@ -28,6 +28,8 @@ GC_THRESHOLDS = 20_000, 20, 50
 SWITCH_SECONDS = 0.0005
 """For how long a page that is made holds the interpreter while decisions wait; ten times as long by
 default."""
+UNSENT = 131_072
+"""Bytes of an answer that the system takes of each connection before it can send them."""
 
 Ready = Callable[[str], None]
 Opening = Callable[["Config"], "Service"]
@@ -245,13 +247,18 @@ def _allowed_listener(
 def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
+        made = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
     except OSError as error:
         forbidden = isinstance(error, PermissionError)
         raise (ConfigError if forbidden else AddressUnavailable)(
             f"server.port: cannot listen on {host} port {port}: {error.strerror}; "
             "stop what listens there, or give another port (0 takes any free one)"
         ) from error
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # Of its connections, too. Otherwise megabytes wait in the system for a slow reader, and
+        # nobody sees for minutes that it takes them.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+    return made
 
 
 def _address(listener: socket.socket) -> str:
