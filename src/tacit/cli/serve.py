@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from pathlib import Path
@@ -150,17 +151,29 @@ def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
     type=click.Choice(["decide", "feedback", "read", "admin"]),
     help="What it may be used for; can be given more than once.",
 )
+@click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    help="A placement that it reaches, or a pattern of names such as 'shop-*'; by default all; can "
+    "be given more than once.",
+)
 @json_option
-def key(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+def key(name: str, scopes: tuple[str, ...], placements: tuple[str, ...], as_json: bool) -> None:
     """Make an API key for the decision service; only its hash goes into the configuration."""
     try:
-        from tacit.service.config.keys import new_key
+        from tacit.service.config.keys import KeyConfig, new_key
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     made, sha256 = new_key()
-    quoted = ", ".join(f'"{scope}"' for scope in scopes)
+    with usage():
+        KeyConfig(sha256, [], [*placements] or None).check()
     text = (
         f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
-        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = [{quoted}]'
+        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
     )
-    show({"name": name, "key": made, "sha256": sha256, "scopes": scopes}, text, as_json)
+    told = {"name": name, "key": made, "sha256": sha256, "scopes": scopes}
+    if placements:
+        text += f"\nplacements = {json.dumps(placements)}"
+        told["placements"] = placements
+    show(told, text, as_json)

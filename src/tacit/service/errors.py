@@ -37,5 +37,9 @@ class RepeatedFeedback(TacitError):
     """More feedback for one decision than anybody can have."""
 
 
+class Forbidden(TacitError):
+    """A key that is not for what it was sent for."""
+
+
 class Conflict(TacitError):
     """An id that stands for something else already."""

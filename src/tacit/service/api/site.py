@@ -58,7 +58,10 @@ async def _placements(site: Site, call: Call) -> Placements:
     summaries = [
         _summary(placement, engine.shared_seconds(name), engine.clock())
         for name, placement in engine.placements.items()
+        if call.caller.reaches(name)
     ]
+    if call.caller.placements is not None:
+        return Placements(summaries, [])
     return Placements(summaries, [_shard(shard) for shard in engine.shards()])
 
 
@@ -104,11 +107,11 @@ async def _document(site: Site, call: Call) -> Answer:
 
 
 async def _metrics(site: Site, call: Call) -> Answer:
-    return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text())
+    return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text(call.caller))
 
 
 async def _overview(site: Site, call: Call) -> Answer:
-    return _html(await site.pages.overview())
+    return _html(await site.pages.overview(call.caller.reaches))
 
 
 async def _placement(site: Site, call: Call) -> Answer:
@@ -134,7 +137,8 @@ def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more
 
 
 ROUTES = (
-    _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements),
+    _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements,
+         of="each"),
     *(
         Route("DELETE", f"/v1/subjects/{kind}/{{id}}", f"forget{kind.capitalize()}",
               f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget, kind),
@@ -142,14 +146,14 @@ ROUTES = (
         for kind in SUBJECTS
     ),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
-         answer=Status, scope=None, problems=OPEN),
+         answer=Status, scope=None, problems=OPEN, of="none"),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",
-         answer=Status, scope=None, problems=OPEN),
-    _get("/metrics", _metrics),
-    _get("/openapi.json", _document),
-    _get("/", _overview),
-    _get("/placements/{id}", _placement),
-    _get("/key", _key),
-    _get("/live", None),
-    _get("/static/{id}", None, scope=None),
+         answer=Status, scope=None, problems=OPEN, of="none"),
+    _get("/metrics", _metrics, of="each"),
+    _get("/openapi.json", _document, of="none"),
+    _get("/", _overview, of="each"),
+    _get("/placements/{id}", _placement, of="id"),
+    _get("/key", _key, of="query"),
+    _get("/live", None, of="each"),
+    _get("/static/{id}", None, scope=None, of="none"),
 )  # fmt: skip

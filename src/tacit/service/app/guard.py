@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.service.app.routes import find
-from tacit.service.config.keys import Keys, is_loopback
+from tacit.service.config.keys import ANYBODY, Keys, is_loopback
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.endpoint import FOUND, WHO
+from tacit.service.http.endpoint import CALLER, FOUND
 from tacit.service.http.headers import (
     PREFLIGHT,
     Headers,
@@ -54,14 +54,14 @@ class Visit:
     id : str
     started : float
         Seconds of a clock of its own.
-    who : str or None
-        The name of the key that was sent; None without keys.
+    caller : Caller
+        Who asks.
     admitted : bool
         Whether nothing was wrong with it.
     """
 
     __slots__ = (
-        "address", "admitted", "found", "headers", "id", "method", "shared", "started", "who"
+        "address", "admitted", "caller", "found", "headers", "id", "method", "shared", "started"
     )  # fmt: skip
 
     def __init__(
@@ -75,7 +75,7 @@ class Visit:
     ) -> None:
         self.found, self.method, self.address, self.headers = found, method, address, headers
         self.shared, self.id = shared, id
-        self.who: str | None = None
+        self.caller = ANYBODY
         self.admitted = False
         self.started = time.perf_counter()
 
@@ -144,7 +144,7 @@ class Guard:
                 await sent(answered, Answer(NO_CONTENT, "", b"", PREFLIGHT))
                 return
             refusal = self.refusal(visit, scope.get("client"))
-            scope[WHO] = visit.who
+            scope[CALLER] = visit.caller
             if refusal is None:
                 await self._app(scope, receive, answered)
             else:
@@ -219,7 +219,7 @@ class Guard:
                 return (problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
                 ),)  # fmt: skip
-            who = visit.who = name
+            who, visit.caller = name, self._keys.caller(name)
         if not self._rates.allow(who):
             return problem("too-many-requests", "service", "service: slow down"), RETRY
         if not says_json(method, headers):

@@ -90,7 +90,7 @@ class Usual:
         if refusal is not None:
             _finish(self._guard, visit, reply, refusal)
             return
-        work = self._endpoints[found.path].answer(METHOD, found, b"", body, visit.who)
+        work = self._endpoints[found.path].answer(METHOD, found, b"", body, visit.caller)
         _Work(self._guard, visit, work, reply).begin()
 
 

@@ -41,7 +41,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: Count = VERSION
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
-    keys: dict[str, KeyConfig] = {}
+    keys: dict[str, Any] = {}
     personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
 
@@ -101,7 +101,8 @@ def load_config(
                 f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
                 f"placement of kind = {PERSONALIZER!r}"
             )
-    return Config(placements, file.server, file.store, file.keys, file.personalizer, file.traces)
+    keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
+    return Config(placements, file.server, file.store, keys, file.personalizer, file.traces)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -157,6 +158,15 @@ def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> An
     except msgspec.ValidationError as error:
         field, what = complaint(error)
         raise ConfigError(f"{source}: {prefix}{field}: {what}{meant(error, kind)}") from error
+
+
+def _key(name: str, table: Any, source: str) -> KeyConfig:
+    made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}.")
+    try:
+        made.check()
+    except TacitError as error:
+        raise ConfigError(f"{source}: keys.{name}.{error}") from error
+    return made
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:

@@ -7,15 +7,22 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+
+from tacit.errors import InvalidValue
+from tacit.service.errors import Forbidden
 
 DECIDE, FEEDBACK, READ, ADMIN = SCOPES = ("decide", "feedback", "read", "admin")
 PREFIX = "tacit_"
 RANDOM_BYTES = 32
+PATTERN = re.compile(r"([\w.*?-]|\[!?[\w.-]+\])+", re.ASCII)
+"""Of names of placements."""
 
 
 class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,12 +34,69 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Hash of the key, as :func:`new_key` gives it.
     scopes : list of str
         ``decide``, ``feedback``, ``read``, ``admin``; the last includes the others.
+    placements : list of str or None
+        Names of the placements that it reaches, or patterns of names such as ``shop-*``; by default
+        all.
     """
 
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     scopes: Annotated[
         list[Literal["decide", "feedback", "read", "admin"]], msgspec.Meta(min_length=1)
     ]
+    placements: list[str] | None = None
+
+    def check(self) -> None:
+        """Check what its type leaves open.
+
+        Raises
+        ------
+        InvalidValue
+            If what it reaches can be no placement.
+        """
+        told = self.placements
+        if told is not None and not (told and all(map(PATTERN.fullmatch, told))):
+            raise InvalidValue(
+                "placements",
+                told,
+                "give names of placements, or patterns such as 'shop-*'; leave it out for all",
+            )
+
+
+class Caller(NamedTuple):
+    """Who asks: the name of a key, and which placements it reaches; None for all of them.
+
+    Examples
+    --------
+    >>> caller = Caller("shop", ("home", "shop-*"))
+    >>> caller.reaches("shop-1"), caller.reaches("news"), Caller("operator").reaches("news")
+    (True, False, True)
+    """
+
+    name: str | None = None
+    placements: tuple[str, ...] | None = None
+
+    def reaches(self, placement: str) -> bool:
+        """Whether it may know of a placement."""
+        return self.placements is None or any(fnmatchcase(placement, p) for p in self.placements)
+
+    def check(self, placement: str | None) -> None:
+        """Check that it reaches a placement; None for more than one.
+
+        Raises
+        ------
+        Forbidden
+            If it does not.
+        """
+        if self.placements is None or (placement is not None and self.reaches(placement)):
+            return
+        asked = "for what is of all" if placement is None else f"for {placement!r}"
+        raise Forbidden(
+            f"authorization: the key reaches the placements {', '.join(self.placements)}, and this "
+            f"is {asked}; send one that does"
+        )
+
+
+ANYBODY = Caller()
 
 
 class Keys:
@@ -57,6 +121,10 @@ class Keys:
         self._scopes = {
             name: set(SCOPES if ADMIN in key.scopes else key.scopes) for name, key in keys.items()
         }
+        self._callers = {
+            name: Caller(name, None if key.placements is None else tuple(key.placements))
+            for name, key in keys.items()
+        }
 
     def __bool__(self) -> bool:
         return bool(self._hashes)
@@ -70,6 +138,10 @@ class Keys:
             if hmac.compare_digest(known, digest):
                 found = name
         return found
+
+    def caller(self, name: str) -> Caller:
+        """Return who sends a key."""
+        return self._callers[name]
 
     def allow(self, name: str, scope: str) -> bool:
         """Whether a key may be used for something."""

@@ -65,7 +65,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_timeout : float
         Seconds for which a connection is kept after an answer.
     send_timeout : float
-        Seconds in which a client must take what waits to be sent to it.
+        Seconds in which a client must take 48 KiB of what waits to be sent to it, or all of it.
     rate : float
         Requests a second from each key (without keys, each address); 0 for no limit.
     allow_origins : list of str

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
+from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.messages import BYTES, LARGE, decoded, received, sent
 from tacit.service.http.problems import problem
@@ -18,8 +20,8 @@ from tacit.service.http.route import Answer, Call, Found, Path, Route
 JSON = "application/json"
 FOUND = "tacit.found"
 """Where a scope says what its address names."""
-WHO = "tacit.who"
-"""Where it says the name of the key that was sent."""
+CALLER = "tacit.caller"
+"""Where it says who asks."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -81,23 +83,34 @@ class Endpoint:
                 return refusals.refused(refusal, (b"connection", b"close"))
             body = whole
         method, found, query = scope["method"], scope[FOUND], scope["query_string"]
-        return await self.answer(method, found, query, body, scope.get(WHO))
+        return await self.answer(method, found, query, body, scope[CALLER])
 
     async def answer(
-        self, method: str, found: Found, query: bytes, body: bytes, who: str | None = None
+        self, method: str, found: Found, query: bytes, body: bytes, caller: Caller
     ) -> Answer:
         """Return the answer to a request with a method that the path takes."""
         route, api = self._path.routes[method], self._path.api
         assert route.handler is not None
         decode = self._decode.get(method)
         try:
+            if caller.placements is not None and route.of not in ("each", "none"):
+                caller.check(self._concerned(route, found, query))
             placement = api.placed(self._opened, found.name, found.id)
             request = None if decode is None else decoded(decode, body)
-            call = Call(placement, found.id, query, request, who)
+            call = Call(placement, found.id, query, request, caller)
             result = await route.handler(self._opened, call)
         except (TacitError, msgspec.MsgspecError) as error:
             return api.refusals.failed(error, route)
         return _written(route, result)
+
+    def _concerned(self, route: Route, found: Found, query: bytes) -> str | None:
+        """Return the placement that a request is about; None if it is about all."""
+        match route.of:
+            case "id":
+                return found.id
+            case "query":
+                return QueryParams(query).get("placement", "")
+        return self._path.api.usual(self._opened) if found.name is None else found.name
 
 
 def _written(route: Route, result: Any) -> Answer:

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from tacit.service.config.keys import Caller
 from tacit.service.engine.service import Overview
+from tacit.service.http.endpoint import CALLER
 
 PERIOD = 1.0
 """Seconds between two events at least."""
@@ -32,22 +34,32 @@ class Live:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End every stream, or the service could not stop before everybody has left."""
+        """End every stream: the service could not stop before everybody has left, and whoever had a
+        key must show it again."""
         self._closed.set()
+        self._closed = asyncio.Event()
 
     async def stream(self, request: Request) -> StreamingResponse:
         """Answer with the stream."""
-        return StreamingResponse(self._events(), headers=self._headers, media_type=MEDIA)
+        events = self._events(request.scope[CALLER], self._closed)
+        return StreamingResponse(events, headers=self._headers, media_type=MEDIA)
 
-    async def _events(self) -> AsyncIterator[str]:
+    async def _events(self, caller: Caller, closed: asyncio.Event) -> AsyncIterator[str]:
         seen, silent = -1, 0.0
-        while not self._closed.is_set():
-            rows = self._engine.health().events
+        while not closed.is_set():
+            rows = self._rows(caller)
             if rows != seen or silent >= PATIENCE:
                 seen, silent = rows, 0.0
                 yield f"event: changed\ndata: {rows}\n\n"
             silent += PERIOD
             try:
-                await asyncio.wait_for(self._closed.wait(), PERIOD)
+                await asyncio.wait_for(closed.wait(), PERIOD)
             except TimeoutError:
                 continue
+
+    def _rows(self, caller: Caller) -> int:
+        """Return what grows with the log, as far as somebody may know of it."""
+        if caller.placements is None:
+            return self._engine.health().events
+        reached = (p for name, p in self._engine.placements.items() if caller.reaches(name))
+        return sum(placement.decisions + placement.feedback for placement in reached)

@@ -20,6 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from tacit import __version__
+from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.series import ARMS, uniform_estimate
@@ -67,11 +68,32 @@ class Metrics:
             "tacit_commit_rows", "Rows of a commit.", buckets=ROWS, registry=self._registry
         )
 
-    async def text(self) -> bytes:
-        """Return everything in Prometheus' text format; decisions do not wait for it."""
+    async def text(self, caller: Caller = ANYBODY) -> bytes:
+        """Return what a caller may know in Prometheus' text format; decisions do not wait."""
         async with self._one:
             self._lifts.look()
-            return await asyncio.to_thread(generate_latest, self._registry)
+            return await asyncio.to_thread(generate_latest, _Reached(self._registry, caller))
+
+
+class _Reached:
+    """What a key may know of metrics: all, or those of the placements that it reaches."""
+
+    def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
+        self._registry, self._caller = registry, caller
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics."""
+        if self._caller.placements is None:
+            yield from self._registry.collect()
+            return
+        for family in self._registry.collect():
+            family.samples = [
+                sample
+                for sample in family.samples
+                if "placement" in sample.labels and self._caller.reaches(sample.labels["placement"])
+            ]
+            if family.samples:
+                yield family
 
 
 class _OfRequests(Collector):

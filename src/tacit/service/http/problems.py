@@ -9,7 +9,13 @@ from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.config.validation import complaint
-from tacit.service.errors import Conflict, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import (
+    Conflict,
+    Forbidden,
+    RepeatedFeedback,
+    Unavailable,
+    UnknownDecision,
+)
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 
 PROBLEMS = {
@@ -96,6 +102,8 @@ def _kind(error: TacitError, field: str) -> str:
             return "repeated-feedback"
         case Conflict():
             return "conflict"
+        case Forbidden():
+            return "forbidden"
         case UnknownName() if field == "placement":
             return "unknown-placement"
         case Unavailable():

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tacit.errors import TacitError
-from tacit.service.config.keys import READ
+from tacit.service.config.keys import ANYBODY, READ, Caller
 
 Header = tuple[bytes, bytes]
 Limit = Literal["body_limit", "batch_limit"]
@@ -35,15 +35,20 @@ class Call(NamedTuple):
     query : bytes
     request : object
         The body, decoded as the route says.
-    who : str or None
-        The name of the key that was sent; None without keys.
+    caller : Caller
+        Who asks.
     """
 
     placement: Any
     id: str = ""
     query: bytes = b""
     request: Any = None
-    who: str | None = None
+    caller: Caller = ANYBODY
+
+    @property
+    def who(self) -> str | None:
+        """The name of the key that was sent; None without keys."""
+        return self.caller.name
 
 
 class Answer(NamedTuple):
@@ -95,6 +100,10 @@ class Route(NamedTuple):
         Of a good answer.
     query : tuple of dict
         Its parameters, as the OpenAPI document says them.
+    of : str
+        Which placement it is about, for keys that reach some: that of the address by its ``name``
+        or its ``id``, or that of the ``query``; ``each`` that the key reaches, as its handler sees
+        to; or ``none``. Without a placement, ``name`` is for keys that reach all.
     """
 
     method: str
@@ -109,6 +118,7 @@ class Route(NamedTuple):
     problems: tuple[int, ...] = GUARDED
     status: int = 200
     query: tuple[dict[str, Any], ...] = ()
+    of: Literal["name", "id", "query", "each", "none"] = "name"
 
 
 class Path:
@@ -197,6 +207,8 @@ class Api:
     placed : function, optional
         Returns what a call has as its placement, from what was opened, the name and the id;
         by default the name.
+    usual : function, optional
+        Returns the placement that is meant where an address names none, from what was opened.
     whole : bool
         Whether all below the prefix is this API's, also what it does not know.
     key_header : bytes, optional
@@ -213,11 +225,12 @@ class Api:
         *,
         label: str = "",
         placed: Callable[[Any, str | None, str], Any] = lambda opened, name, id: name,
+        usual: Callable[[Any], str | None] = lambda opened: None,
         whole: bool = False,
         key_header: bytes | None = None,
     ) -> None:
         self.template, self.label, self.refusals = template, label, refusals
-        self.opened, self.placed = opened, placed
+        self.opened, self.placed, self.usual = opened, placed, usual
         self.whole, self.key_header = whole, key_header
         self._pattern = re.compile(f"{prefix}(?P<rest>.+)", re.DOTALL)
         self._named = "name" in self._pattern.groupindex

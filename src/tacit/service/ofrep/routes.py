@@ -114,6 +114,7 @@ OFREP = Api(
             DECIDE,
             "body_limit",
             (*GUARDED, 400, 404, 413, 415),
+            of="id",
         ),
     ),
     Refusals(_refused, _failed, EvaluationFailure, JSON, meaning),

@@ -117,13 +117,14 @@ class Pages:
             self._templates.get_template(name)
         self._compiled = True
 
-    async def overview(self) -> str:
-        """Return the overview."""
-        return await self._looks.at("overview", self._overview)
+    async def overview(self, reaches: Callable[[str], bool] = lambda name: True) -> str:
+        """Return the overview of the placements that whoever looks reaches."""
+        names = frozenset(filter(reaches, self._engine.placements))
+        return await self._looks.at(names, lambda: self._overview(names))
 
-    async def _overview(self) -> str:
+    async def _overview(self, names: frozenset[str]) -> str:
         template = await self._template("overview.html")
-        rows = await self._rows.of(self._engine.placements)
+        rows = [row for row in await self._rows.of(self._engine.placements) if row.name in names]
         placements = self._engine.placements.values()
         snapshots = [p.snapshot_time for p in placements if p.snapshot_time is not None]
         health = self._engine.health()
@@ -131,6 +132,7 @@ class Pages:
         return await run_in_threadpool(
             template.render,
             rows=rows,
+            whole=names.issuperset(self._engine.placements),
             every=seconds_kept(len(rows)),
             troubled=sum(bool(row.wrong) for row in rows),
             health=health,

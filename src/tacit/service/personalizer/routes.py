@@ -51,6 +51,11 @@ class Personalizer:
         self._evaluations: dict[tuple[str, str], wire.Evaluation] = {}
         self._running: set[asyncio.Task[None]] = set()
 
+    def usual(self) -> str | None:
+        """Return the name of the placement of the configuration, if there is one."""
+        named = self._engine.config.personalizer
+        return None if named is None else named.placement
+
     def placed(self, name: str | None, id: str) -> PersonalizerPlacement:
         """Return the placement of a name, or that of the configuration.
 
@@ -59,11 +64,9 @@ class Personalizer:
         Refused
             If there is none, or no event can have the id.
         """
+        name = name or self.usual()
         if name is None:
-            named = self._engine.config.personalizer
-            if named is None:
-                raise Refused("ResourceNotFound", "personalizer.placement: none is configured", 404)
-            name = named.placement
+            raise Refused("ResourceNotFound", "personalizer.placement: none is configured", 404)
         placement = self._engine.placements.get(name)
         if not isinstance(placement, PersonalizerPlacement):
             raise Refused("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
@@ -332,6 +335,7 @@ PERSONALIZER = Api(
     lambda site: Personalizer(site.engine),
     label="personalizer/",
     placed=Personalizer.placed,
+    usual=Personalizer.usual,
     whole=True,
     key_header=b"ocp-apim-subscription-key",
 )

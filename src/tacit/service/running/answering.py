@@ -11,10 +11,10 @@ from typing import Any
 
 import uvicorn
 
-from tacit.errors import TacitError
+from tacit.errors import ConfigError, TacitError
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
-from tacit.service.config.keys import Keys
+from tacit.service.config.keys import Keys, is_loopback
 from tacit.service.config.schema import Config
 from tacit.service.engine.service import Service
 from tacit.service.http.protocol import Connections, Protocol
@@ -78,6 +78,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._hosts = [listener.getsockname()[0] for listener in sockets or ()]
         if self.started:
             self._watching = [
                 asyncio.create_task(self._connections.watch(self.server_state.connections)),
@@ -98,11 +99,31 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def take_over(self, config: Config) -> None:
-        """Go on with another configuration."""
+        """Go on with another configuration.
+
+        Raises
+        ------
+        TacitError
+            If it cannot be; then nothing changes.
+        """
+        before = self._engine.config.keys
+        if not config.keys and not all(map(is_loopback, self._hosts)):
+            raise ConfigError(
+                f"keys: there is none, and {', '.join(self._hosts)} answers to other machines, "
+                "which needs keys; keep one, or start the service anew on another server.host"
+            )
         await self._engine.reload(config)
         self._app.configure(config.server, Keys(config.keys))
         self._connections.configure(config.server)
-        logger.info("the configuration was read anew: %d placements", len(config.placements))
+        if config.keys != before:
+            self._app.close()
+        opened = bool(before) and not config.keys
+        logger.log(
+            logging.WARNING if opened else logging.INFO,
+            "the configuration was read anew: %d placements%s",
+            len(config.placements),
+            "; it has no keys any more: everybody on this machine may do everything" * opened,
+        )
 
     def _renew(self) -> None:
         self._renewing = asyncio.ensure_future(self._take_over_anew())
