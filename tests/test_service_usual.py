@@ -39,6 +39,8 @@ class Transport(asyncio.Transport):
         self.written, self.closed, self.lost = b"", False, False
 
     def write(self, data):
+        if self.lost:
+            raise RuntimeError("the handler is closed")
         if not self.closed:
             self.written += data
 
@@ -103,7 +105,7 @@ class Side:
                     await settled(connection)
         if not leaves:
             await settled(connection)
-        closed = transport.closed
+        closed, transport.lost = transport.closed, True
         connection.connection_lost(None)
         await reached(lambda: not self.state.tasks and not self.settings.app._running)
         return ANY.sub(b"*", transport.written), closed
@@ -300,6 +302,18 @@ def test_who_leaves_before_the_answer_harms_nobody(open_):
     written, _ = open_.loop.run_until_complete(side.answered([DECIDE], True, leaves=True))
     assert written == b""
     assert side.engine.placement("home").decisions == before + 1
+
+
+@pytest.mark.parametrize("turn", [0, 1], ids=["usual", "unusual"])
+def test_who_leaves_with_requests_sent_ahead_is_written_no_more(open_, turn, caplog):
+    """Whichever of them is being answered: it is none that anybody waits for."""
+    known = b"GET /v1/placements/home/history HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    pieces = [DECIDE, known, DECIDE][turn:]
+    for side in open_.sides:
+        written, _ = open_.loop.run_until_complete(side.answered(pieces, True, leaves=True))
+        assert written == b""
+        assert side.settings.app._running == 0
+    assert not caplog.records
 
 
 def test_what_fails_ends_the_connection_and_nothing_else(open_, monkeypatch, caplog):

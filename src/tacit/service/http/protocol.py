@@ -259,6 +259,8 @@ class Protocol(HttpToolsProtocol):
     """What a usual request names whose body is on its way."""
     _said: Headers
     _body = b""
+    _turn: Any = None
+    """The answer that is under way, or was last; of requests that are sent ahead not the latest."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, or refuse one connection too many."""
@@ -274,7 +276,10 @@ class Protocol(HttpToolsProtocol):
                 transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave."""
+        """Leave; uvicorn says so to the latest request alone."""
+        if self._turn is not None:
+            self._turn.disconnected = True
+            self._turn.message_event.set()
         super().connection_lost(exc)
         if self._counted:
             self._counted = False
@@ -366,6 +371,8 @@ class Protocol(HttpToolsProtocol):
         self.headers.extend(headers)
         self.url, self.expect_100_continue = url, expects
         super().on_headers_complete()
+        if not self.pipeline:
+            self._turn = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Hand on a piece of the body."""
@@ -388,13 +395,15 @@ class Protocol(HttpToolsProtocol):
         self._unfinished = 0
         if found is not None and usual is not None:
             body, self._body, self._found = self._body, b"", None
-            reply = self.cycle = Reply(self)  # type: ignore[assignment]
+            reply = self.cycle = self._turn = Reply(self)  # type: ignore[assignment]
             usual.begin(found, self.url, self._said, body, self.client, reply)
 
     def on_response_complete(self) -> None:
         """Go on with what was sent meanwhile, or wait for what will be."""
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
+            if self.pipeline:
+                self._turn = self.pipeline[-1][0]
             super().on_response_complete()
             return
         # As uvicorn does, but for its timer.
