@@ -27,17 +27,17 @@ LEARNER = "/v1/placements/home/learner"
 class Reader(Transport):
     """A client that takes no more than the test lets it take."""
 
-    def __init__(self, side, path, method=b"GET"):
+    def __init__(self, side, path, method=b"GET", body=b""):
         super().__init__()
         self.waiting, self.paused, self.ending, self.most = bytearray(), False, False, 0
         self.connection = side.connection(side.settings, side.state, {})
         self.connection.connection_made(self)
-        self.ask(path, method)
+        self.ask(path, method, body)
 
-    def ask(self, path, method=b"GET"):
-        self.connection.data_received(
-            b"%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method, path.encode())
-        )
+    def ask(self, path, method=b"GET", body=b""):
+        told = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+        head = b"%s %s HTTP/1.1\r\nHost: localhost\r\n" % (method, path.encode())
+        self.connection.data_received(head + (told if body else b"") + b"\r\n" + body)
 
     def write(self, data):
         if self.closed:
@@ -206,7 +206,8 @@ def test_who_reads_slowly_but_steadily_gets_it_all(tmp_path):
 
 
 def test_any_large_answer_takes_one_of_the_places(tmp_path):
-    long = {"arms": [f"{i} {'x' * 100}" for i in range(3000)], "policy": "ucb1"}
+    many = json.dumps({"decisions": [{"key": "a"}] * 1000}).encode()
+    long = {"arms": [f"{i} {'x' * 300}" for i in range(1000)], "policy": "ucb1"}
     placements = {"home": {"arms": 2, "policy": "ucb1"}, "shop": long}
 
     async def session():
@@ -215,9 +216,13 @@ def test_any_large_answer_takes_one_of_the_places(tmp_path):
             await reached(lambda: all(reader.status for reader in readers))
             late = Reader(side, "/v1/placements")
             assert (await late.all())[0] == 429
-            # What is small is answered all the same.
+            # What is small is answered all the same, and what was done is told.
             small = Reader(side, "/v1/placements/home/history")
             assert (await small.all())[0] == 200
+            done = Reader(side, "/v1/placements/shop/decide/batch", b"POST", many)
+            status, _, content = await done.all()
+            assert (status, len(json.loads(content)["decisions"])) == (200, 1000)
+            assert len(content) > LARGE
             status, _, content = await readers[0].all()
             assert (status, len(json.loads(content)["placements"])) == (200, 2)
             nothing = Reader(side, "/v1/placements", b"HEAD")

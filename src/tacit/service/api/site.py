@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
@@ -55,14 +56,18 @@ class Site(NamedTuple):
 
 async def _placements(site: Site, call: Call) -> Placements:
     engine = site.engine
-    summaries = [
-        _summary(placement, engine.shared_seconds(name), engine.clock())
-        for name, placement in engine.placements.items()
-        if call.caller.reaches(name)
-    ]
-    if call.caller.placements is not None:
-        return Placements(summaries, [])
-    return Placements(summaries, [_shard(shard) for shard in engine.shards()])
+    reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
+    shards = [] if call.caller.placements is not None else engine.shards()
+
+    def listed() -> Placements:
+        summaries = [
+            _summary(placement, engine.shared_seconds(name), engine.clock())
+            for name, placement in reached.items()
+        ]
+        return Placements(summaries, list(map(_shard, shards)))
+
+    # Of many placements, decisions must not wait for it.
+    return await run_in_threadpool(listed)
 
 
 def _shard(shard: ShardHealth) -> ShardSummary:

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
+from tacit.service.http.headers import SAFE_METHODS
 from tacit.service.http.messages import BYTES, LARGE, decoded, received, sent
 from tacit.service.http.problems import problem
 from tacit.service.http.route import Answer, Call, Found, Path, Route
@@ -53,7 +54,8 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose address was found."""
         answer, api = await self._answered(scope, receive), self._path.api
-        if answer.size <= LARGE:
+        # What was done is told, however large that is: what is sent for it is limited.
+        if answer.size <= LARGE or scope["method"] not in SAFE_METHODS:
             await sent(send, answer)
         elif self._places.locked():
             what = "service: as many large answers as may be are on their way; ask again later"
