@@ -255,6 +255,29 @@ def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, monkeypa
     asyncio.run(session())
 
 
+def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypatch):
+    """However many come, one after the other, while more and more is learned."""
+    monkeypatch.setattr(lending, "MOST_BYTES", 0)
+    monkeypatch.setattr(lending, "KEPT_SECONDS", 0.0)
+
+    async def session():
+        async with serving(tmp_path) as side:
+            readers = []
+            for place in range(AT_ONCE):
+                readers.append(Reader(side, LEARNER))
+                await reached(lambda: readers[-1].status and not side.engine._lending._fresh)
+                await side.engine.decide_many("home", [asked(f"later {place}")])
+            assert [reader.status for reader in readers] == [200, 200, 429, 429]
+            assert int((await readers[-1].all())[1]["retry-after"]) > 0
+            assert len(made) == 2
+            # One that was taken makes room.
+            await readers[0].all()
+            late = Reader(side, LEARNER)
+            assert (await late.all())[2] == file_of(side)
+
+    asyncio.run(session())
+
+
 def test_what_fails_fails_for_all_who_asked_and_nobody_after():
     class Lender:
         def __init__(self):

@@ -37,6 +37,10 @@ class RepeatedFeedback(TacitError):
     """More feedback for one decision than anybody can have."""
 
 
+class Busy(TacitError):
+    """What was asked for would take too much for now; ask again later."""
+
+
 class Forbidden(TacitError):
     """A key that is not for what it was sent for."""
 

@@ -13,9 +13,10 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
+from tacit.service.errors import Busy
 from tacit.service.http.headers import SAFE_METHODS
 from tacit.service.http.messages import BYTES, LARGE, decoded, received, sent
-from tacit.service.http.problems import problem
+from tacit.service.http.problems import problem, problem_of
 from tacit.service.http.route import Answer, Call, Found, Path, Route
 
 JSON = "application/json"
@@ -24,6 +25,7 @@ FOUND = "tacit.found"
 CALLER = "tacit.caller"
 """Where it says who asks."""
 
+LATER = (b"retry-after", b"5")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,7 +62,7 @@ class Endpoint:
         elif self._places.locked():
             what = "service: as many large answers as may be are on their way; ask again later"
             refusal = problem("too-many-requests", "service", what)
-            await sent(send, api.refusals.refused(refusal, (b"retry-after", b"5")))
+            await sent(send, api.refusals.refused(refusal, LATER))
         else:
             async with self._places:
                 await sent(send, answer)
@@ -101,6 +103,8 @@ class Endpoint:
             request = None if decode is None else decoded(decode, body)
             call = Call(placement, found.id, query, request, caller)
             result = await route.handler(self._opened, call)
+        except Busy as error:
+            return api.refusals.refused(problem_of(error), LATER)
         except (TacitError, msgspec.MsgspecError) as error:
             return api.refusals.failed(error, route)
         return _written(route, result)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.config.validation import complaint
 from tacit.service.errors import (
+    Busy,
     Conflict,
     Forbidden,
     RepeatedFeedback,
@@ -104,6 +105,8 @@ def _kind(error: TacitError, field: str) -> str:
             return "conflict"
         case Forbidden():
             return "forbidden"
+        case Busy():
+            return "too-many-requests"
         case UnknownName() if field == "placement":
             return "unknown-placement"
         case Unavailable():

@@ -7,14 +7,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, ref
 
 from tacit.learning.snapshot import LearnerSnapshot, views
+from tacit.service.errors import Busy
 
 LARGE = 2**20
 """Bytes of a file from which on it is given to whoever asks soon after, too."""
 KEPT_SECONDS = 5.0
 """For so long."""
+MOST_BYTES = 2**26
+"""Beyond them, files of two states are sent at once, and no third one is made."""
 
 
 class Lent(list[bytes | memoryview]):
@@ -26,11 +29,13 @@ class Lent(list[bytes | memoryview]):
         The placement as it was.
     seq : int
         The last row of the log that it knows.
+    size : int
+        Bytes.
     """
 
     def __init__(self, of: Any, seq: int, copy: LearnerSnapshot) -> None:
         super().__init__(views(copy))
-        self.of, self.seq = of, seq
+        self.of, self.seq, self.size = of, seq, sum(map(len, self))
 
 
 class Copying(Protocol):
@@ -49,8 +54,8 @@ class Copying(Protocol):
 class Lending:
     """Makes the files, one at a time for a placement.
 
-    Memory holds a copy of what was learned for each state that somebody is still being sent, and
-    nothing else.
+    Memory holds a copy of what was learned for each state that somebody is still being sent: of
+    what is huge, two of a placement.
 
     Parameters
     ----------
@@ -60,7 +65,7 @@ class Lending:
     def __init__(self, engine: Copying) -> None:
         self._engine = engine
         self._making: dict[str, asyncio.Task[Lent]] = {}
-        self._sent: WeakValueDictionary[str, Lent] = WeakValueDictionary()
+        self._sent: dict[str, list[ReferenceType[Lent]]] = {}
         self._fresh: dict[str, Lent] = {}
 
     async def of(self, name: str, seq: int) -> Lent:
@@ -76,13 +81,22 @@ class Lending:
         ------
         UnknownName, Unavailable
             If there is no such placement, or the store fails.
+        Busy
+            If those who are still being sent earlier states take too much memory.
         """
-        placement, sent = self._engine.placement(name), self._sent.get(name)
-        same = sent is not None and (sent.seq == seq or self._fresh.get(name) is sent)
-        if sent is not None and same and sent.of is placement:
-            return sent
+        placement = self._engine.placement(name)
+        sent = [one for known in self._sent.get(name, ()) if (one := known()) is not None]
+        for one in sent:
+            if one.of is placement and (one.seq == seq or self._fresh.get(name) is one):
+                return one
         making = self._making.get(name)
         if making is None:
+            if len(sent) > 1 and sum(one.size for one in sent) > MOST_BYTES:
+                raise Busy(
+                    "service: two earlier states of what was learned are still being sent; ask "
+                    "again later"
+                )
+            self._sent[name] = list(map(ref, sent))
             making = self._making[name] = asyncio.create_task(self._make(name))
             making.add_done_callback(partial(self._ended, name))
         # Who asked first may leave first.
@@ -99,8 +113,9 @@ class Lending:
             copies.append(await self._engine.frozen(lambda seq, _: (of, seq, of.copied(room))))
 
         await self._engine.between_groups(copy)
-        made = self._sent[name] = await asyncio.to_thread(Lent, *copies.pop())
-        if sum(map(len, made)) >= LARGE:
+        made = await asyncio.to_thread(Lent, *copies.pop())
+        self._sent[name].append(ref(made))
+        if made.size >= LARGE:
             self._fresh[name] = made
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, made)
         return made
