@@ -116,8 +116,14 @@ def test_what_is_said_of_the_service_as_a_whole_is_for_keys_that_reach_all(clien
 
 
 def test_a_placement_that_is_not_there_is_told_only_to_whom_it_would_concern(client):
-    assert client.post("shop-17/decide", {"key": "a"}, **SOME)[0] == 404
-    assert client.post("nowhere/decide", {"key": "a"}, **SOME)[0] == 403
+    for method, path, body in (
+        ("POST", "/v1/placements/{}/decide", {"key": "a"}), ("GET", "/placements/{}", None),
+        ("POST", "/ofrep/v1/evaluate/flags/{}", {}), ("GET", "/key?placement={}&key=a", None),
+    ):  # fmt: skip
+        status, _, content = client.ask(method, path.format("shop-17"), body, SOME)
+        assert status == 404
+        assert FOREIGN not in str(content)
+        assert client.ask(method, path.format("nowhere"), body, SOME)[0] == 403
 
 
 @pytest.mark.parametrize("told", [[], [""], ["a b"], ["shop/*"], ["[ab"], ["home", "ä"], "home", 3])

@@ -28,8 +28,10 @@ class Verbs:
         try:
             return self.placements[name]
         except KeyError:
-            names = ", ".join(self.placements)
-            raise UnknownName(f"placement: none is called {name!r}; there are {names}") from None
+            # Who asks may not know of all.
+            raise UnknownName(
+                f"placement: none is called {name!r}; GET /v1/placements lists those that there are"
+            ) from None
 
     def durability(self: Service, placement: str) -> str:
         """Return what answers of a placement promise."""
