@@ -126,6 +126,23 @@ def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise):
     asyncio.run(session())
 
 
+def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(tmp_path):
+    """One of 10⁻⁶ would outweigh whatever comes after."""
+
+    async def session():
+        config = configured(tacit.EXP3(NAMES, gamma=0.3))
+        async with harness.served(tmp_path / "tacit.db", config) as engine:
+            for propensity in (1e-6, 0.0999, None):
+                with pytest.raises(InvalidValue, match=r"^propensity: .* at least 0\.1 with"):
+                    made(engine, "one", propensity=propensity)
+            with pytest.raises(InvalidValue, match=r"at least 0\.15 with"):
+                made(engine, "one", propensity=0.1, arms=["a", "b"])
+            asked = [made(engine, "one", propensity=0.1), made(engine, "two", arm="b")]
+            assert len(await engine.decide_many("home", asked)) == 2
+
+    asyncio.run(session())
+
+
 # Over HTTP -----------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.dispatch import learns_from_propensity
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
@@ -29,6 +30,7 @@ from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Impression, Policy
 
 BOOLEANS = bool, np.bool_
+ROUNDING = 1e-9
 
 
 class BatchLearner:
@@ -55,6 +57,7 @@ class BatchLearner:
     def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
         self.rng = rng
         self.made = 0
+        self._least_share = math.inf
         self.reports_propensities = propensities and policy.randomized
         self.reports_places = self.reports_propensities and knows_places(policy)
         self.lanes = Lanes(policy)
@@ -69,6 +72,9 @@ class BatchLearner:
     def _prepare(self) -> None:
         """Make anew what depends on the policy and on the arms on offer."""
         self.plain = not self.policy.context_dim and self.policy.feature_dims == (0, 0)
+        share = self.policy.least_share if learns_from_propensity(self.policy.params) else 0.0
+        # What was decided before it was tuned keeps the propensity that it had.
+        self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
         self.loops = Loops(self.policy, self.offer, self.lanes, self.rng, self.reports_propensities)
         self._decisions = DecisionReader(self.policy, self.offer, self.lanes)
 
@@ -254,6 +260,8 @@ class BatchLearner:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
         refuse_others(decision)
+        if self._least_share:
+            self.check_propensities([decision.propensity], [len(decision.offered)])
         one = loops.one
         one.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.slots or len(decision.context):
@@ -277,7 +285,47 @@ class BatchLearner:
         if not len(decisions):
             return np.zeros(0, np.bool_)
         batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        self.check_propensities(propensities, batch.stops - batch.starts)
         return self.learn_rows(batch, actions, values, propensities, epochs)
+
+    def check_propensities(
+        self,
+        propensities: Sequence[float | None] | Floats,
+        offered: Sequence[int] | Ints,
+        error: Callable[[int, str], Exception] | None = None,
+    ) -> None:
+        """Check that the policy can have given propensities, if it weighs by them.
+
+        Parameters
+        ----------
+        propensities : array of float64, shape (rows,)
+            NaN, or None, where there is none.
+        offered : array of int64, shape (rows,)
+            How many arms were on offer.
+        error : function, optional
+            Returns what to raise for a row and what is wrong; by default an ``InvalidValue``.
+
+        Raises
+        ------
+        InvalidValue
+            If one is missing, or below what the policy gives at least.
+        """
+        if not self._least_share:
+            return
+        given = np.array(propensities, np.float64)  # NumPy takes None for NaN.
+        least = self._least_share / np.asarray(offered, np.float64) ** self.policy.action_width
+        wrong = ~(given >= least)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            value = None if np.isnan(given[row]) else float(given[row])
+            remedy = (
+                f"{type(self.policy).__name__} weighs by it, and gives at least {least[row]:.6g} "
+                "with so many arms on offer; give the propensity with which this was chosen, or "
+                "have a policy that does not weigh by it"
+            )
+            if error is not None:
+                raise error(row, f"propensity: {value} is not allowed; {remedy}")
+            raise InvalidValue("propensity", value, remedy)
 
     def learn_rows(
         self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats, epochs: Ints

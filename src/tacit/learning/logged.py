@@ -142,6 +142,11 @@ class _LogLessons:
         batch, shown = self._impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         known = _numbers(chunk.batch, "propensity")
+        self._learner.check_propensities(
+            known,
+            batch.stops - batch.starts,
+            lambda row, wrong: UnfitLog(f"{chunk.where(row)}: {wrong}"),
+        )
         return Lesson(batch, shown[:, None], rewards[:, None].copy(), known)
 
     def _of_lists(self, chunk: Chunk) -> Lesson:

@@ -409,6 +409,15 @@ class Policy(Part):
         return "exact in a floor" if self.knows_propensity else "drawn in a floor"
 
     @property
+    def least_share(self) -> float:
+        """What the propensity of any arm on offer is at least, times the number of these.
+
+        Of a duel, times the number of pairs. What weighs by propensities refuses to be told smaller
+        ones. By default 0: nothing is promised.
+        """
+        return 0.0
+
+    @property
     def restartable(self) -> bool:
         """Whether another policy may restart this one and ask for its estimates."""
         return hasattr(self, "restart") and hasattr(self, "estimate")

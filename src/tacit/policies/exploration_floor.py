@@ -131,6 +131,10 @@ class ExplorationFloor(Wrapper):
         return self.chooser.knows_propensity
 
     @property
+    def least_share(self) -> float:
+        return self.epsilon + (1.0 - self.epsilon) * self.chooser.least_share
+
+    @property
     def posterior(self) -> Any:
         """What the policy believes, where it says so."""
         return self.chooser.posterior  # type: ignore[attr-defined]

@@ -14,8 +14,12 @@ from tacit.policies.base import About, Outcome
 from tacit.policies.stationary.exp3 import (
     ExponentialWeights,
     ExponentialWeightsPolicy,
+    gain,
     total_weight,
 )
+
+LEAST_WEIGHT = 1e-300
+"""Beside 1."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,14 @@ class EXP3S(ExponentialWeightsPolicy):
     @staticmethod
     def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
         arms, arm = outcome.impression.arms, outcome.shown
-        # The shared weight keeps every weight within e·α/K of the total: no logarithms needed.
+        # The shared weight keeps every weight within e·α/K of the total, and a gain is bounded: no
+        # logarithms needed.
         shared = math.e * params.alpha / len(arms) * total_weight(state, lane, outcome.impression)
-        state.weights[lane, arm] *= np.exp(
-            params.gamma * outcome.reward / (outcome.propensity * len(arms))
-        )
+        state.weights[lane, arm] *= np.exp(gain(params.gamma, outcome))
         for i in range(len(arms)):
             state.weights[lane, arms[i]] += shared
         if state.weights[lane, arm] > 1e200:
             scale = 1.0 / state.weights[lane, arm]
             for other in range(state.weights.shape[1]):
-                state.weights[lane, other] *= scale
+                # An arm that was long off offer stays above 0, so that it can come back.
+                state.weights[lane, other] = max(scale * state.weights[lane, other], LEAST_WEIGHT)

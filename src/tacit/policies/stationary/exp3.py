@@ -14,6 +14,14 @@ from tacit.core.dispatch import kernel
 from tacit.core.ranges import PositiveFraction
 from tacit.policies.base import About, Impression, Outcome, Policy
 
+MOST_GAIN = 2.5
+"""What a reward adds to a log weight at most.
+
+It is 1 at the smallest propensity that the policy itself can give, and 2 where half of the
+decisions are a holdout's. Who logged a smaller one did not decide with it, and shall not outweigh
+whatever comes after: 10⁻⁶ would add 50,000.
+"""
+
 
 class ExponentialWeights(NamedTuple):
     """Logarithms of the weights, and the weights themselves relative to exp(base).
@@ -44,6 +52,15 @@ def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -
     for i in range(len(impression.arms)):
         total += state.weights[lane, impression.arms[i]]
     return total
+
+
+@kernel
+def gain(gamma: float, outcome: Outcome) -> float:
+    """Return what an outcome adds to a log weight: nothing where no propensity is known."""
+    if not outcome.propensity > 0.0:
+        return 0.0
+    weighed = gamma * outcome.reward / (outcome.propensity * len(outcome.impression.arms))
+    return float(min(weighed, MOST_GAIN))
 
 
 @kernel
@@ -94,6 +111,10 @@ class ExponentialWeightsPolicy(Policy):
     learns_from_propensity: ClassVar[bool] = True
 
     gamma: PositiveFraction
+
+    @property
+    def least_share(self) -> float:
+        return self.gamma
 
     def init(self, lanes: int) -> ExponentialWeights:
         return ExponentialWeights.equal(lanes, self.arm_count)
@@ -168,7 +189,5 @@ class EXP3(ExponentialWeightsPolicy):
 
     @staticmethod
     def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
-        state.logs[lane, outcome.shown] += (
-            params.gamma * outcome.reward / (outcome.propensity * len(outcome.impression.arms))
-        )
+        state.logs[lane, outcome.shown] += gain(params.gamma, outcome)
         reweigh(state, lane, outcome.shown)

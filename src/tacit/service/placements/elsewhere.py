@@ -64,7 +64,8 @@ class Elsewhere(Deciding, Recalling):
         Raises
         ------
         InvalidValue, UnknownName
-            As :meth:`checked`; or if the arm was not on offer, or the propensity is none.
+            As :meth:`checked`; or if the arm was not on offer, or the propensity is none, or none
+            that the policy can have given, if this weighs by it.
         """
         told = self.checked(request)
         if made.arm not in self._slots:
@@ -75,6 +76,7 @@ class Elsewhere(Deciding, Recalling):
             raise InvalidValue("arm", made.arm, f"on offer were {list(told.arms)}")
         if made.propensity is not None:
             checks.number("propensity", made.propensity, 0.0, 1.0, open_low=True)
+        self.learner._batch.check_propensities([made.propensity], [len(self._offer_of(told))])
         return told._replace(given=made)
 
     def asked_before(self, told: Impression, row: DecisionRow) -> bool:
