@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.state import copied_into, lane_rows, lanes_view
+from tacit.core.state import copied_into, lane_rows, lanes_view, leaves
 from tacit.errors import UnknownName
 from tacit.policies.base import Policy
 
@@ -137,6 +137,16 @@ class Lanes:
         """Take over the state of a snapshot, a lane for each of its keys."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self.state, self._capacity = state, len(keys)
+
+    def begin_anew(self, lanes: Ints) -> None:
+        """Let lanes forget all."""
+        fresh = self._policy.init(1)
+        for lane in lanes.tolist():
+            for rows, (_, own), (_, new) in zip(
+                self.rows, leaves(self.view(lane)), leaves(fresh), strict=True
+            ):
+                if rows:
+                    own[:] = new
 
     def _grow(self, policy: Policy) -> None:
         # Not the spare lanes: those are to be as the policy would make them now.

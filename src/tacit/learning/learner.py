@@ -588,11 +588,12 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
 
 
 def restored(snapshot: LearnerSnapshot) -> Learner:
-    """Return the learner of a snapshot."""
+    """Return the learner of a snapshot; its broken lanes begin anew."""
     learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
     batch = learner._batch
     batch.rng.bit_generator.state = snapshot.generator
     batch.lanes.restore(snapshot.state, snapshot.keys)
+    batch.lanes.begin_anew(snapshot.broken)
     batch.made = snapshot.decisions
     batch.set_offer(batch.policy, Offer(batch.policy.arms, snapshot.retired))
     return learner

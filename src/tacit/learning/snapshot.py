@@ -18,7 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.core.state import leaves, rebuilt
+from tacit.core.arrays import Ints
+from tacit.core.dispatch import learns_from_propensity
+from tacit.core.state import lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.errors import SnapshotError, TacitError, UnknownName
 from tacit.policies.base import Policy
 from tacit.policies.spec import policy_from_stored, policy_to_spec
@@ -67,6 +69,16 @@ class LearnerSnapshot(NamedTuple):
             return self._replace(state=room.copied(self.state))
         arrays = (np.array(array, order="C") for _, array in leaves(self.state))
         return self._replace(state=rebuilt(self.state, arrays))
+
+    @property
+    def broken(self) -> Ints:
+        """Lanes that hold no numbers any more, of a policy that weighs by propensities.
+
+        Up to version 0.2, one that was far too small made them so.
+        """
+        if not learns_from_propensity(self.policy.params):
+            return np.empty(0, np.int64)
+        return lanes_without_numbers(self.state, lane_rows(self.policy.init))
 
     @property
     def header(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ HAZARD_FOUND, HAZARD_ROUNDS, HAZARD_MOST = 0.3, 300.0, 0.05
 SPAWN_MOST = 0.5
 # A warning that is right less often than this is none.
 WORTHLESS, WARNED_ROUNDS = 0.002, 20
+MOST_COUNTED = 2.0**23
 
 
 class Hypotheses(NamedTuple):
@@ -39,7 +40,8 @@ class Hypotheses(NamedTuple):
         Posterior probability of each hypothesis; 0 where there is none.
     counts : array of float32, shape (lanes, 8, arms, 2)
         Successes and failures of each arm since the change, or before it, if rates recur.
-        Fractions are lost above some 10⁶, and nothing is added above 16 777 216.
+        Fractions are lost above some 10⁶; above 8 388 608 both are halved, since nothing could be
+        added to one above twice that, and the other would catch up.
     born : array of int32, shape (lanes, 8)
         Round after which the rates have changed; 0 for the hypothesis that they never have.
     kind : array of int8, shape (lanes, 8)
@@ -172,6 +174,9 @@ def weigh(
             own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (
                 1.0 - reward
             )
+            if max(own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]) > MOST_COUNTED:
+                own.counts[lane, h, arm, 0] *= np.float32(0.5)
+                own.counts[lane, h, arm, 1] *= np.float32(0.5)
     for h in range(HYPOTHESES):
         own.weight[lane, h] /= total
         if own.weight[lane, h] < DROPPED:

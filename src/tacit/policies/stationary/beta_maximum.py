@@ -79,6 +79,10 @@ STEEPEST = 8.0
 """Width of a panel in e-foldings of a tail."""
 BENT = 3.5
 """Width of a panel in log-odds where softplus bends, π from its singularities."""
+MANY = 1e7
+"""Counts from which on the exponent of a density is computed from its mode."""
+LEAST = 1e-12
+"""Returned in place of less: what was drawn had some chance, and weights divide by it."""
 
 # What is known of each variable, and of each node of the panel in work.
 SUCCESSES, FAILURES, MODE, LOW, HIGH, VARIANCE, PEAK, TOTAL, ABOVE = range(9)
@@ -226,10 +230,26 @@ def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
 
 
 @kernel
+def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
+    """Return s·y − (s + f)·softplus(y), less what it is at the mode.
+
+    Both terms are of the order of s + f, of which rounding leaves an error; their differences from
+    the mode, counted on the smaller side, are of the order of its root.
+    """
+    fewer, d = (s, y - mode) if s < f else (f, mode - y)
+    return float(fewer * d - (s + f) * np.log1p(fewer / (s + f) * np.expm1(d)))
+
+
+@kernel
 def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
     """Fill in the density of variable b at the nodes."""
-    s, n = variables[SUCCESSES, b], variables[SUCCESSES, b] + variables[FAILURES, b]
-    peak, total = variables[PEAK, b], variables[TOTAL, b]
+    s, f = variables[SUCCESSES, b], variables[FAILURES, b]
+    n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
+    if n > MANY:
+        for i in range(points):
+            exponent = exponent_of_many(work[NODE, i], s, f, variables[MODE, b])
+            work[DENSITY + b, i] = total * decay_of_density(exponent)
+        return
     for i in range(points):
         exponent = s * work[NODE, i] - n * work[BEND, i] - peak
         work[DENSITY + b, i] = total * decay_of_density(exponent)
@@ -288,7 +308,7 @@ def multiply_below(work: Floats, points: int, row: int, half: float, above: floa
 
 @kernel
 def probability_largest(successes: Floats, failures: Floats, chosen: int) -> float:
-    """Return the probability that variable ``chosen`` is the largest.
+    """Return the probability that variable ``chosen`` is the largest; above 0.
 
     The error is below 1e-8 where all parameters are at least 0.5, and below 1e-7 down to 0.05.
 
@@ -321,7 +341,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
         return 1.0 / count
     ceiling = variables[HIGH, chosen]
     if ceiling <= bottom:
-        return 0.0
+        return LEAST
     bottom = lower_end(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
@@ -352,4 +372,4 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
         if ceiling > y:
             for i in range(POINTS):
                 integral += work[PRODUCT, i] * work[DENSITY + chosen, i]
-    return float(min(max(integral, 0.0), 1.0))
+    return float(min(max(integral, LEAST), 1.0))

@@ -17,7 +17,9 @@ from tacit.policies.stationary.beta_maximum import (
     FACTS,
     FAILURES,
     HIGH,
+    LEAST,
     LOW,
+    MANY,
     MODE,
     NEGLIGIBLE,
     NODE,
@@ -29,6 +31,7 @@ from tacit.policies.stationary.beta_maximum import (
     VARIANCE,
     decay_of_density,
     describe,
+    exponent_of_many,
     lay_nodes,
     multiply_below,
     normalise,
@@ -71,10 +74,13 @@ def sum_densities(
         work[DENSITY + variable, i] = 0.0
     for b in range(variable, variables.shape[1], count):
         if variables[HIGH, b] > lowest:
-            s, n = variables[SUCCESSES, b], variables[SUCCESSES, b] + variables[FAILURES, b]
-            peak, total = variables[PEAK, b], variables[TOTAL, b]
+            s, f = variables[SUCCESSES, b], variables[FAILURES, b]
+            n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
             for i in range(points):
-                exponent = s * work[NODE, i] - n * work[BEND, i] - peak
+                if n > MANY:
+                    exponent = exponent_of_many(work[NODE, i], s, f, variables[MODE, b])
+                else:
+                    exponent = s * work[NODE, i] - n * work[BEND, i] - peak
                 work[DENSITY + variable, i] += total * decay_of_density(exponent)
 
 
@@ -82,7 +88,7 @@ def sum_densities(
 def mixture_largest(
     successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int
 ) -> float:
-    """Return the probability that variable ``chosen`` is the largest.
+    """Return the probability that variable ``chosen`` is the largest; above 0.
 
     The error is below 1e-8 where all parameters are at least 0.5.
 
@@ -124,7 +130,7 @@ def mixture_largest(
                 ceiling = max(ceiling, variables[HIGH, b])
         bottom = max(bottom, low)
     if ceiling <= bottom:
-        return 0.0
+        return LEAST
     bottom = lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
@@ -148,4 +154,4 @@ def mixture_largest(
                 variables[ABOVE, variable] = multiply_below(work, points, row, half, above)
         for i in range(POINTS):
             integral += work[PRODUCT, i] * work[DENSITY + chosen, i]
-    return float(min(max(integral, 0.0), 1.0))
+    return float(min(max(integral, LEAST), 1.0))

@@ -1,0 +1,200 @@
+"""What policies are told at the worst: states stay numbers, propensities stay probabilities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.dispatch import shipped
+from tacit.core.state import leaves
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.policies.base import outcome_of, registry
+
+POLICIES = [
+    *(kind.example(arms=3, dim=2) for kind in shipped(registry, "policies")),
+    tacit.ExplorationFloor(tacit.EXP3(3), epsilon=0.1),
+    tacit.RankedBandit(tacit.EXP3(3), positions=3),
+]
+every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
+MAY_BE_INFINITE = {"until", "soonest", "weights", "low", "high"}
+"""What is never due, log weights of hypotheses that are dropped, sides of a box without points."""
+REWARDS = {
+    "zeros": lambda i: 0.0,
+    "ones": lambda i: 1.0,
+    "halves": lambda i: 0.5,
+    "in turn": lambda i: float(i % 2),
+}
+
+
+class Told:
+    """A policy of one lane whose kernels run as they are, told of decisions made elsewhere."""
+
+    def __init__(self, policy):
+        self.policy, self.kind, self.params = policy, type(policy), policy.params
+        self.state, self.rng = policy.init(1), np.random.default_rng(1)
+        of_arms, context = np.arange(1, 4)[:, None] / 3, np.full(policy.context_dim, 0.5)
+        blocks = [np.repeat(of_arms, dim, axis=1) for dim in policy.feature_dims]
+        blocks = [block if block.size else np.zeros((0, 0)) for block in blocks]
+        self.impression = tacit.Impression(np.arange(3), context, *blocks)
+        self.least = (policy.least_share or 1e-6) / 3.0**policy.action_width
+
+    def learn(self, action, reward, propensity=None):
+        self.kind.observe(self.params, self.state, 0, self.impression)
+        rewards = np.full(self.policy.feedback_width, reward)
+        known = self.least if propensity is None else propensity
+        told = outcome_of(self.params, self.impression, np.asarray(action), rewards, known)
+        self.kind.learn(self.params, self.state, 0, told)
+
+    def decide(self):
+        action = np.full(self.policy.action_width, -1)
+        self.kind.observe(self.params, self.state, 0, self.impression)
+        self.kind.decide(self.params, self.state, 0, self.impression, self.rng, action)
+        return action
+
+    def chance(self, action):
+        shown = self.kind.shown_in(self.params, action)
+        return self.kind.propensity(self.params, self.state, 0, self.impression, shown)
+
+    def check(self):
+        """Check that the state is one of numbers, and that propensities are probabilities."""
+        for name, array in leaves(self.state):
+            assert not np.isnan(array).any(), name
+            assert np.isfinite(array).all() or name.rpartition(".")[2] in MAY_BE_INFINITE, name
+        chance = self.chance(self.decide())
+        if not self.policy.knows_propensity:
+            assert math.isnan(chance)
+            return
+        assert 0.0 < chance <= 1.0
+        if self.policy.shows != "slate":
+            arms = itertools.product(range(3), repeat=self.policy.action_width)
+            chances = list(map(self.chance, map(np.array, arms)))
+            # What is never chosen, such as what an index policy ranks below, has 0.
+            assert min(chances) >= 0.0
+            assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("rewards", REWARDS)
+@every_policy
+def test_what_is_decided_elsewhere_and_answered_at_the_extremes_is_learned(policy, rewards):
+    told = Told(policy)
+    for i in range(30):
+        # Each arm in turn, on every place.
+        told.learn((i // 3 + np.arange(policy.action_width)) % 3, REWARDS[rewards](i))
+    told.check()
+    for i in range(5):
+        action = told.decide()
+        told.learn(action, REWARDS[rewards](i), told.chance(action))
+    told.check()
+
+
+@pytest.mark.parametrize("rewards", ["zeros", "ones", "in turn"])
+@every_policy
+def test_ten_to_the_nine_rounds_of_one_arm_leave_a_state_of_numbers(policy, rewards):
+    """What grows by as much every twenty rounds is set to what it would be after so many."""
+    told, course = Told(policy), []
+    for i in range(60):
+        told.learn(np.arange(policy.action_width), REWARDS[rewards](i))
+        if i % 20 == 19:
+            course.append([array.astype(np.float64) for _, array in leaves(told.state)])
+    for (name, array), *then in zip(leaves(told.state), *course, strict=True):
+        if array.dtype.kind != "b" and name.rpartition(".")[2] not in MAY_BE_INFINITE:
+            before, step = np.diff(then, axis=0)
+            steady = np.abs(step - before) <= 1e-9 * np.abs(step)
+            array[steady] = (then[-1] + (1e9 - 60) / 20 * step)[steady]
+    for _ in range(3):
+        told.check()
+        told.learn(told.decide(), REWARDS[rewards](0))
+    told.check()
+
+
+# One that is too small -----------------------------------------------------------------------
+
+WEIGHING = [tacit.EXP3(2), tacit.EXP3S(2), tacit.ExplorationFloor(tacit.EXP3S(2), 0.1)]
+weighing = pytest.mark.parametrize("policy", WEIGHING, ids=lambda policy: policy.label)
+
+
+def recalled(learner, propensities, slot=0, reward=1.0):
+    """Learn rows as a fold of the log does, which refuses none."""
+    batch, rows = learner._batch, len(propensities)
+    made = batch.impressions(batch.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
+    actions, rewards = np.full((rows, 1), slot), np.full((rows, 1), reward)
+    batch.learn_rows(made, actions, rewards, np.array(propensities), np.zeros(rows, np.int64))
+
+
+@weighing
+def test_an_old_log_with_propensities_that_cannot_be_is_folded_and_learning_goes_on(policy):
+    learner = tacit.Learner(policy, seed=1)
+    recalled(learner, [1e-6, 5e-324, 0.0, math.nan])
+    assert all(np.isfinite(array).all() for _, array in leaves(learner.state))
+    for _ in range(300):
+        decision = learner.choose("a")
+        learner.learn(decision, float(decision.arm == 1))
+    assert learner.probabilities("a")[1] > 0.8
+
+
+@weighing
+def test_a_propensity_that_the_policy_cannot_have_given_is_refused_with_the_bound(policy):
+    learner = tacit.Learner(policy, seed=1)
+    decision = learner.choose("a", arms=[0, 1])
+    before = [array.copy() for _, array in leaves(learner.state)]
+    least = policy.least_share / 2
+    for propensity in (0.0, 1e-6, least * (1 - 1e-6), None):
+        wrong = decision._replace(propensity=propensity)
+        read = tacit.Decision.from_json(wrong.to_json())
+        for given in (wrong, read):
+            with pytest.raises(InvalidValue, match=rf"^propensity: .* at least {least:.6g}"):
+                learner.learn(given, 1.0)
+            with pytest.raises(InvalidValue, match=r"^propensity: "):
+                learner.learn_many([given], [1.0])
+    log = {"key": ["a", "b"], "arm": [0, 1], "propensity": [0.5, 1e-6], "reward": [1.0, 1.0]}
+    with pytest.raises(UnfitLog, match=r"row 2: propensity: 1e-06 is not allowed; .* at least"):
+        learner.fit_log(log, arms=[0, 1])
+    for array, then in zip((array for _, array in leaves(learner.state)), before, strict=True):
+        np.testing.assert_array_equal(array, then)
+    assert learner.learn(decision._replace(propensity=least), 1.0)
+
+
+def test_what_was_decided_before_it_was_tuned_is_learned():
+    learner = tacit.Learner(tacit.EXP3(2, gamma=0.02), seed=1)
+    for _ in range(400):
+        decision = learner.choose("a")
+        learner.learn(decision, float(decision.arm == 1))
+    decisions = learner.choose_many(["a"] * 500)
+    assert min(decisions.propensities) < 0.05
+    learner.tune(gamma=0.5)
+    assert learner.learn_many(decisions, np.zeros(500)) == 500
+
+
+def test_policies_that_do_not_weigh_learn_whatever_the_propensity():
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(2), 0.5), seed=1)
+    decision = learner.choose("a")
+    assert learner.learn(decision._replace(propensity=1e-6), 1.0)
+
+
+def test_lanes_that_an_earlier_version_left_without_numbers_begin_anew(tmp_path):
+    learner = tacit.Learner(tacit.EXP3S(2), seed=1)
+    for key in ("a", "b"):
+        learner.learn(learner.choose(key), 1.0)
+    learner.state.weights[0] = math.nan
+    sound = learner.state.weights[1].copy()
+    learner.save(tmp_path / "learner.tacit")
+    again = tacit.Learner.load(tmp_path / "learner.tacit")
+    assert again.state.weights[:2].tolist() == [[1.0, 1.0], sound.tolist()]
+    assert again.probabilities("a").tolist() == [0.5, 0.5]
+
+
+def test_counts_of_many_millions_keep_their_rates():
+    """Single precision adds nothing above 2²⁴: the rarer outcome alone would go on."""
+    told = Told(tacit.ShiftMixture(3))
+    counts = told.state.own.counts[0, 0, 0]
+    counts[:] = 1_864_135, 16_777_216
+    rates = []
+    for _ in range(4):
+        rates.append(counts[0] / counts.sum(dtype=np.float64))
+        told.learn([0], 0.0)
+    assert rates == pytest.approx([0.1] * 4, rel=1e-6)
+    assert rates[1] > rates[2] > rates[3]
