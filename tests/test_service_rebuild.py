@@ -9,6 +9,7 @@ import threading
 
 import harness
 import msgspec
+import numpy as np
 import pytest
 import test_service_control as control
 import test_service_living as living
@@ -21,6 +22,7 @@ from stores import store_at
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
+from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
@@ -29,7 +31,7 @@ from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.impressions import DecisionRequest, Made
 from tacit.service.log.requests import ChangeArms, PinArms
 from tacit.service.log.slots import Shard
 from tacit.service.maintenance.export import export
@@ -461,10 +463,50 @@ def test_a_policy_that_weighs_by_propensities_needs_them(tmp_path):
         config = configured(tacit.UCB1(NAMES))
         async with harness.served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 0, 9)
-            with pytest.raises(InvalidValue, match="weighs by propensities"):
+            why = "it weighs by propensities, and 9 decisions of the log have none, '0' first"
+            with pytest.raises(InvalidValue, match=why):
                 await engine.rebuild("home", "exp3")
             assert policy_of(engine.placements["home"]) == "UCB1"
             assert await engine.states("home") != []
+
+    asyncio.run(session())
+
+
+def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bounded(tmp_path):
+    """They are no reason to refuse it: another policy may have given them."""
+
+    async def session():
+        config, path = configured(tacit.Thompson(NAMES)), tmp_path / "s.db"
+        async with harness.served(path, config) as engine:
+            await traffic(engine, 0, 9)
+            request = DecisionRequest("key 0", id="rare")
+            told = engine.placements["home"].checked_made(request, Made("a", 1e-6))
+            await engine.decide_many("home", [told])
+            await engine.feedback("home", "rare", 1.0)
+            await engine.rebuild("home", "exp3s")
+            before = learned(engine)
+            state = engine.placements["home"].learner.state
+            assert all(np.isfinite(array).all() for _, array in leaves(state))
+            assert engine.placements["home"].learner.probabilities("key 0").max() < 0.99
+        async with harness.served(path, config) as engine:
+            assert learned(engine) == before
+
+    asyncio.run(session())
+
+
+def test_a_snapshot_without_numbers_is_set_aside(tmp_path, caplog):
+    """Version 0.2 could write one, of a log that taught a propensity far too small."""
+
+    async def session():
+        config, path = configured(tacit.EXP3S(NAMES)), tmp_path / "s.db"
+        async with harness.served(path, config) as engine:
+            await traffic(engine, 0, 9)
+            before = learned(engine)
+            state = engine.placements["home"].learner.state
+            state.weights[0] = np.nan
+        async with harness.served(path, config) as engine:
+            assert learned(engine) == before
+            assert "1 of its keys have weights that are no numbers; replaying" in caplog.text
 
     asyncio.run(session())
 

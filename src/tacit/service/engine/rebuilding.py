@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import numpy as np
 
+from tacit.core.dispatch import learns_from_propensity
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner
@@ -28,9 +29,11 @@ from tacit.service.config.schema import Config
 from tacit.service.config.validation import checked_as
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import Conflict, Unavailable
+from tacit.service.log.blocks import Block
 from tacit.service.log.regimes import REBUILD, ROLLBACK, Regime, regimes_of, state_name
-from tacit.service.log.rows import Event
+from tacit.service.log.rows import UNLEARNED, DecisionRow, Event
 from tacit.service.placements.base import Placement
+from tacit.service.placements.state import learned_propensities
 from tacit.service.stores.base import STATES, Draft, Store
 
 Result = TypeVar("Result")
@@ -274,7 +277,8 @@ class Rebuilder:
                 fold.take(rows)
 
         await engine.frozen(catch_up)
-        check_numbers(made)
+        if regime.what == REBUILD:
+            fold.check_learned()
         # From here on nothing waits, so that nothing comes between.
         engine.put(made, regime, who)
 
@@ -289,29 +293,44 @@ class _Fold:
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         self.behind, self.count = placement.covered, 0
+        self._weighs = learns_from_propensity(placement.config.policy.params)
+        self._without, self._first = 0, ""
 
     def take(self, rows: list[Event]) -> None:
         """Take in the next rows."""
         take_in({self.placement.id: self.placement}, rows)
+        if self._weighs:
+            mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
+            known = learned_propensities(Block.of(DecisionRow, mine))
+            without = [row.id for row, one in zip(mine, known, strict=True) if one is None]
+            self._first = self._first or "".join(without[:1])
+            self._without += len(without)
         self.behind = rows[-1].seq if rows else self.behind
         self.count += len(rows)
 
+    def _learns(self, row: DecisionRow) -> bool:
+        return row.placement == self.placement.id and row.mode not in UNLEARNED
 
-def check_numbers(placement: Placement) -> None:
-    """Check that a policy could learn from all that it was told.
+    def check_learned(self) -> None:
+        """Check that the policy could learn from all that it was told.
 
-    Raises
-    ------
-    InvalidValue
-        If it needs propensities, and there were decisions without.
-    """
-    for field, array in leaves(placement.learner.state):
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise InvalidValue(
-                "policy", placement.config.policy, f"its {field} are no numbers after what was "
-                "logged: it weighs by propensities, and some decisions have none; give one that "
-                "does not",
-            )  # fmt: skip
+        Raises
+        ------
+        InvalidValue
+            If it weighs by propensities, and there were decisions without; or if what it has
+            learned is no numbers, for whatever reason.
+        """
+        policy, state = self.placement.config.policy, self.placement.learner.state
+        if self._without:
+            remedy = (
+                f"it weighs by propensities, and {self._without} decisions of the log have none, "
+                f"{self._first!r} first; give one that does not"
+            )
+            raise InvalidValue("policy", policy, remedy)
+        for field, array in leaves(state):
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                remedy = f"its {field} are no numbers after what was logged; give another one"
+                raise InvalidValue("policy", policy, remedy)
 
 
 def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from tacit.core.arrays import Ints
 from tacit.core.state import byte_count
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import InvalidValue, SnapshotError, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import LearnerSnapshot, Room, from_bytes, pieces
 from tacit.policies import policy_to_spec
@@ -264,7 +264,7 @@ class Saving(Elsewhere):
             )
             return False
         try:
-            self._take(snapshot)
+            self._take(snapshot, restore=_sound)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             logger.warning(
                 "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
@@ -273,13 +273,18 @@ class Saving(Elsewhere):
             return False
         return True
 
-    def _take(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
+    def _take(
+        self,
+        snapshot: Snapshot,
+        learner: Learner | None = None,
+        restore: Callable[[LearnerSnapshot], Learner] = restored,
+    ) -> None:
         """Take over what a snapshot has; but for what was learned, if another learner is given."""
         saved = msgspec.json.decode(snapshot.windows, type=_Saved)
-        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
+        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore)
         if snapshot.shadow is not None:
             self.shadow = from_bytes(
-                snapshot.shadow, f"snapshot of the shadow of {self.name}", restored
+                snapshot.shadow, f"snapshot of the shadow of {self.name}", restore
             )
         self.arms_now = saved.arms or self._arms_known()
         if learner is not None:
@@ -335,6 +340,19 @@ class Saving(Elsewhere):
             if epoch is not None and self.shadow is not None:
                 shadow = read_by(self.shadow, self._decision(rows[i], epoch))
                 self._keep_shadow(slots[i : i + 1], rows[i : i + 1], shadow)
+
+
+def _sound(snapshot: LearnerSnapshot) -> Learner:
+    """Return the learner of a snapshot in whose place the log can be folded.
+
+    Raises
+    ------
+    SnapshotError
+        If lanes of it are broken.
+    """
+    if len(snapshot.broken):
+        raise SnapshotError(f"{len(snapshot.broken)} of its keys have weights that are no numbers")
+    return restored(snapshot)
 
 
 def damaged_base(name: str, error: Exception) -> StoreError:
