@@ -16,6 +16,7 @@ from tacit.cluster.ingress import Ingress
 from tacit.errors import ConfigError
 from tacit.service.app.app import application
 from tacit.service.app.routes import APIS
+from tacit.service.log.searches import SUBJECTS
 from tacit.service.running.server import running
 
 PATTERNS = ["own", "shop-[12]*"]
@@ -43,7 +44,7 @@ ROUTES = [
     for api in APIS
     for path in api.paths.values()
     for method, route in path.routes.items()
-    if method != "HEAD"
+    if method != "HEAD" and not path.template.startswith("/v1/subjects/")
 ]
 
 
@@ -100,6 +101,13 @@ def test_no_route_tells_of_another_placement(client, path, route):
 def test_every_route_serves_the_placements_that_a_key_reaches(client, path, route):
     for address in addressed(path, route, OWN):
         assert asked(client, route, address, SOME)[0] != 403
+
+
+def test_who_is_forgotten_is_forgotten_everywhere_and_needs_a_key_that_reaches_all(client):
+    for kind in SUBJECTS:
+        address = f"/v1/subjects/{kind}/ann"
+        assert client.ask("DELETE", address, None, SOME)[0] == 403
+        assert client.ask("DELETE", address, None, EVERY)[0] == 200
 
 
 def test_what_is_said_of_the_service_as_a_whole_is_for_keys_that_reach_all(client):
