@@ -373,15 +373,21 @@ class Engine(Verbs):
         async def step() -> None:
             with self._pending.freeze():
                 end = End(self._pending.seq, self._pending.time.advance())
-                done.update(await self._writer.worker.do(self.store.forget, subject, end, who))
-            self._pending.seq += len(done)
+                try:
+                    done.update(await self._writer.worker.do(self.store.forget, subject, end, who))
+                finally:
+                    # A commit that seemed to fail may have worked.
+                    self._pending.seq = (await self._writer.worker.do(self.store.end)).seq
             for name, placement in self.placements.items():
                 if name in done:
                     mark = MarkRow(self._pending.seq, placement.id, end.time, FORGET, "")
                     placement.marked(mark)
                     self._pending.touch([name])
 
-        await self.between_groups(step)
+        try:
+            await self.between_groups(step)
+        except StoreError as error:
+            raise Unavailable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.begin_anew()
         if self.config.store.archive is not None:
             # Afterwards: what goes there from now on is blank.
