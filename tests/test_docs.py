@@ -150,5 +150,6 @@ def test_the_frames_of_the_page_on_click_logs_are_read(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shown = printed(code + "print(len(list(log)), *result.segments)", tmp_path)
-    assert shown.splitlines()[0].split() == ["arm", "plays", "mean", "95", "%", "best"]
+    head = ["arm", "plays", "count", "now", "mean", "95", "%", "best"]
+    assert shown.splitlines()[0].split() == head
     assert shown.endswith("1 phone desk\n")

@@ -7,11 +7,15 @@ import math
 
 import numpy as np
 import pytest
+from conftest import DATA
 
 import tacit
 from tacit.core.dispatch import shipped
 from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnfitLog
+from tacit.learning.estimates.arms import estimates_of
+from tacit.learning.estimates.features import estimates_by_draws
+from tacit.learning.offer import Offer
 from tacit.policies.base import outcome_of, registry
 
 POLICIES = [
@@ -198,3 +202,81 @@ def test_counts_of_many_millions_keep_their_rates():
         told.learn([0], 0.0)
     assert rates == pytest.approx([0.1] * 4, rel=1e-6)
     assert rates[1] > rates[2] > rates[3]
+
+
+# What is said of arms ------------------------------------------------------------------------
+
+
+def estimated(told, confidence):
+    """Return what a policy says of its arms; nothing where it believes nothing of them."""
+    if hasattr(told.policy, "reward_draws") and any(told.policy.feature_dims):
+        drawn = told.policy.reward_draws(told.state, 0, told.impression, told.rng, 200)
+        return estimates_by_draws(range(3), drawn, confidence)
+    if not hasattr(told.policy, "beliefs"):
+        return []
+    believed = told.policy.beliefs(told.state, 0)
+    return estimates_of(believed, np.full(3, math.nan), Offer(3), confidence)
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.95, 0.999])
+@every_policy
+def test_an_interval_holds_the_mean_and_nothing_said_is_nan(policy, confidence):
+    rng = np.random.default_rng(int(1000 * confidence))
+    told = Told(policy)
+    for part in (rng.random(8), rng.integers(0, 2, 12), np.zeros(5), np.ones(20)):
+        for reward in part:
+            # The last arm is never shown alone.
+            shown = (rng.integers(2) + np.arange(policy.action_width)) % 3
+            told.learn(shown, float(reward))
+        found = estimated(told, confidence)
+        for each in found:
+            assert each.mean is None or 0.0 <= each.low <= each.mean <= each.high
+            assert each.high <= 1.0 or any(policy.feature_dims)  # a linear model has no bounds
+        assert "nan" not in str(found)
+        assert not any(value != value for row in found for value in row)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [tacit.SlidingWindowUCB(2, window=10), tacit.Thompson(2, discount=0.5), tacit.ShiftMixture(2)],
+    ids=lambda policy: policy.label,
+)
+def test_plays_are_told_ever_and_as_they_count_now(policy, tmp_path):
+    learner, shown = tacit.Learner(policy, seed=1), np.zeros(2, int)
+    for i in range(300):
+        decision = learner.choose("a")
+        learner.learn(decision, float(decision.arm == i // 150))
+        shown[decision.arm] += 1
+    path = tmp_path / "learner.tacit"
+    learner.save(path)
+    for each in (learner, tacit.Learner.load(path)):
+        found = each.estimates("a")
+        assert [arm.plays for arm in found] == shown.tolist()
+        assert 0 < sum(arm.plays_now for arm in found) < 200
+        assert str(found).splitlines()[0].split() == (
+            ["arm", "plays", "count", "now", "mean", "95", "%", "best"]
+        )
+    learner.add_arms(1)
+    decision = learner.choose("a", arms=[2])
+    learner.learn_many([decision], [1.0])
+    new, log = (
+        tacit.Learner(policy, seed=1),
+        {"key": ["a"] * 3, "arm": [0, 1, 1], "reward": [0, 1, 1]},
+    )
+    new.fit_log(log, arms=[0, 1])
+    assert [arm.plays for arm in learner.estimates("a")] == [*shown, 1]
+    assert [arm.plays for arm in new.estimates("a")] == [1, 2]
+
+
+def test_what_was_never_shown_has_no_mean_and_what_was_not_counted_no_plays():
+    learner = tacit.Learner(tacit.UCB1(["film", "holiday"]), seed=1)
+    learner.learn(learner.choose("a", arms=["film"]), 1.0)
+    film, holiday = found = learner.estimates("a")
+    assert (film.plays, film.mean, film.high) == (1, 1.0, 1.0)
+    assert (holiday.plays, holiday.plays_now, holiday.mean) == (0, 0.0, None)
+    assert str(found).splitlines()[2].split()[:4] == ["holiday", "0", "0", "–"]
+    old = tacit.Learner.load(DATA / "written_by_0.1" / "learners" / "thompson.tacit")
+    key = old.keys[0]
+    old.learn(old.choose(key), 1.0)
+    assert {arm.plays for arm in old.estimates(key)} == {None}
+    assert "  –" in str(old.estimates(key))

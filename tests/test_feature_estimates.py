@@ -95,7 +95,7 @@ def test_a_linear_regression_by_hand():
     assert found.chance_positive == pytest.approx(0.909, abs=1e-3)  # Φ((2/9)/(1/6))
     film, song = learner.estimates("a", arms=["film", "song"], relevance=[[1.5], [0.0]])
     assert (film.arm, song.arm) == ("film", "song")
-    assert np.isnan(film.plays)
+    assert film.plays is film.plays_now is None
     assert film.mean == pytest.approx(1 / 3, abs=0.02)
     assert (song.mean, song.low, song.high) == (0, 0, 0)
     assert film.chance_best == pytest.approx(0.909 + 0.091 / 2, abs=0.01)

@@ -30,7 +30,8 @@ def test_thompson_begins_each_key_at_the_posterior():
     # ∫ 20·x³·(1 − x)·(3x² − 2x³) dx, for Beta(4, 2) against Beta(2, 2).
     for key in ("tomato", "new"):
         assert learner.probabilities(key).tolist() == pytest.approx([5 / 7, 2 / 7], abs=1e-8)
-    assert [each.plays for each in learner.estimates("tomato")] == [4, 2]
+    assert [each.plays_now for each in learner.estimates("tomato")] == [4, 2]
+    assert [each.plays for each in learner.estimates("tomato")] == [0, 0]
     assert learner.estimates("tomato")[0].mean == pytest.approx(4 / 6)
 
 

@@ -249,7 +249,9 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     learner = Learner(tacit.Thompson(10), seed=3)
     keys = [f"clé “{i}”" for i in range(50_000)]
     learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
-    small, large = Room(tacit.Thompson(10).init(7)), Room(tacit.Thompson(10).init(len(keys)))
+    few = Learner(tacit.Thompson(10), seed=3)
+    few.choose_many(keys[:7])
+    small, large = (Room(snapshot_of(one).arrays) for one in (few, learner))
     assert len(list(large.touched())) > 3
     then = b"".join(pieces(snapshot_of(learner)))
     parts, *others = (snapshot_of(learner).copied(room) for room in (None, small, large))

@@ -221,8 +221,9 @@ def test_estimates_tell_of_every_arm(policy):
     found = learner.estimates("a")
     assert [each.arm for each in found] == ARMS
     assert sum(each.chance_best for each in found) == pytest.approx(1)
-    assert all(0 < each.low < each.high < 1 for each in found)
-    assert str(found).splitlines()[0].split() == ["arm", "plays", "mean", "95", "%", "best"]
+    assert all(0 <= each.low < each.high <= 1 for each in found)
+    head = ["arm", "plays", "count", "now", "mean", "95", "%", "best"]
+    assert str(found).splitlines()[0].split() == head
 
 
 def test_estimates_by_hand():
@@ -253,7 +254,7 @@ def test_estimates_of_many_plays_and_of_none_stand_side_by_side():
     for arm in range(3):
         exact = probability_largest(a, b, arm)
         assert found[arm].chance_best == pytest.approx(exact, abs=2e-4)
-    assert np.isnan(found[2].mean)
+    assert found[2].mean is None
 
 
 def test_a_policy_that_believes_nothing_of_arms_says_so():

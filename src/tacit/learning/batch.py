@@ -155,10 +155,20 @@ def observe_rows(params: Any, state: Any, batch: Batch) -> None:
         observe(params, state, batch.lanes[i], impression_of(batch, i))
 
 
+@kernel
+def count_shown(plays: Ints, lane: int, action: Ints) -> None:
+    """Count what was shown, where arms have slots of their own."""
+    if plays.shape[1] > 0:
+        for slot in action:
+            if slot >= 0:
+                plays[lane, slot] += 1
+
+
 def learn_rows(
     params: Any,
     state: Any,
     batch: Batch,
+    plays: Ints,
     actions: Ints,
     feedback: Floats,
     propensities: Floats,
@@ -176,12 +186,19 @@ def learn_rows(
             known = propensities[i]
             outcome = outcome_of(params, impression, actions[i], feedback[i], known)
             learn(params, state, lane, outcome)
+            count_shown(plays, lane, actions[i])
             learned += 1
     return learned
 
 
 def relive_rows(
-    params: Any, state: Any, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats
+    params: Any,
+    state: Any,
+    batch: Batch,
+    plays: Ints,
+    actions: Ints,
+    feedback: Floats,
+    propensities: Floats,
 ) -> None:
     """Observe and learn row by row, each answered before the next one came."""
     for i in range(len(batch.lanes)):
@@ -190,6 +207,7 @@ def relive_rows(
         observe(params, state, lane, impression)
         known = propensities[i]
         learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
+        count_shown(plays, lane, actions[i])
 
 
 def correct_rows(

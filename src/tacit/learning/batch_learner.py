@@ -271,7 +271,7 @@ class BatchLearner:
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
-        return bool(loops.learn(loops.params, self.lanes.state, one, *row))
+        return bool(loops.learn(loops.params, self.lanes.state, one, self.lanes.plays, *row))
 
     def learn(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> Booleans:
         """Learn in the order of decisions; return of each whether it taught something.
@@ -342,7 +342,7 @@ class BatchLearner:
         epochs : array of int64, shape (rows,)
         """
         fresh = np.empty(len(actions), np.bool_)
-        given = batch, actions, feedback, propensities, epochs, fresh
+        given = batch, self.lanes.plays, actions, feedback, propensities, epochs, fresh
         self.loops.learn(self.loops.params, self.lanes.state, *given)
         return fresh
 
@@ -397,7 +397,7 @@ class BatchLearner:
         feedback : array of float64, shape (rows, feedback_width)
         propensities : array of float64, shape (rows,)
         """
-        given = batch, actions, feedback, propensities
+        given = batch, self.lanes.plays, actions, feedback, propensities
         self.loops.relive(self.loops.params, self.lanes.state, *given)
         self.made += len(actions)
 

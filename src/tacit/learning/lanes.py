@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Floats, Ints
 from tacit.core.state import copied_into, lane_rows, lanes_view, leaves
 from tacit.errors import UnknownName
 from tacit.policies.base import Policy
@@ -22,6 +22,8 @@ from tacit.policies.base import Policy
 SPARE_LANES = 64
 
 
+UNKNOWN = -(2**62)
+"""Plays of an arm by a key whose first ones were not counted; counting on leaves it below 0."""
 FEW = 1000
 """Keys among which one that may have been meant is searched."""
 
@@ -40,11 +42,15 @@ class Lanes:
     state : named tuple
         Arrays with a leading lane axis, of which some lanes may be spare; what all keys share
         has an axis of 1.
+    plays : array of int64, shape (lanes, arms)
+        How often each arm was shown and learned from, ever, whatever the policy has forgotten;
+        without columns where it knows arms by their features.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.of: dict[str, int] = {}
         self.state: Any = policy.init(0)
+        self.plays = no_plays(policy, 0)
         self._policy = policy
         self._capacity = 0
 
@@ -119,24 +125,30 @@ class Lanes:
         self._grow(policy)
         self._policy = policy
 
-    def kept(self) -> tuple[dict[str, int], Any, int]:
-        """Return a copy of everything, for :meth:`take_back`."""
-        return dict(self.of), copy.deepcopy(self.state), self._capacity
+    def plays_of(self, lane: int) -> Floats:
+        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
+        plays = self.plays[lane]
+        return np.where(plays < 0, np.nan, plays)
 
-    def take_back(self, kept: tuple[dict[str, int], Any, int]) -> None:
+    def kept(self) -> tuple[dict[str, int], Any, Ints, int]:
+        """Return a copy of everything, for :meth:`take_back`."""
+        return dict(self.of), copy.deepcopy(self.state), self.plays.copy(), self._capacity
+
+    def take_back(self, kept: tuple[dict[str, int], Any, Ints, int]) -> None:
         """Be as it was; the keys that came since have no lane."""
         self.of.clear()
-        of, self.state, self._capacity = kept
+        of, self.state, self.plays, self._capacity = kept
         self.of.update(of)
 
     def used(self) -> Any:
         """Return the state without spare lanes, as views."""
         return lanes_view(self.state, self.rows, 0, len(self.of))
 
-    def restore(self, state: Any, keys: Sequence[str]) -> None:
-        """Take over the state of a snapshot, a lane for each of its keys."""
+    def restore(self, state: Any, plays: Ints | None, keys: Sequence[str]) -> None:
+        """Take over the state of a snapshot, a lane for each of its keys, and its plays if any."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self.state, self._capacity = state, len(keys)
+        self.plays = no_plays(self._policy, len(keys)) + UNKNOWN if plays is None else plays
 
     def begin_anew(self, lanes: Ints) -> None:
         """Let lanes forget all."""
@@ -151,3 +163,11 @@ class Lanes:
     def _grow(self, policy: Policy) -> None:
         # Not the spare lanes: those are to be as the policy would make them now.
         self.state = copied_into(self.used(), policy.init(self._capacity))
+        grown, used = no_plays(policy, self._capacity), self.plays[: len(self.of)]
+        grown[: len(used), : used.shape[1]] = used
+        self.plays = grown
+
+
+def no_plays(policy: Policy, lanes: int) -> Ints:
+    """Return the plays of lanes that have seen nothing."""
+    return np.zeros((lanes, 0 if policy.arms is None else policy.arm_count), np.int64)

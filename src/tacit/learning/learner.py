@@ -480,10 +480,11 @@ class Learner(Generic[ArmT_co]):
         Returns
         -------
         Estimates
-            For each arm its plays, as far as the policy remembers them; its mean reward; an
-            interval and the chance to be the best arm on offer: by Beta posteriors, the policy's
-            own or those of a uniform prior, or, where arms are known by features, by 10,000 draws
-            from the policy's posterior; least squares take the noise of rewards for ½, its most.
+            For each arm its plays, ever, and how many of them count now; its mean reward; an
+            interval around that and the chance to be the best arm on offer: by Beta posteriors, the
+            policy's own or those of a uniform prior, or, where arms are known by features, by
+            10,000 draws from the policy's posterior; least squares take the noise of rewards for
+            ½, its most.
 
         Raises
         ------
@@ -498,14 +499,15 @@ class Learner(Generic[ArmT_co]):
         >>> for reward in (0.0, 1.0):
         ...     _ = learner.learn(learner.choose("tomato"), reward)
         >>> print(learner.estimates("tomato"))
-        arm      plays   mean            95 %    best
-        film         1  0.000  [0.013, 0.842]  16.7 %
-        holiday      1  1.000  [0.158, 0.987]  83.3 %
+        arm      plays  count now   mean            95 %    best
+        film         1          1  0.000  [0.000, 0.776]  16.7 %
+        holiday      1          1  1.000  [0.224, 1.000]  83.3 %
         """
         if self.policy.feature_dims == (0, 0):
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            return estimates_of(believed, self._batch.offer, confidence)
+            plays = self._batch.lanes.plays_of(self.lane(key))
+            return estimates_of(believed, plays, self._batch.offer, confidence)
         self._kept("reward_draws", "says nothing of what arms with these features would earn")
         if relevance is None and examination is None:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
@@ -584,6 +586,7 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
         generator=batch.rng.bit_generator.state,
         keys=learner.keys,
         state=batch.lanes.used(),
+        plays=batch.lanes.plays[: len(batch.lanes.of)],
     )
 
 
@@ -592,7 +595,7 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
     batch = learner._batch
     batch.rng.bit_generator.state = snapshot.generator
-    batch.lanes.restore(snapshot.state, snapshot.keys)
+    batch.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     batch.lanes.begin_anew(snapshot.broken)
     batch.made = snapshot.decisions
     batch.set_offer(batch.policy, Offer(batch.policy.arms, snapshot.retired))

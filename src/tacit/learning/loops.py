@@ -99,7 +99,7 @@ class Loops:
     def learn(self) -> Any:
         """The loop over ``learn_rows``."""
         came_back = self.feedback, self.propensity, self.epoch, self.fresh
-        return self._entry(learn_rows, self.action, *came_back)
+        return self._entry(learn_rows, self._lanes.plays, self.action, *came_back)
 
     @cached_property
     def correct(self) -> Any:

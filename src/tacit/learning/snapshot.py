@@ -22,6 +22,7 @@ from tacit.core.arrays import Ints
 from tacit.core.dispatch import learns_from_propensity
 from tacit.core.state import lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.errors import SnapshotError, TacitError, UnknownName
+from tacit.learning.lanes import no_plays
 from tacit.policies.base import Policy
 from tacit.policies.spec import policy_from_stored, policy_to_spec
 
@@ -32,6 +33,8 @@ VERSION = 1
 PIECE = 2**20
 """Bytes of a snapshot from which on they are given away."""
 KEYS_AT_ONCE = 10_000
+PLAYS = "counted/plays"
+"""No array of a state has such a name."""
 SPARE = 16
 """Room is made for so many lanes more: one for each 16."""
 
@@ -53,6 +56,8 @@ class LearnerSnapshot(NamedTuple):
         In the order of their lanes.
     state : named tuple
         Arrays with a lane for each key.
+    plays : array of int64, shape (lanes, arms), or None
+        How often each arm was shown and learned from, ever; None in one of version 0.2 or before.
     """
 
     policy: Policy
@@ -62,13 +67,17 @@ class LearnerSnapshot(NamedTuple):
     generator: Mapping[str, Any]
     keys: list[str]
     state: Any
+    plays: Ints | None = None
+
+    @property
+    def arrays(self) -> Any:
+        """All arrays, as a named tuple."""
+        return _Arrays(self.state, self.plays)
 
     def copied(self, room: Room | None = None) -> LearnerSnapshot:
         """Return one with arrays of its own, in a room if there is one, whatever is learned."""
-        if room is not None:
-            return self._replace(state=room.copied(self.state))
-        arrays = (np.array(array, order="C") for _, array in leaves(self.state))
-        return self._replace(state=rebuilt(self.state, arrays))
+        copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
+        return self._replace(**copies._asdict())
 
     @property
     def broken(self) -> Ints:
@@ -95,6 +104,15 @@ class LearnerSnapshot(NamedTuple):
         }
 
 
+class _Arrays(NamedTuple):
+    state: Any
+    plays: Any
+
+
+def _own(arrays: Any) -> Any:
+    return rebuilt(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
+
+
 class Room:
     """Memory for a copy of a state, to be touched ahead.
 
@@ -103,7 +121,7 @@ class Room:
     Parameters
     ----------
     state : named tuple
-        It may have some more lanes by the time of the copy.
+        Of arrays; it may have some more lanes by the time of the copy.
 
     Examples
     --------
@@ -185,6 +203,8 @@ def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
     yield "keys.json", _key_blocks(snapshot.keys)
     for name, array in leaves(snapshot.state):
         yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
+    if snapshot.plays is not None:
+        yield f"{PLAYS}.npy", _array_blocks(np.ascontiguousarray(snapshot.plays))
 
 
 def _key_blocks(keys: list[str]) -> Iterator[bytes]:
@@ -287,17 +307,10 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         raise SnapshotError(f"{source}: {told}; {remedy}") from error
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
-    arrays = []
-    for name, expected in leaves(like):
-        with archive.open(f"{name}.npy") as member:
-            array = np.lib.format.read_array(member, allow_pickle=False)
-            if member.read(1):
-                raise ValueError(f"{name} is longer than it says")
-        if array.shape != expected.shape or array.dtype != expected.dtype:
-            raise ValueError(
-                f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}"
-            )
-        arrays.append(array)
+    arrays = [_array(archive, name, expected) for name, expected in leaves(like)]
+    plays = None
+    if f"{PLAYS}.npy" in archive.namelist():
+        plays = _array(archive, PLAYS, no_plays(policy, len(keys)))
     return LearnerSnapshot(
         policy=policy,
         retired=header["retired"],
@@ -306,4 +319,18 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         generator=header["generator"],
         keys=keys,
         state=rebuilt(like, iter(arrays)),
+        plays=plays,
     )
+
+
+def _array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
+    """Return an array of an archive, which must be of the expected shape and type."""
+    with archive.open(f"{name}.npy") as member:
+        array = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read(1):
+            raise ValueError(f"{name} is longer than it says")
+    if array.shape != expected.shape or array.dtype != expected.dtype:
+        raise ValueError(
+            f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}"
+        )
+    return array

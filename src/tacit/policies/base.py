@@ -92,7 +92,7 @@ class ArmBeliefs(NamedTuple):
     Attributes
     ----------
     plays, means : array of float64
-        As far as it remembers; the mean is NaN where nothing is known.
+        As far as it remembers; the mean, in [0, 1], is NaN where nothing is known.
     successes, failures : array of float64
         Parameters of the Beta posterior of each mean reward.
     """
@@ -107,7 +107,7 @@ class ArmBeliefs(NamedTuple):
         """Return what follows from counts alone, with a uniform prior."""
         known = np.where(plays > 0, plays, np.nan)
         clicks = np.clip(rewards, 0.0, plays)
-        return cls(plays.copy(), rewards / known, clicks + 1.0, plays - clicks + 1.0)
+        return cls(plays.copy(), clicks / known, clicks + 1.0, plays - clicks + 1.0)
 
     @classmethod
     def of_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:

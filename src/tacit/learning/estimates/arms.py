@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import checks
+from tacit.core.arrays import Floats
 from tacit.core.text import Tabulated, aligned
 from tacit.learning.estimates.posteriors import chances_best, intervals
 from tacit.learning.offer import Offer
@@ -19,18 +20,25 @@ class ArmEstimate(NamedTuple):
     Attributes
     ----------
     arm : str or int
-    plays : float
-        How often it was shown, as far as the policy remembers; NaN where it knows arms by their
-        features, and does not count.
-    mean, low, high : float
-        Its mean reward, and an interval around that; the mean is NaN where nothing is known.
+    plays : int or None
+        How often it was shown and learned from, ever; None where a key has learned in version 0.2
+        or before, which did not count that, and where arms are known by their features.
+    plays_now : float or None
+        How many plays count now: those that the policy has not forgotten, by a shift that it
+        believes in, a window or a discount; with those of ``priors``. None where arms are known by
+        their features.
+    mean : float or None
+        Its mean reward; None where nothing is known.
+    low, high : float
+        An interval, which holds the mean.
     chance_best : float
         The probability that it is the best arm on offer; 0 for one that is off offer.
     """
 
     arm: Any
-    plays: float
-    mean: float
+    plays: int | None
+    plays_now: float | None
+    mean: float | None
     low: float
     high: float
     chance_best: float
@@ -46,24 +54,36 @@ class Estimates(tuple[ArmEstimate, ...], Tabulated):
         return [each._asdict() for each in self]
 
     def __str__(self) -> str:
-        counted = [each for each in self if each.plays == each.plays]
+        counted = any(each.plays_now is not None for each in self)
         body = [
             [
                 str(each.arm),
-                *([f"{each.plays:,.0f}"] if counted else []),
-                f"{each.mean:.3f}",
+                *([_shown(each.plays, ",.0f"), _shown(each.plays_now, ",.0f")] if counted else []),
+                _shown(each.mean, ".3f"),
                 f"[{each.low:.3f}, {each.high:.3f}]",
                 f"{100 * each.chance_best:.1f} %",
             ]
             for each in self
         ]
         sure = f"{self.confidence:.0%}".replace("%", " %")
-        head = ["arm", *(["plays"] if counted else []), "mean", sure, "best"]
+        head = ["arm", *(["plays", "count now"] if counted else []), "mean", sure, "best"]
         return aligned([head, *body])
 
 
-def estimates_of(believed: ArmBeliefs, offer: Offer, confidence: float) -> Estimates:
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float) -> Estimates:
     """Return what beliefs in all arms come to, with those on offer held against one another.
+
+    Parameters
+    ----------
+    believed : ArmBeliefs
+    plays : array of float64, shape (arms,)
+        How often each was shown, ever; NaN where that is not known.
+    offer : Offer
+    confidence : float
 
     Raises
     ------
@@ -78,8 +98,9 @@ def estimates_of(believed: ArmBeliefs, offer: Offer, confidence: float) -> Estim
     found = Estimates(
         ArmEstimate(
             arm,
+            None if np.isnan(plays[slot]) else int(plays[slot]),
             float(believed.plays[slot]),
-            float(believed.means[slot]),
+            None if np.isnan(believed.means[slot]) else float(believed.means[slot]),
             float(ends[slot, 0]),
             float(ends[slot, 1]),
             float(best[slot]),

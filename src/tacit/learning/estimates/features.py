@@ -81,11 +81,19 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     tail = _tail(confidence)
     best = rewards == rewards.max(axis=1, keepdims=True)
     chances = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-    low, high = np.quantile(rewards, [tail, 1 - tail], axis=0)
-    columns = (column.tolist() for column in (rewards.mean(axis=0), low, high, chances))
+    means = rewards.mean(axis=0)
+    # As of Beta posteriors: a mean outside of the central interval is the end of another one.
+    under = (rewards < means).mean(axis=0)
+    start = np.maximum(np.minimum(tail, under), under - confidence)
+    ends = [
+        np.quantile(drawn, [first, min(first + confidence, 1.0)])
+        for drawn, first in zip(rewards.T, start, strict=True)
+    ]
+    low, high = np.transpose(ends)
+    around = np.fmin(low, means), np.fmax(high, means)
+    columns = (column.tolist() for column in (means, *around, chances))
     found = Estimates(
-        ArmEstimate(arm, float("nan"), *numbers)
-        for arm, *numbers in zip(arms, *columns, strict=True)
+        ArmEstimate(arm, None, None, *numbers) for arm, *numbers in zip(arms, *columns, strict=True)
     )
     found.confidence = confidence
     return found

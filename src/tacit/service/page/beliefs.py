@@ -23,6 +23,8 @@ class Believed(NamedTuple):
         The estimate, and the ends of its 95 % interval.
     best : float or None
         The probability that this arm is the best one.
+    ever : float or None
+        How often the arm was shown and learned from, be it forgotten or not; None if not known.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Believed(NamedTuple):
     low: float
     high: float
     best: float | None = None
+    ever: float | None = None
 
 
 def arms_believed(

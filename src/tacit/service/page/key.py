@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tacit.learning.decisions import none_for_nan
 from tacit.service.page.amounts import age
 from tacit.service.page.beliefs import Believed, arms_believed, placed_believed
 from tacit.service.page.reader import PlacementReader
@@ -21,14 +22,17 @@ class BusyKey(NamedTuple):
     Attributes
     ----------
     name : str
+    ever : float
+        Impressions learned from; NaN if not known.
     plays : float
-        Impressions learned from since it last restarted.
+        Those that count now: since it last restarted, or by a window or a discount.
     epoch : int
     leader : Believed or None
         The arm that is most likely the best one; None where none was shown since then.
     """
 
     name: str
+    ever: float
     plays: float
     epoch: int
     leader: Believed | None
@@ -50,7 +54,8 @@ def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str]) -> list[BusyKey]:
             continue
         (leader,) = arms_believed(arms, *one.counts, most=1)
         plays = float(one.counts[0].sum())
-        rows.append(BusyKey(one.name, plays, one.epoch, leader if plays else None))
+        ever = float(one.plays.sum())
+        rows.append(BusyKey(one.name, ever, plays, one.epoch, leader if plays else None))
     return rows
 
 
@@ -88,7 +93,8 @@ class KeyView:
     @property
     def arms(self) -> list[Believed]:
         """What is believed of each arm since the last restart; nothing where it is not known."""
-        return self._believed[0]
+        ever = dict(zip(map(str, self._of.arms), none_for_nan(self._facts.plays), strict=False))
+        return [arm._replace(ever=ever.get(arm.name)) for arm in self._believed[0]]
 
     @property
     def left_out(self) -> int:

@@ -112,7 +112,7 @@ class Saving(Elsewhere):
         learners = {"learner": self.learner}
         if self.shadow is not None:
             learners["shadow"] = self.shadow
-        states = {name: one._batch.lanes.used() for name, one in learners.items()}
+        states = {name: snapshot_of(one).arrays for name, one in learners.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
         return {name: Room(state) for name, state in states.items()}

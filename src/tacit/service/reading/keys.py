@@ -46,6 +46,8 @@ class KeyFacts(NamedTuple):
         the policy models that.
     restarts : list or None
         As the policy keeps them; None where it does not.
+    plays : array of float64
+        How often each arm was shown and learned from, ever; NaN where that is not known.
     """
 
     name: str
@@ -54,6 +56,7 @@ class KeyFacts(NamedTuple):
     counts: tuple[Floats, Floats] | None
     placed: tuple[Floats, Floats, Floats] | None
     restarts: list[Any] | None
+    plays: Floats
 
 
 class Found(NamedTuple):
@@ -99,7 +102,8 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
-    return KeyFacts(key, rounds, epoch, told, placed, restarts)
+    plays = learner._batch.lanes.plays_of(lane)
+    return KeyFacts(key, rounds, epoch, told, placed, restarts, plays)
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:
