@@ -247,9 +247,7 @@ def test_plays_are_told_ever_and_as_they_count_now(policy, tmp_path):
         decision = learner.choose("a")
         learner.learn(decision, float(decision.arm == i // 150))
         shown[decision.arm] += 1
-    path = tmp_path / "learner.tacit"
-    learner.save(path)
-    for each in (learner, tacit.Learner.load(path)):
+    for each in (learner, tacit.Learner.load(saved(learner, tmp_path))):
         found = each.estimates("a")
         assert [arm.plays for arm in found] == shown.tolist()
         assert 0 < sum(arm.plays_now for arm in found) < 200
@@ -275,8 +273,20 @@ def test_what_was_never_shown_has_no_mean_and_what_was_not_counted_no_plays():
     assert (film.plays, film.mean, film.high) == (1, 1.0, 1.0)
     assert (holiday.plays, holiday.plays_now, holiday.mean) == (0, 0.0, None)
     assert str(found).splitlines()[2].split()[:4] == ["holiday", "0", "0", "–"]
+
+
+def test_plays_of_a_file_of_an_earlier_version_are_known_where_all_of_them_count(tmp_path):
     old = tacit.Learner.load(DATA / "written_by_0.1" / "learners" / "thompson.tacit")
     key = old.keys[0]
+    before = old.estimates(key)
+    assert [arm.plays for arm in before] == [arm.plays_now for arm in before]
+    old.tune(discount=0.5)
     old.learn(old.choose(key), 1.0)
-    assert {arm.plays for arm in old.estimates(key)} == {None}
-    assert "  –" in str(old.estimates(key))
+    for each in (old, tacit.Learner.load(saved(old, tmp_path))):
+        assert {arm.plays for arm in each.estimates(key)} == {None}
+        assert "  –" in str(each.estimates(key))
+
+
+def saved(learner, folder):
+    learner.save(folder / "learner.tacit")
+    return folder / "learner.tacit"

@@ -156,12 +156,13 @@ def observe_rows(params: Any, state: Any, batch: Batch) -> None:
 
 
 @kernel
-def count_shown(plays: Ints, lane: int, action: Ints) -> None:
-    """Count what was shown, where arms have slots of their own."""
+def count_shown(plays: Ints, lanes: Ints, actions: Ints, fresh: Booleans) -> None:
+    """Count what was shown in rows that taught something, where that is counted."""
     if plays.shape[1] > 0:
-        for slot in action:
-            if slot >= 0:
-                plays[lane, slot] += 1
+        for i in range(len(lanes)):
+            for k in range(actions.shape[1]):
+                if fresh[i] and actions[i, k] >= 0:
+                    plays[lanes[i], actions[i, k]] += 1
 
 
 def learn_rows(
@@ -186,8 +187,8 @@ def learn_rows(
             known = propensities[i]
             outcome = outcome_of(params, impression, actions[i], feedback[i], known)
             learn(params, state, lane, outcome)
-            count_shown(plays, lane, actions[i])
             learned += 1
+    count_shown(plays, batch.lanes, actions, fresh)
     return learned
 
 
@@ -199,15 +200,16 @@ def relive_rows(
     actions: Ints,
     feedback: Floats,
     propensities: Floats,
+    fresh: Booleans,
 ) -> None:
-    """Observe and learn row by row, each answered before the next one came."""
+    """Observe and learn row by row, each answered before the next came; all are ``fresh``."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
         observe(params, state, lane, impression)
         known = propensities[i]
         learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
-        count_shown(plays, lane, actions[i])
+    count_shown(plays, batch.lanes, actions, fresh)
 
 
 def correct_rows(

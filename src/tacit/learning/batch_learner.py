@@ -249,6 +249,15 @@ class BatchLearner:
         found = drawn(self.lanes.state, lane, Impression(slots, contexts[0], *blocks), rng, draws)
         return [names[slot] for slot in slots.tolist()], found
 
+    def plays_of(self, lane: int) -> Floats:
+        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
+        told = getattr(self.policy, "beliefs", None)
+        if self.policy.forgets or told is None:
+            return self.lanes.plays_of(lane)
+        # All count still, and what was told before.
+        found: Floats = told(self.lanes.state, lane).plays - told(self.policy.init(1), 0).plays
+        return found
+
     # Learn -----------------------------------------------------------------------------------
 
     def learn_one(self, decision: Decision, reward: Any) -> bool:
@@ -260,7 +269,8 @@ class BatchLearner:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
         refuse_others(decision)
-        if self._least_share:
+        least = self._least_share
+        if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             self.check_propensities([decision.propensity], [len(decision.offered)])
         one = loops.one
         one.lanes[0] = self.lanes.lane(decision.key)
@@ -397,7 +407,8 @@ class BatchLearner:
         feedback : array of float64, shape (rows, feedback_width)
         propensities : array of float64, shape (rows,)
         """
-        given = batch, self.lanes.plays, actions, feedback, propensities
+        fresh = np.ones(len(actions), np.bool_)
+        given = batch, self.lanes.plays, actions, feedback, propensities, fresh
         self.loops.relive(self.loops.params, self.lanes.state, *given)
         self.made += len(actions)
 

@@ -44,7 +44,7 @@ class Lanes:
         has an axis of 1.
     plays : array of int64, shape (lanes, arms)
         How often each arm was shown and learned from, ever, whatever the policy has forgotten;
-        without columns where it knows arms by their features.
+        without columns where it forgets nothing.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -127,8 +127,9 @@ class Lanes:
 
     def plays_of(self, lane: int) -> Floats:
         """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
-        plays = self.plays[lane]
-        return np.where(plays < 0, np.nan, plays)
+        if not self.plays.shape[1]:
+            return np.full(self._policy.arm_count, np.nan)
+        return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def kept(self) -> tuple[dict[str, int], Any, Ints, int]:
         """Return a copy of everything, for :meth:`take_back`."""
@@ -164,10 +165,12 @@ class Lanes:
         # Not the spare lanes: those are to be as the policy would make them now.
         self.state = copied_into(self.used(), policy.init(self._capacity))
         grown, used = no_plays(policy, self._capacity), self.plays[: len(self.of)]
-        grown[: len(used), : used.shape[1]] = used
+        # Before it was tuned, the policy may have forgotten nothing.
+        grown[: len(used), : used.shape[1] or None] = used if used.shape[1] else UNKNOWN
         self.plays = grown
 
 
 def no_plays(policy: Policy, lanes: int) -> Ints:
     """Return the plays of lanes that have seen nothing."""
-    return np.zeros((lanes, 0 if policy.arms is None else policy.arm_count), np.int64)
+    counted = policy.forgets and policy.arms is not None
+    return np.zeros((lanes, policy.arm_count if counted else 0), np.int64)

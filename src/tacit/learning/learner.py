@@ -506,7 +506,7 @@ class Learner(Generic[ArmT_co]):
         if self.policy.feature_dims == (0, 0):
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            plays = self._batch.lanes.plays_of(self.lane(key))
+            plays = self._batch.plays_of(self.lane(key))
             return estimates_of(believed, plays, self._batch.offer, confidence)
         self._kept("reward_draws", "says nothing of what arms with these features would earn")
         if relevance is None and examination is None:

@@ -409,6 +409,11 @@ class Policy(Part):
         return "exact in a floor" if self.knows_propensity else "drawn in a floor"
 
     @property
+    def forgets(self) -> bool:
+        """Whether what it says of arms may rest on less than all that it was told of them."""
+        return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
+
+    @property
     def least_share(self) -> float:
         """What the propensity of any arm on offer is at least, times the number of these.
 

@@ -131,6 +131,10 @@ class ExplorationFloor(Wrapper):
         return self.chooser.knows_propensity
 
     @property
+    def forgets(self) -> bool:
+        return self.chooser.forgets
+
+    @property
     def least_share(self) -> float:
         return self.epsilon + (1.0 - self.epsilon) * self.chooser.least_share
 

@@ -101,6 +101,10 @@ class CountingPolicy(TellsArms, IndexPolicy):
     def unlearn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
         uncount(state, lane, outcome.shown, outcome.reward)
 
+    @property
+    def forgets(self) -> bool:
+        return type(self).epoch is not Policy.epoch
+
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
         """Return what its counts say of the arms."""
         return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])

@@ -98,7 +98,7 @@ def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: 
     found = Estimates(
         ArmEstimate(
             arm,
-            None if np.isnan(plays[slot]) else int(plays[slot]),
+            None if np.isnan(plays[slot]) else round(plays[slot]),
             float(believed.plays[slot]),
             None if np.isnan(believed.means[slot]) else float(believed.means[slot]),
             float(ends[slot, 0]),

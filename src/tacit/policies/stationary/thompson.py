@@ -134,6 +134,10 @@ class Thompson(TellsArms):
         state.successes[lane, outcome.shown] -= outcome.reward
         state.failures[lane, outcome.shown] -= 1.0 - outcome.reward
 
+    @property
+    def forgets(self) -> bool:
+        return self.discount < 1.0
+
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return its posteriors of the arms."""
         clicks, none = state.successes[lane], state.failures[lane]

@@ -97,6 +97,11 @@ class KeyView:
         return [arm._replace(ever=ever.get(arm.name)) for arm in self._believed[0]]
 
     @property
+    def counted(self) -> bool:
+        """Whether it is known how often some arm was shown, ever."""
+        return any(arm.ever is not None for arm in self.arms)
+
+    @property
     def left_out(self) -> int:
         """How many arms are not shown, which are less likely the best."""
         return max(len(self._of.arms) - len(self.arms), 0) if self.arms else 0

@@ -102,7 +102,9 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
-    plays = learner._batch.lanes.plays_of(lane)
+    plays = learner._batch.plays_of(lane)
+    if told is not None and not learner.policy.forgets:
+        plays = told[0]
     return KeyFacts(key, rounds, epoch, told, placed, restarts, plays)
 
 
