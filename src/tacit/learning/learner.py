@@ -332,9 +332,10 @@ class Learner(Generic[ArmT_co]):
         """
         taught = self._batch.learn_one(decision, reward)
         ring, number = self._ring, decision.id
-        if ring[number & NEWEST] == number:
+        place = number & NEWEST
+        if ring[place] == number:
             self._learned.tell(decision, self._batch.made)
-        ring[number & NEWEST] = number
+        ring[place] = number
         return taught
 
     def learn_many(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> int:
