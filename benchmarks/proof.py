@@ -14,13 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from proof_traffic import (
+    DAY,
+    Plan,
+    chapters,
     clicks,
     constant,
     drifting,
     equal_arms,
     looks,
     revenue,
+    stepping,
     sticky,
+    sticky_chapters,
+    with_edges,
 )
 from tables import markdown
 
@@ -191,6 +197,168 @@ def users(effort: Effort) -> Iterator[Row]:
             yield f"{share:.0%}", rate, *map(share_of, np.array(wrong).T)
 
 
+# Chapters ------------------------------------------------------------------------------------
+
+PLANS: dict[str, Plan] = {
+    "10, 50, 5 %": [(20_000, 0.1), (60_000, 0.5), (math.inf, 0.05)],
+    "50, 5, 20 %": [(10_000, 0.5), (100_000, 0.05), (math.inf, 0.2)],
+    "5, 10, 5 %": [(40_000, 0.05), (80_000, 0.1), (math.inf, 0.05)],
+}
+ENDS = np.array([10_000, 20_000, 40_000, 60_000, 80_000, 100_000])
+
+
+def counted(each: list[HoldoutSums], plan: Plan) -> tuple[list[HoldoutSums], Any]:
+    """Return the sums of chapters with nothing where one is too early; and whether any is not."""
+    known = [enough(sums, share) for sums, (_, share) in zip(each, plan, strict=False)]
+    kept = [
+        HoldoutSums(*(x if x is None else x * ok for x in sums))
+        for sums, ok in zip(each, known, strict=True)
+    ]
+    return kept, np.any(known, axis=0)
+
+
+def misses(plan: Plan, ratio: float = 1.0) -> list[Callable[[Any], Any]]:
+    """Return judges: of chapters weighed by decisions, of their deviances added, and of one sum."""
+
+    def ours(each: list[HoldoutSums]) -> Any:
+        kept, known = counted(each, plan)
+        return known & refuted(kept, C, ratio=ratio)
+
+    def added(each: list[HoldoutSums]) -> Any:
+        deviance: Any = 0.0
+        for sums, (_, share) in zip(each, plan, strict=False):
+            n, r = sums.counts, sums.totals
+            q = np.array([n[0], ratio * n[1]]) / (n[0] + ratio * n[1])
+            mean0 = r.sum(axis=0) / (n[0] + ratio * n[1])
+            own = 2 * (r * np.log(np.where(r > 0, r, 1.0) / (r.sum(axis=0) * q))).sum(axis=0)
+            spread = (1 - mean0) * q[0] + (1 - ratio * mean0) * q[1]
+            deviance = deviance + np.where(enough(sums, share), own / spread, 0.0)
+        return deviance > C * C
+
+    def pooled(each: list[HoldoutSums]) -> Any:
+        whole = each[0]
+        for sums in each[1:]:
+            whole = whole.merged(sums)
+        return enough(whole, plan[0][1]) & refuted(whole, C, ratio=ratio)
+
+    return [ours, added, pooled]
+
+
+def with_arms(effort: Effort) -> Iterator[Row]:
+    """Yield any-look errors where arms come and go: of sums that go on, and that begin anew."""
+    last = 200_000
+    at = with_edges(looks(effort.looks, last), np.arange(DAY, last + 1, DAY))
+    for share in SHARES:
+        for rate in (0.05, 0.3):
+            rng = stream("proof arms", SEED, int(1000 * share), int(1000 * rate))
+            p = stepping(rng, rate)(at)
+            before = [np.zeros((3, 2, effort.runs))]
+
+            def anew(sums: HoldoutSums, share: float = share, before: Any = before) -> Any:
+                own = HoldoutSums(*(np.array(sums[:3]) - before[0]))
+                if sums.counts[:, 0].sum() % DAY == 0:
+                    before[0] = np.array(sums[:3])
+                return enough(own, share) & refuted(own, C)
+
+            ours = lambda s, h=share: enough(s, h) & refuted(s, C)  # noqa: E731
+            steps = clicks(rng, effort.runs, at, share, p, p)
+            yield f"{share:.0%}", rate, *ever(steps, [ours, anew], effort.runs)
+
+
+def with_shares(effort: Effort) -> Iterator[Row]:
+    """Yield any-look errors where the share changes twice."""
+    at = with_edges(looks(effort.looks, 300_000), ENDS)
+    for name, plan in PLANS.items():
+        for rate in (0.05, 0.3):
+            for drift, rates in (("constant", constant(rate)), ("drifting", drifting(rate))):
+                rng = stream(f"proof chapters {name} {drift}", SEED, int(1000 * rate))
+                steps = chapters(rng, effort.runs, at, plan, rates(at), rates(at))
+                yield name, rate, drift, *ever(steps, misses(plan), effort.runs)
+
+
+def covered(effort: Effort) -> Iterator[Row]:
+    """Yield how often a true lift, average so far, is in the interval at every look."""
+    at = with_edges(looks(effort.looks, 300_000), ENDS)
+    for name, plan in PLANS.items():
+        for text, lifts in (("20 %", (0.2, 0.2, 0.2)), ("0, 30, -10 %", (0.0, 0.3, -0.1))):
+            control = drifting(0.1)(at)
+            own = np.array(lifts)[np.searchsorted([until for until, _ in plan], at)]
+            policy, rng = control * (1 + own), stream(f"proof coverage {name} {text}", SEED)
+            steps = np.diff(at, prepend=0)
+            truths = iter(np.cumsum(steps * policy) / np.cumsum(steps * control))
+            rows = zip(chapters(rng, effort.runs, at, plan, control, policy), truths, strict=True)
+            judges = [
+                lambda step, i=i, plan=plan: misses(plan, step[1])[i](step[0]) for i in range(3)
+            ]
+            found = ever(rows, judges, effort.runs)
+            yield name, text, *(Measured(1 - one.value, one.error) for one in found)
+
+
+def sticky_shares(effort: Effort) -> Iterator[Row]:
+    """Yield any-look errors where users stay in their group and the share changes twice."""
+    at = with_edges(looks(effort.looks // 8, 100_000), np.array([20_000, 60_000]))
+    for shares in ((0.1, 0.2, 0.1), (0.5, 0.1, 0.05)):
+        plan = list(zip((20_000, 60_000, math.inf), shares, strict=True))
+        wrong = []
+        for run in range(effort.runs):
+            rng = stream("proof sticky", SEED, int(1000 * shares[1]), run)
+            seen = np.zeros(2, bool)
+            for each in sticky_chapters(rng, at, plan, 1000, 0.1, clustered=True):
+                pairs = zip(each, plan, strict=False)
+                some = [sums for sums, (_, share) in pairs if enough(sums, share)]
+                if some:
+                    # Chapters whose units are taken for others' have buckets of other users.
+                    apart = [
+                        sums._replace(buckets=np.roll(sums.buckets, i, axis=1))
+                        for i, sums in enumerate(some)
+                    ]
+                    seen |= [bool(refuted(some, C)), bool(refuted(apart, C))]
+            wrong.append(seen)
+        yield ", ".join(f"{share:.0%}" for share in shares), *map(share_of, np.array(wrong).T)
+
+
+def kept_power(effort: Effort) -> Iterator[Row]:
+    """Yield until when a lift shows, and how wide the interval is, where something changes."""
+    rate, lift = 0.05, 0.2
+    for share in SHARES:
+        need = decisions_needed(rate, lift, share)
+        middle = int(need / 2)
+        at = with_edges(looks(effort.looks, int(4 * need)), np.array([middle]))
+        p = np.full(len(at), rate)
+        other = 0.05 if share > 0.1 else 2 * share
+        for text, plan, begins in (
+            ("nothing", [(math.inf, share)], 0),
+            ("arms: the sums go on", [(math.inf, share)], 0),
+            ("arms: the sums begin anew", [(middle, share), (math.inf, share)], 1),
+            ("a metric: chapters", [(middle, share), (math.inf, share)], 0),
+            (f"the share, to {other:.0%}: chapters", [(middle, share), (math.inf, other)], 0),
+        ):
+            rng = stream(f"proof kept {text}", SEED, int(1000 * share))
+            rates = p * np.where(at > middle, 1.2, 1.0) if text.startswith("arms") else p
+            when, wide = np.full(effort.runs, np.inf), 0.0
+            steps = chapters(rng, effort.runs, at, plan, rates, rates * (1 + lift))
+            for n, each in zip(at, steps, strict=True):
+                live = min(begins, len(each) - 1)
+                kept, known = counted(each[live:], plan[live:])
+                when = np.where(known & refuted(kept, C) & np.isinf(when), n, when)
+                if n >= need and not wide:
+                    low, high = ratio_ends(kept, C)
+                    wide = float(np.median(np.log(high) - np.log(low)))
+            yield (
+                f"{share:.0%}",
+                text,
+                _over(when, 0.5, need),
+                _over(when, 0.8, need),
+                f"{wide:.3f}",
+            )
+
+
+def _over(when: Any, power: float, need: float) -> str:
+    """Return after how many decisions a lift shows in a share of the runs, over those needed."""
+    found = np.quantile(when, power) / need
+    return f"{found:.2f} ± {_error(when, power) / need:.2f}" if np.isfinite(found) else "above 4"
+
+
 def shares(effort: Effort) -> Iterator[Row]:
     """Yield false alarms of the traffic's shares, and after how much loss shows."""
     at = looks(effort.looks)
@@ -321,6 +489,16 @@ PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Effort], Iterator[Row]]], ...
      "difference of means, c = 3.25"), amounts),
     ("Any-look error where 4,000 users stay in their group", ("holdout", "click rate", "tacit",
      "decisions as units", "false alarm of shares", "the same, decisions as units"), users),
+    ("Any-look error where an arm comes or goes every 5,000 decisions", ("holdout", "click rate",
+     "tacit: the sums go on", "they begin anew each time"), with_arms),
+    ("Any-look error where the share changes twice", ("holdout", "click rate", "rates", "tacit",
+     "D of chapters added", "one sum"), with_shares),
+    ("Coverage of a true lift where the share changes twice", ("holdout", "lift", "tacit",
+     "D of chapters added", "one sum"), covered),
+    ("Any-look error where 1,000 users stay in their group and the share changes twice",
+     ("holdout", "tacit", "chapters taken for independent"), sticky_shares),
+    ("Decisions until a lift of 20 % shows where something changes halfway, over the planner's",
+     ("holdout", "what changes", "1 in 2", "4 in 5", "width of ln ρ at the planner's"), kept_power),
     ("False alarms of the traffic's shares", ("holdout", "tacit", "z = 2.58",
      "5 % of the control lost shows after"), shares),
     ("False winners among equal arms", ("arms", "floor", "click rate", "rates", "tacit",
@@ -332,6 +510,15 @@ PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Effort], Iterator[Row]]], ...
 )  # fmt: skip
 
 NOTES = {
+    "Any-look error where the share changes twice": (
+        "After 20,000 and 60,000 decisions; 10,000 and 100,000; 40,000 and 80,000. Added deviances "
+        "of a single ratio ask whether all chapters have the same lift, too; one sum takes days "
+        "when there were more of the control for the policy's fault."
+    ),
+    "Coverage of a true lift where the share changes twice": (
+        "Of the lift that is average over all decisions so far, at every look; drifting rates, the "
+        "plans as above."
+    ),
     "Width over that of an interval for one look": (
         "The mean width of the difference at any look, and at a planned look; in brackets the "
         "median width of ln ρ."

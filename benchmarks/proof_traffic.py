@@ -14,6 +14,8 @@ from tacit.proof.sums import BUCKETS
 FIRST, LAST = 200, 1_000_000
 DAY = 5_000
 """Decisions a day, for seasons."""
+Plan = list[tuple[float, float]]
+"""Until when a chapter is, in decisions, and the share of its control."""
 
 
 def looks(count: int, last: int = LAST) -> Floats:
@@ -50,6 +52,36 @@ def clicks(
         yield HoldoutSums(counts, totals, totals)
 
 
+def stepping(rng: Generator, rate: float) -> Callable[[Floats], Floats]:
+    """Return a click rate that steps whenever an arm is added or retired: every 5,000 decisions."""
+    factors = rng.uniform(0.5, 1.5, LAST // DAY + 1)
+    return lambda at: rate * factors[(at - 1) // DAY]
+
+
+def with_edges(at: Floats, edges: Floats) -> Floats:
+    """Return looks with those at which something changes among them."""
+    return np.unique(np.concatenate([at, edges]))
+
+
+def chapters(
+    rng: Generator, runs: int, at: Floats, plan: Plan, control: Floats, policy: Floats
+) -> Iterator[list[HoldoutSums]]:
+    """Yield the sums of all runs at each look, of each chapter that has begun.
+
+    Every chapter of the plan, (until, share), ends at a look.
+    """
+    shape = len(plan), 2, runs
+    counts, totals, chapter = np.zeros(shape), np.zeros(shape), 0
+    for n, end, p0, p1 in zip(np.diff(at, prepend=0), at, control, policy, strict=True):
+        while end > plan[chapter][0]:
+            chapter += 1
+        n0 = rng.binomial(n, plan[chapter][1], runs)
+        for g, (m, p) in enumerate(((n0, p0), (n - n0, p1))):
+            counts[chapter, g] += m
+            totals[chapter, g] += rng.binomial(m, p)
+        yield [HoldoutSums(counts[c], totals[c], totals[c]) for c in range(chapter + 1)]
+
+
 def revenue(
     rng: Generator, runs: int, at: Floats, share: float, buyers: float, sigma: float
 ) -> Iterator[HoldoutSums]:
@@ -70,21 +102,36 @@ def revenue(
 def sticky(
     rng: Generator, at: Floats, share: float, users: int, rate: float, *, clustered: bool
 ) -> Iterator[HoldoutSums]:
-    """Yield the sums of one run at each look, whose users stay in their group.
+    """Yield the sums of one run at each look, whose users stay in their group; see
+    :func:`sticky_chapters`."""
+    for each in sticky_chapters(rng, at, [(np.inf, share)], users, rate, clustered=clustered):
+        yield each[0]
+
+
+def sticky_chapters(
+    rng: Generator, at: Floats, plan: Plan, users: int, rate: float, *, clustered: bool
+) -> Iterator[list[HoldoutSums]]:
+    """Yield the sums of one run at each look, of each chapter that has begun.
 
     Users differ: by the click rate (a beta distribution of a + b = 4) and by how often they come.
+    A user who is the control's at some share is so at every larger one.
     """
-    control = rng.random(users) < share
+    coin, chapter, before = rng.random(users), 0, []
     rates, busy = rng.beta(4 * rate, 4 * (1 - rate), users), rng.gamma(0.5, size=users)
     busy, bucket = busy / busy.sum(), rng.integers(BUCKETS, size=users)
     came, clicked = np.zeros(users), np.zeros(users)
-    for n in np.diff(at, prepend=0):
+    for n, end in zip(np.diff(at, prepend=0), at, strict=True):
+        while end > plan[chapter][0]:
+            before.append(found)
+            came, clicked, chapter = np.zeros(users), np.zeros(users), chapter + 1
+        control = coin < plan[chapter][1]
         now = rng.poisson(n * busy)
         came, clicked = came + now, clicked + rng.binomial(now, rates)
         sums = [np.array([x[control].sum(), x[~control].sum()]) for x in (came, clicked)]
         parts = (came * control, came, clicked) if clustered else ()
         buckets = [np.bincount(bucket, part, minlength=BUCKETS) for part in parts]
-        yield HoldoutSums(sums[0], sums[1], sums[1], np.array(buckets) if clustered else None)
+        found = HoldoutSums(sums[0], sums[1], sums[1], np.array(buckets) if clustered else None)
+        yield [*before, found]
 
 
 def equal_arms(

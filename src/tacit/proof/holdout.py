@@ -9,6 +9,8 @@ the dispersion of the rewards, pooled over both groups: small holdouts break on 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -27,27 +29,109 @@ WIDEST = 40.0
 STEPS = 64
 
 
-class _Pooled(NamedTuple):
-    """The sums of an experiment, and what both groups have in common."""
+Chapters = HoldoutSums | Sequence[HoldoutSums]
+"""Sums of one holdout, or of several in a row, whose shares, units or controls differ."""
+
+
+class _Standard(NamedTuple):
+    """Chapters made one experiment: the rates of each group, weighed by all decisions of a chapter.
+
+    The first axis of arrays is that of the chapters.
+    """
 
     n0: Floats
     n1: Floats
     r0: Floats
     r1: Floats
+    weights: Floats
     dispersion: Floats
+    likeness: Floats
     largest: float
+
+    @classmethod
+    def of(cls, chapters: Chapters, largest: float) -> _Standard:
+        """Return chapters put together; those without decisions weigh nothing."""
+        each = _listed(chapters)
+        n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in each), strict=True))
+        decisions = n.sum(axis=1)
+        weights = decisions / np.maximum(decisions.sum(axis=0), 1)
+        some = (decisions > 0)[:, None]
+        n0, n1 = np.moveaxis(np.where(some, n, 1.0), 1, 0)
+        spread = np.stack([dispersion(sums, largest) for sums in each])
+        spread = np.where(some[:, 0], spread, 1.0)
+        likeness = _likeness(each, n0 / (n0 + n1), largest)
+        return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, likeness, largest)
+
+    @property
+    def rates(self) -> tuple[Floats, Floats]:
+        """The mean rewards of control and policy."""
+        return self._mean(self.r0 / self.n0), self._mean(self.r1 / self.n1)
+
+    def control(self, ratio: Floats) -> Floats:
+        """Return the mean reward of the control in each chapter, given a ratio."""
+        return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
+
+    def _mean(self, each: Floats) -> Floats:
+        return np.asarray((self.weights * each).sum(axis=0))
+
+    def difference(self, ratio: Floats) -> Floats:
+        """Return the difference of mean rewards, given a ratio."""
+        finite = np.where(np.isinf(ratio), 1.0, ratio)
+        at = (finite - 1) * self._mean(self.control(finite))
+        all_of_policy = self._mean((self.r0 + self.r1) / self.n1)
+        return np.asarray(np.where(np.isinf(ratio), all_of_policy, at))
 
     def excess(self, log_ratio: Floats, c: float) -> Floats:
         """Return D(ρ) − c²·φ(ρ): above 0, the ratio is refuted."""
-        rewards = self.r0 + self.r1
-        odds = log_ratio + np.log(self.n1 / self.n0)
-        log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
-        deviance = 2 * (_part(self.r1, rewards, log_q) + _part(self.r0, rewards, log_p))
-        ratio, q = np.exp(log_ratio), np.exp(log_q)
-        mean0 = rewards / (ratio * self.n1 + self.n0)
+        ratio = np.exp(log_ratio)
+        mean0 = self.control(ratio)
         mean1 = ratio * mean0
-        spread = (1 - mean1 / self.largest) * (1 - q) + (1 - mean0 / self.largest) * q
-        return np.asarray(deviance - c * c * self.dispersion * spread)
+        square = self.weights**2 * self.dispersion
+        vary0, vary1 = square * mean0 / self.n0, square * mean1 / self.n1
+        # So many decisions and rewards of one experiment say as much.
+        n0 = self._mean(mean0) / vary0.sum(axis=0)
+        n1 = self._mean(mean1) / vary1.sum(axis=0)
+        rate0, rate1 = self.rates
+        r0, r1 = n0 * rate0, n1 * rate1
+        odds = log_ratio + np.log(n1 / n0)
+        log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
+        deviance = 2 * (_part(r1, r0 + r1, log_q) + _part(r0, r0 + r1, log_p))
+        vary0 = ratio * ratio * vary0
+        held = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
+        spread = held.sum(axis=0) / (vary0 + vary1).sum(axis=0)
+        return np.asarray(deviance - c * c * self.likeness * spread)
+
+
+def _listed(chapters: Chapters) -> Sequence[HoldoutSums]:
+    return [chapters] if isinstance(chapters, HoldoutSums) else chapters
+
+
+def _likeness(chapters: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
+    """Return how much more all chapters scatter than if their units were not the same; 1 at least.
+
+    Units that stay in their group do so from chapter to chapter: whoever is the control's at a
+    share of 5 % is so at one of 10 %, too.
+    """
+    sticky = [i for i, sums in enumerate(chapters) if sums.buckets is not None]
+    if len(sticky) < 2:
+        return np.ones(shares.shape[1:])
+    odds = np.sqrt(shares * (1 - shares))
+    alone = np.sum([_scatter(sums, largest) for sums in chapters] / odds**2, axis=0)
+    apart = {i: _between(chapters[i]) for i in sticky}
+    crossed = np.zeros_like(alone)
+    for i, j in combinations(sticky, 2):
+        both = np.sum(apart[i] * apart[j], axis=0) * BUCKETS / (BUCKETS - 1)
+        coins = np.minimum(shares[i], shares[j]) - shares[i] * shares[j]
+        crossed += 2 * both * coins / (odds[i] * odds[j]) ** 2
+    return np.asarray(1 + np.maximum(crossed, 0.0) / np.where(alone > 0, alone, 1.0))
+
+
+def _between(sums: HoldoutSums) -> Floats:
+    """Return by how much the rewards of each bucket exceed what its decisions let expect."""
+    assert sums.buckets is not None
+    _, decisions, rewards = sums.buckets
+    mean = sums.totals.sum(axis=0) / np.maximum(sums.counts.sum(axis=0), 1)
+    return np.asarray(rewards - mean * decisions)
 
 
 def _part(rewards: Floats, of: Floats, log_share: Floats) -> Floats:
@@ -72,13 +156,16 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
     >>> float(dispersion(sums))
     1.0
     """
+    n, r = sums.counts.sum(axis=0), sums.totals.sum(axis=0)
+    return np.asarray(_scatter(sums, largest) / (r * (1 - r / n / largest)))
+
+
+def _scatter(sums: HoldoutSums, largest: float) -> Floats:
+    """Return the sum of squares about the mean, of both groups together."""
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
-    n, r = n0 + n1, r0 + r1
-    mean = r / n
-    scatter = rr0 + rr1 - r * mean
+    scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
     if sums.buckets is not None:
-        _, decisions, rewards = sums.buckets
-        between = np.sum((rewards - mean * decisions) ** 2, axis=0)
+        between = np.sum(_between(sums) ** 2, axis=0)
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
@@ -86,7 +173,7 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
         own1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
         scatter = np.maximum(scatter, own0 + own1)
     # Rounding must not make what is zero negative.
-    return np.asarray(np.maximum(scatter, 0.0) / (r * (1 - mean / largest)))
+    return np.asarray(np.maximum(scatter, 0.0))
 
 
 def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
@@ -117,29 +204,29 @@ def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
     return np.asarray(known & (information * share * (1 - share) >= ENOUGH))
 
 
-def refuted(sums: HoldoutSums, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
+def refuted(sums: Chapters, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
     """Whether the interval leaves out a ratio.
 
     Parameters
     ----------
-    sums : HoldoutSums
-        With :func:`enough` traffic.
+    sums : HoldoutSums, or sequence of HoldoutSums
+        With :func:`enough` traffic; of several chapters, each.
     c : float
         From :func:`boundary`.
     ratio : float, default 1
     largest : float, default 1
         The largest reward possible; infinite for revenue.
     """
-    return np.asarray(_pooled(sums, largest).excess(np.log(np.float64(ratio)), c) > 0)
+    return np.asarray(_Standard.of(sums, largest).excess(np.log(np.float64(ratio)), c) > 0)
 
 
-def ratio_ends(sums: HoldoutSums, c: float, *, largest: float = 1.0) -> tuple[Floats, Floats]:
+def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Floats, Floats]:
     """Return the ends of the interval of ratios.
 
     Parameters
     ----------
-    sums : HoldoutSums
-        With :func:`enough` traffic.
+    sums : HoldoutSums, or sequence of HoldoutSums
+        With :func:`enough` traffic; of several chapters, each.
     c : float
         From :func:`boundary`.
     largest : float, default 1
@@ -157,9 +244,10 @@ def ratio_ends(sums: HoldoutSums, c: float, *, largest: float = 1.0) -> tuple[Fl
     >>> round(float(low), 3), round(float(high), 3)
     (1.637, 2.473)
     """
-    pooled = _pooled(sums, largest)
+    pooled = _Standard.of(sums, largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        centre = np.log(pooled.r1 / pooled.n1) - np.log(pooled.r0 / pooled.n0)
+        rate0, rate1 = pooled.rates
+        centre = np.log(rate1) - np.log(rate0)
     centre = np.clip(centre, -WIDEST, WIDEST)
     ends = []
     for far in (-WIDEST, WIDEST):
@@ -173,7 +261,7 @@ def ratio_ends(sums: HoldoutSums, c: float, *, largest: float = 1.0) -> tuple[Fl
     return ends[0], ends[1]
 
 
-def difference_at(sums: HoldoutSums, ratio: Floats) -> Floats:
+def difference_at(sums: Chapters, ratio: Floats) -> Floats:
     """Return the difference of mean rewards that a ratio means for the rewards there are.
 
     Both have the same sign always, so that no two verdicts can contradict each other.
@@ -182,24 +270,15 @@ def difference_at(sums: HoldoutSums, ratio: Floats) -> Floats:
     --------
     >>> sums = HoldoutSums.empty()
     >>> sums.add([0, 1] * 1000, [0, 0, 1, 0, 0, 1, 0, 1] * 250)
-    >>> difference_at(sums, np.array([0.0, 1.0, 2.0, np.inf])).round(3)
-    array([-0.75,  0.  ,  0.25,  0.75])
+    >>> [round(float(difference_at(sums, np.array(ratio))), 3) for ratio in (0.0, 1.0, 2.0, np.inf)]
+    [-0.75, 0.0, 0.25, 0.75]
     """
-    n0, n1 = sums.counts
-    rewards = sums.totals[CONTROL] + sums.totals[POLICY]
-    finite = np.where(np.isinf(ratio), 1.0, ratio)
-    at = (finite - 1) * rewards / (finite * n1 + n0)
-    return np.asarray(np.where(np.isinf(ratio), rewards / n1, at))
-
-
-def _pooled(sums: HoldoutSums, largest: float) -> _Pooled:
-    (n0, n1), (r0, r1) = sums.counts, sums.totals
-    return _Pooled(n0, n1, r0, r1, dispersion(sums, largest), largest)
+    return _Standard.of(sums, math.inf).difference(ratio)
 
 
 def holdout_lift(
-    sums: HoldoutSums,
-    share: float,
+    sums: Chapters,
+    share: float | Sequence[float],
     *,
     confidence: float = 0.95,
     comparisons: int = 1,
@@ -209,14 +288,16 @@ def holdout_lift(
     """Return what the policy earned more than the control, in intervals that hold at any time.
 
     The lift is the average over all decisions so far. The policy may learn and drift meanwhile;
-    the coin that makes a decision the control's must not depend on it.
+    the coin that makes a decision the control's must not depend on it. Where its share, its unit or
+    the control has changed, give the sums of each chapter: rewards per decision are then weighed by
+    the decisions of their chapters, of those that have traffic enough for an interval of their own.
 
     Parameters
     ----------
-    sums : HoldoutSums
-        Of closed decisions, in the order in which they were made.
-    share : float
-        Of the control, as it was configured; in (0, 1).
+    sums : HoldoutSums, or sequence of HoldoutSums
+        Of closed decisions, in the order in which they were made; of each chapter.
+    share : float, or sequence of float
+        Of the control, as it was configured; in (0, 1); in each chapter.
     confidence : float, default 0.95
         Probability that no look at the interval ever misleads: 0.9, 0.95 or 0.99.
     comparisons : int, default 1
@@ -248,14 +329,17 @@ def holdout_lift(
     >>> lift.claim, lift.ratio.estimate, round(lift.difference.low, 3)
     ('better', 2.0, 0.181)
     """
-    checked_share(share)
+    each = [sums] if isinstance(sums, HoldoutSums) else sums
+    shares = [share] if isinstance(share, int | float) else share
     c = boundary(confidence, comparisons, planned=planned)
-    if not enough(sums, share, largest):
+    told = zip(each, map(checked_share, shares), strict=True)
+    counted = [sums for sums, h in told if enough(sums, h, largest)]
+    if not counted:
         return Lift("early")
-    low, high = ratio_ends(sums, c, largest=largest)
+    low, high = ratio_ends(counted, c, largest=largest)
     with np.errstate(divide="ignore"):
-        mean0, mean1 = sums.totals / sums.counts
+        mean0, mean1 = _Standard.of(counted, largest).rates
         ratio = Interval(float(mean1 / mean0), float(low), float(high))
-    ends = difference_at(sums, low), difference_at(sums, high)
+    ends = difference_at(counted, low), difference_at(counted, high)
     difference = Interval(float(mean1 - mean0), *map(float, ends))
     return Lift(claim_of(difference.low, difference.high), ratio, difference)
