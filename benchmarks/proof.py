@@ -355,8 +355,9 @@ def kept_power(effort: Effort) -> Iterator[Row]:
 
 def _over(when: Any, power: float, need: float) -> str:
     """Return after how many decisions a lift shows in a share of the runs, over those needed."""
-    found = np.quantile(when, power) / need
-    return f"{found:.2f} ± {_error(when, power) / need:.2f}" if np.isfinite(found) else "above 4"
+    with np.errstate(invalid="ignore"):
+        found, error = np.quantile(when, power) / need, _error(when, power) / need
+    return f"{found:.2f} ± {error:.2f}" if np.isfinite(error) else "about 4, or more"
 
 
 def shares(effort: Effort) -> Iterator[Row]:

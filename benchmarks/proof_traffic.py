@@ -116,13 +116,13 @@ def sticky_chapters(
     Users differ: by the click rate (a beta distribution of a + b = 4) and by how often they come.
     A user who is the control's at some share is so at every larger one.
     """
-    coin, chapter, before = rng.random(users), 0, []
+    coin, chapter, found = rng.random(users), 0, [HoldoutSums.empty()]
     rates, busy = rng.beta(4 * rate, 4 * (1 - rate), users), rng.gamma(0.5, size=users)
     busy, bucket = busy / busy.sum(), rng.integers(BUCKETS, size=users)
     came, clicked = np.zeros(users), np.zeros(users)
     for n, end in zip(np.diff(at, prepend=0), at, strict=True):
         while end > plan[chapter][0]:
-            before.append(found)
+            found.append(found[-1])
             came, clicked, chapter = np.zeros(users), np.zeros(users), chapter + 1
         control = coin < plan[chapter][1]
         now = rng.poisson(n * busy)
@@ -130,8 +130,8 @@ def sticky_chapters(
         sums = [np.array([x[control].sum(), x[~control].sum()]) for x in (came, clicked)]
         parts = (came * control, came, clicked) if clustered else ()
         buckets = [np.bincount(bucket, part, minlength=BUCKETS) for part in parts]
-        found = HoldoutSums(sums[0], sums[1], sums[1], np.array(buckets) if clustered else None)
-        yield [*before, found]
+        found[-1] = HoldoutSums(sums[0], sums[1], sums[1], np.array(buckets) if clustered else None)
+        yield list(found)
 
 
 def equal_arms(
