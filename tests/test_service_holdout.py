@@ -309,7 +309,7 @@ def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
     asyncio.run(session())
 
 
-def test_a_change_begins_anew_and_leaves_out_what_was_open(tmp_path):
+def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
     path = tmp_path / "s.db"
 
     async def session():
@@ -318,12 +318,16 @@ def test_a_change_begins_anew_and_leaves_out_what_was_open(tmp_path):
             home = engine.placements["home"]
             assert home.lift.reward.counts.sum() == 20
             await engine.switch("home", "frozen")
-            assert home.lift.reward.counts.sum() == 0
+            assert home.lift.reward.counts.sum() == 20
             await traffic(engine, 2, size=10)
-            assert home.lift.reward.counts.sum() == 10
+            # Of the coin, the mode knows nothing; what was open was decided before.
+            assert home.lift.reward.counts.sum() == 40
+            parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
+            assert parts == [("", 30), ("mode frozen", 10)]
             await engine.reload(configured({"share": 0.25}))
             home = engine.placements["home"]
             assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
+            assert [one.reward.counts.sum() for one in home.lift.past] == [40]
             await traffic(engine, 2, size=10)
             assert home.lift.reward.counts.sum() == 10
             await engine.reload(configured({"share": 0.25}))

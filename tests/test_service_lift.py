@@ -30,11 +30,12 @@ from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
 from tacit.service.config.file import load_config
-from tacit.service.config.holdout import MetricConfig
+from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.lift_metrics import LiftMetrics
 from tacit.service.lift.report import lift_report
 from tacit.service.lift.slices import Slices
 from tacit.service.lift.sums import Closed, LiftSums
+from tacit.service.lift.terms import terms_of
 from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.placements.base import Placement
@@ -390,6 +391,7 @@ def test_sums_do_not_depend_on_when_they_are_read():
         chances = rng.uniform(0.1, 1.0, rows)
         arms = rng.integers(0, 4, rows)
         came = Closed(
+            list(range(10 * time, 10 * time + rows)),
             [time * SECOND] * rows,
             rng.uniform(size=rows),
             rng.uniform(size=rows) < 0.5,
@@ -432,8 +434,9 @@ def test_shards_are_added_up(tmp_path):
     assert whole.lift.time == min(lift.time for lift in lifts)
     found = lift_report(whole, whole.lift.time + SECOND)
     assert found.groups["control"].decisions > 0
-    parts[1].lift.begin("other", 1, 1)
+    parts[1].lift.begin(terms_of(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
     whole.show(parts)
     told = lift_report(whole, whole.lift.time + SECOND)
     assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
-    assert sum(group.decisions for group in told.groups.values()) == 3 * 30
+    # What it did before is of the chapter that the first shard is in.
+    assert sum(group.decisions for group in told.groups.values()) == 3 * 30 + 3 * 31

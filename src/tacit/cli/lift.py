@@ -29,8 +29,8 @@ from tacit.errors import MissingExtra
     "--control",
     help="In place of the holdout, what propensities compare with: uniform, or 'arm NAME'.",
 )
-@click.option("--from", "begin", help="Only decisions from then on, such as 2026-05-03.")
-@click.option("--to", "end", help="Only decisions before then.")
+@click.option("--from", "begin", help="Only decisions from then on: a day, or a chapter's number.")
+@click.option("--to", "end", help="Only decisions before then, or to that chapter's end.")
 @click.option("--shown", type=float, help="The lift that the planner asks about: 0.1 is 10 %.")
 @click.option("--share", type=float, help="The control's share that it reckons with.")
 @click.option("--rate", type=float, help="The mean reward that it reckons with, such as 0.05.")
@@ -54,7 +54,9 @@ def lift(
         raise MissingExtra(error.name or "the client", "client") from error
     with Client(url, key) as client:
         found = client.lift(placement, confidence=float(confidence), **asked)
-    lines = [found.verdict]
+    lines = [found.verdict, found.counted]
+    if found.look is not None:
+        lines.append(found.look["verdict"])
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:
             ends = [number(x) for x in (interval.estimate, interval.low, interval.high)]
@@ -62,12 +64,37 @@ def lift(
     for group, counts in found.groups.items():
         earned = f"{counts['decisions']:,.0f} decisions, {counts['rewards']:,.6g} rewards"
         lines.append(f"{group}: {earned}")
+    if len(found.chapters) > 1 or any(len(one["parts"]) > 1 for one in found.chapters):
+        lines += [line for one in found.chapters for line in chapter(one)]
     lines += [metric["verdict"] for metric in found.metrics]
     if found.winner_verdict:
         lines.append(found.winner_verdict)
     if found.planner is not None and found.planner["verdict"] not in found.verdict:
         lines.append(found.planner["verdict"])
     show(msgspec.to_builtins(found), "\n".join(lines), as_json)
+
+
+def chapter(told: dict[str, Any]) -> list[str]:
+    """Return a chapter and its parts as lines."""
+    since, until = ((told[name] or "now")[:10] for name in ("since", "until"))
+    what = f"{told['share']:.3g} for {told['control']}, by {told['unit']}"
+    lines = [f"chapter {told['number']}, {since} to {until}: {what}; {_ratio(told['ratio'])}"]
+    for part in told["parts"] if len(told["parts"]) > 1 else ():
+        counts = sum(group["decisions"] for group in part["groups"].values())
+        label = f"{part['what'] or 'at first'}, from {(part['since'] or '?')[:10]}"
+        lines.append(f"  {label}: {counts:,.0f} decisions, ratio {number(part['ratio'])}")
+    if told["ended"]:
+        lines.append(f"  ended: {told['ended']}")
+    if not told["counted"]:
+        lines.append("  not counted above")
+    return lines
+
+
+def _ratio(ends: dict[str, float | None] | None) -> str:
+    if ends is None:
+        return "too early, or no ratio"
+    shown = (number(ends[name]) for name in ("estimate", "low", "high"))
+    return "ratio {}, between {} and {}".format(*shown)
 
 
 def number(x: float | None) -> str:

@@ -89,6 +89,7 @@ def _show_pin(pinned: Any, as_json: bool) -> None:
     type=click.Choice(["decision", "session", "user"]),
     help="Who stays in one group.",
 )
+@click.option("--look", help="When one look is planned, such as 2026-06-01: it will be sharper.")
 @click.option("--none", is_flag=True, help="Show nobody a control any more.")
 @service_options
 def holdout(
@@ -96,6 +97,7 @@ def holdout(
     share: float,
     control: str,
     unit: str,
+    look: str | None,
     none: bool,
     url: str,
     key: str | None,
@@ -103,7 +105,7 @@ def holdout(
 ) -> None:
     """Keep a part of the traffic of the placement NAME for a control, which shows the lift.
 
-    The lift is counted anew from then.
+    A chapter of the lift begins.
     """
     import msgspec
 
@@ -112,13 +114,15 @@ def holdout(
         if none:
             held = client.end_holdout(name)
         elif word == "arm":
-            held = client.hold_out(name, share, {"arm": int(arm) if arm.isdecimal() else arm}, unit)
+            shows = {"arm": int(arm) if arm.isdecimal() else arm}
+            held = client.hold_out(name, share, shows, unit, look)
         else:
-            held = client.hold_out(name, share, control, unit)
+            held = client.hold_out(name, share, control, unit, look)
     text = "nobody is shown a control"
     if held is not None:
         shown = control if isinstance(held.control, str) else f"arm {held.control['arm']}"
         text = f"{held.share:.3g} of decisions, by {held.unit}, are the control's: {shown}"
+        text += f"; one look is planned at {held.look}" if held.look else ""
     show({"holdout": msgspec.to_builtins(held)}, text, as_json)
 
 

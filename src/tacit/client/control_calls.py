@@ -107,11 +107,12 @@ class ControlCalls:
         share: float = 0.1,
         control: str | Mapping[str, Arm] = "uniform",
         unit: str = "decision",
+        look: str | None = None,
     ) -> Call[Holdout | None]:
         """Keep a part of the traffic for a control, so that it shows what learning is worth.
 
         It takes the place of the holdout that there was, until the one of the configuration is
-        changed. The lift is counted anew from then.
+        changed. A chapter of the lift begins.
 
         Parameters
         ----------
@@ -123,6 +124,9 @@ class ControlCalls:
             offer, or always ``{"arm": …}``.
         unit : str, default "decision"
             Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+        look : str, optional
+            When one look is planned, in ISO 8601, such as ``2026-06-01``: at that one the interval
+            is sharper.
 
         Returns
         -------
@@ -133,7 +137,9 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "holdout", body(HoldoutOf(share, control, unit)), _read_holdout)
+        return call_to(
+            placement, "holdout", body(HoldoutOf(share, control, unit, look)), _read_holdout
+        )
 
     @call
     def end_holdout(self, placement: str) -> Call[Holdout | None]:

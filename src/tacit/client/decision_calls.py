@@ -311,7 +311,8 @@ class DecisionCalls:
             In place of the holdout, what logged propensities compare with: ``uniform``, or
             ``arm NAME``.
         begin, end : str, optional
-            Only decisions of that time, in ISO 8601, such as ``2026-05-03``.
+            Only decisions of that time, in ISO 8601, such as ``2026-05-03``; or the numbers of the
+            first and the last chapter.
         shown : float, optional
             The lift that the planner asks about; by default 0.1, for 10 % more.
         share, rate, daily : float, optional

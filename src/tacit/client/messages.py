@@ -232,6 +232,7 @@ class HoldoutOf(msgspec.Struct, frozen=True):
     share: float
     control: str | Mapping[str, Arm]
     unit: str
+    look: str | None = None
 
 
 class Holdout(msgspec.Struct, frozen=True):
@@ -245,11 +246,14 @@ class Holdout(msgspec.Struct, frozen=True):
         What it shows: ``uniform``, ``baseline``, or ``{"arm": …}`` always.
     unit : str
         Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+    look : str or None
+        When one look at the lift is planned, in ISO 8601.
     """
 
     share: float
     control: str | dict[str, Any]
     unit: str
+    look: str | None = None
 
 
 class RebuildOf(msgspec.Struct, frozen=True):
@@ -607,6 +611,22 @@ class Earned(msgspec.Struct, frozen=True):
         The same of what is watched beside the reward, and whether it is harmed.
     winner_verdict : str
         What can be said of the best arm.
+    as_of : str
+        When this was worked out, by the log's clock, in ISO 8601.
+    pending : int
+        Decisions that do not count yet.
+    pending_until : str or None
+        When the last of their windows closes, as they are now.
+    counted : str
+        The time and the count of all this, in words.
+    chapters : list of dict
+        Of the holdout, in order: ``number``, ``since``, ``until``, ``ended`` (what ended it, in
+        words), ``control``, ``share``, ``unit``, ``groups``, ``claim``, ``ratio``, ``difference``,
+        ``counted`` (whether the lift counts it), ``alarm``, and its ``parts``, since each change of
+        arms, policy or mode: ``what``, ``since``, ``groups``, ``ratio``.
+    look : dict or None
+        The look that was planned: ``at``, ``reached``, ``claim``, ``ratio``, ``difference``,
+        ``verdict``.
     """
 
     placement: str
@@ -627,3 +647,9 @@ class Earned(msgspec.Struct, frozen=True):
     winner: dict[str, Any] | None
     metrics: list[dict[str, Any]]
     winner_verdict: str = ""
+    as_of: str = ""
+    pending: int = 0
+    pending_until: str | None = None
+    counted: str = ""
+    chapters: list[dict[str, Any]] = []
+    look: dict[str, Any] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.core.arrays import Floats
@@ -33,6 +32,7 @@ class ShardSnapshot(NamedTuple):
     outcomes: dict[str, int]
     keys: int
     pending: int
+    closes: int | None
     table: Floats
     start: int
     width: int
@@ -56,6 +56,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         dict(placement.outcomes),
         placement.key_count,
         placement.pending,
+        placement.closes,
         series.table.copy(),
         series.start,
         series.width,
@@ -83,6 +84,7 @@ class ShardedView:
 
     key_count = 0
     pending = 0
+    closes: int | None = None
 
     def show(self, snapshots: Sequence[ShardSnapshot]) -> None:
         """Put the snapshots of all shards together."""
@@ -96,11 +98,11 @@ class ShardedView:
         self.outcomes = sum((Counter(one.outcomes) for one in snapshots), Counter())
         self.key_count = (max if spread else sum)(one.keys for one in snapshots)  # type: ignore
         self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
+        ends = (one.closes for one in snapshots)
+        self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        lifts = [one.lift for one in snapshots if one.lift.over == snapshots[0].lift.over]
-        self._lift = reduce(LiftSums.merged, lifts)
+        self._lift = LiftSums.merged([one.lift for one in snapshots])
         self._hold(holdout_in(self._lift.terms))
-        self._lift.left_out = len(snapshots) - len(lifts)
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         counts = [one.counts for one in snapshots]

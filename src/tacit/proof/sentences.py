@@ -109,16 +109,55 @@ def _when(days: float) -> str:
     return "about a day" if days < 1.5 else f"about {_rounded(days)} days"
 
 
-def since_sentence(moment: datetime, now: datetime) -> str:
-    """Return since when the average is.
+def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
+    """Return since when the average is, and what changed last meanwhile.
 
     Examples
     --------
     >>> since_sentence(datetime(2026, 5, 3), datetime(2026, 6, 1))
     "This is the average since 3 May, not today's lift."
     """
+    more = f"; {changed}" if changed else ""
+    return f"This is the average since {day(moment, now)}, not today's lift{more}."
+
+
+def day(moment: datetime, now: datetime) -> str:
+    """Return a day in words, with its year where that is not this one.
+
+    Examples
+    --------
+    >>> day(datetime(2026, 5, 3), datetime(2026, 6, 1)), day(datetime(2025, 5, 3), datetime.max)
+    ('3 May', '3 May 2025')
+    """
     year = "" if moment.year == now.year else f" {moment.year}"
-    return f"This is the average since {moment.day} {moment:%B}{year}, not today's lift."
+    return f"{moment.day} {moment:%B}{year}"
+
+
+def counted_sentence(
+    now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None
+) -> str:
+    """Return when a lift was worked out, from how much, and what does not count yet.
+
+    Examples
+    --------
+    >>> noon = datetime(2026, 5, 3, 12)
+    >>> counted_sentence(noon, 8000)
+    'As of 3 May 12:00:00 (UTC), over 8,000 decisions.'
+    >>> print(counted_sentence(noon, 8000, 20, noon.replace(minute=5)))
+    As of 3 May 12:00:00 (UTC), over 8,000 decisions.
+    20 decisions do not count yet: windows are open until 12:05:00.
+    """
+    told = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
+    return f"{told} {open_sentence(pending, now, closes)}" if pending else told
+
+
+def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
+    """Return how many decisions do not count yet, and until when windows are open."""
+    some = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
+    if closes is None:
+        return f"{some} not count yet: nobody has activated what they showed."
+    on = "" if closes.date() == now.date() else f"{day(closes, now)} "
+    return f"{some} not count yet: windows are open until {on}{closes:%H:%M:%S}."
 
 
 def mismatch_sentence(what: str, share: float, expected: float) -> str:

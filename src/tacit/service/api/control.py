@@ -50,7 +50,7 @@ async def _hold(engine: Service, call: Call) -> wire.HoldoutAnswer:
     asked: wire.HoldoutRequest = call.request
     shown = asked.control
     control = shown if isinstance(shown, str) else ControlTable(arm=shown.arm)
-    holdout = HoldoutConfig(asked.share, control, asked.unit)
+    holdout = HoldoutConfig(asked.share, control, asked.unit, asked.look)
     return _held(await engine.hold(ChangeHoldout(call.placement, holdout, call.who)))
 
 

@@ -101,6 +101,10 @@ class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
             "of a ``user``."
         ),
     ] = "decision"
+    look: Annotated[
+        str | None,
+        Meta(description="When one look is planned, in ISO 8601: at that one the lift is sharper."),
+    ] = None
 
 
 class HoldoutKept(msgspec.Struct):
@@ -109,6 +113,7 @@ class HoldoutKept(msgspec.Struct):
     share: float
     control: str | dict[str, Any]
     unit: str
+    look: str | None = None
 
 
 class HoldoutAnswer(msgspec.Struct):

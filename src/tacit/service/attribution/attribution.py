@@ -191,6 +191,11 @@ class Attribution(OpenSlots):
         given_up = self._deferred[0].deadline
         return given_up if first is None else min(first, given_up)
 
+    @property
+    def closes(self) -> int | None:
+        """When the last window closes that is open."""
+        return self._queue[-1].deadline if self._queue else None
+
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
         deadline = self.time + self.rule.window

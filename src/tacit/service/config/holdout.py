@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm
+from tacit.service.log.clock import as_time
 
-BASELINE = "baseline"
+BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"
 
 
@@ -45,11 +46,20 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit : str
         Who stays in one group: each ``decision`` is a draw of its own, or all of a ``session`` or
         of a ``user`` have the same one. Requests that name none are decisions of their own.
+    look : str
+        When one look at the lift is planned, in ISO 8601, such as ``2026-06-01``: at that one the
+        interval is sharper. By default none is.
     """
 
     share: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)] = 0.1
     control: Literal["uniform", "baseline"] | ControlTable = "uniform"
     unit: Literal["decision", "session", "user"] = "decision"
+    look: str | None = None
+
+    @property
+    def looked(self) -> int | None:
+        """When a look is planned, in microseconds since 1970."""
+        return None if self.look is None else as_time("look", self.look)
 
     @property
     def arm(self) -> Arm | None:
@@ -101,6 +111,10 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"holdout.unit: requests of the kind {kind!r} name no {self.unit}; give one of "
                 f"{', '.join(units)}"
             )
+        try:
+            _ = self.looked
+        except InvalidValue as error:
+            raise ConfigError(f"holdout.{error}") from error
 
 
 class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof import FrequencySums, HoldoutSums, ScoreSums
+from tacit.proof import FrequencySums, HoldoutSums, Scores, ScoreSums
 from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
-from tacit.service.lift.slices import Slices
-from tacit.service.lift.terms import NO_HOLDOUT
+from tacit.service.lift.chapters import Chapter, Closings, added, together
+from tacit.service.lift.terms import holdout_in, metric_configs_in
 
 SURE = 1 - 1e-9
 AT_ONCE = 256
@@ -26,6 +26,8 @@ class Closed(NamedTuple):
 
     Attributes
     ----------
+    seqs : list of int
+        Their places in the log.
     times : list of int
         When they were made, in microseconds since 1970.
     rewards : array of float64
@@ -44,6 +46,7 @@ class Closed(NamedTuple):
     metrics : dict of str to array of float64
     """
 
+    seqs: Sequence[int]
     times: Sequence[int]
     rewards: Floats
     answered: Booleans
@@ -75,8 +78,8 @@ def _joined(parts: Sequence[Any]) -> Any:
     return list(chain.from_iterable(parts))
 
 
-class LiftSums:
-    """What is summed since the holdout, the mode or the window changed last.
+class LiftSums(Chapter):
+    """The chapter that goes on, and those that have ended.
 
     Parameters
     ----------
@@ -87,60 +90,84 @@ class LiftSums:
 
     Attributes
     ----------
-    terms : str
-        JSON of the holdout and of the rule that hold since then.
-    seq, time : int
-        The first row that counts, and when it began, in microseconds since 1970; 0 where nothing
-        was decided yet.
-    reward : HoldoutSums
-    slices : Slices
-        The same over time.
-    metrics : dict of str to HoldoutSums
+    past : list of Chapter
+        In order.
+    scored : int
+        The first row whose decision could show the arms of now.
     scores : ScoreSums
+        Since then, as the next two.
     frequencies : FrequencySums
     partial : int
         Decisions of known propensity that could not show every arm.
     left_out : int
         Of sums over shards: how many of these have begun with other terms, and are left out.
-    decided, answered : array of float64, shape (2,)
-        Decisions, and those to which a reward came: of the control, of the policy.
     """
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         self.reach(arms, arms)
-        self._configs = metrics
+        self._configs = self._given = metrics
+        self.past: list[Chapter] = []
         # Amounts that came for decisions whose windows are open, by their places in the log.
         self._amounts: dict[int, dict[str, float]] = {}
         # What is not in the sums yet.
         self._shown: list[tuple[Ints, Floats, Sequence[Ints]]] = []
         self._closed: list[Closed] = []
         self._waiting = 0
-        self.terms = NO_HOLDOUT
         self.left_out = 0
-        self.time = 0
-        self.begin(NO_HOLDOUT, 0, 0)
+        self._open(Chapter())
+
+    def _open(self, chapter: Chapter) -> None:
+        """Go on with a chapter."""
+        vars(self).update(vars(chapter))
+        # A chapter has the metrics of its time, whatever is configured by now.
+        told = metric_configs_in(self.terms)
+        self._configs = self._given if told is None else told
+        known, none = self.metrics, HoldoutSums.empty
+        self.metrics = {
+            name: known.get(name) or none(clustered=self.clustered) for name in self._configs
+        }
+        self._score(self.seq)
+
+    def _score(self, seq: int) -> None:
+        """Compare arms from a row on."""
+        self.scored = seq
+        self.scores, self.partial = ScoreSums.empty(self._arms), 0
+        self.frequencies = FrequencySums.empty(self._arms)
 
     def reach(self, arms: int, offered: int) -> None:
         """Have slots for so many arms, of which so many are on offer."""
         self._arms, self._offered = arms, offered
 
-    def begin_with(self, arms: int, offered: int, seq: int, time: int) -> None:
-        """Begin anew with the row ``seq``, and with other arms."""
-        self.reach(arms, offered)
-        self.begin(None, seq, time, clustered=self.clustered)
+    def arms_changed(self, arms: int, offered: int, seq: int, time: int, *, control: bool) -> None:
+        """Go on with other arms from the row ``seq`` on.
 
-    def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool = False) -> None:
-        """Begin anew with the row ``seq``; None leaves the terms as they are."""
-        self._shown, self._closed, self._waiting = [], [], 0
-        if terms is not None:
-            self.terms, self.clustered = terms, clustered
-        self.seq, self.time = seq, time
-        self.reward = HoldoutSums.empty(clustered=self.clustered)
-        self.slices = Slices()
-        self.metrics = {name: HoldoutSums.empty(clustered=self.clustered) for name in self._configs}
-        self.scores, self.partial = ScoreSums.empty(self._arms), 0
-        self.frequencies = FrequencySums.empty(self._arms)
-        self.decided, self.answered = np.zeros(2), np.zeros(2)
+        Where that changes what the ``control`` shows, a chapter ends.
+        """
+        self.settle()
+        self.uniform = self.over_uniform
+        self.reach(arms, offered)
+        self._score(seq)
+        if control:
+            self.begin(None, seq, time)
+        else:
+            self.begin_part("arms", seq, time)
+
+    def begin(
+        self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None
+    ) -> None:
+        """Begin a chapter with the row ``seq``; None leaves the terms as they are."""
+        self.settle()
+        self.uniform = self.over_uniform
+        if self.time:
+            self.past.append(self.ended(time))
+        of_terms = self.terms if terms is None else terms
+        stays = self.clustered if clustered is None else clustered
+        self._open(Chapter(of_terms, seq, time, clustered=stays))
+
+    @property
+    def over_uniform(self) -> Scores:
+        """The comparison of the policy with arms drawn uniformly, in all of the chapter."""
+        return added(self.uniform, self.scores.over_uniform())
 
     def made(self, control: Sequence[int | None], time: int) -> None:
         """Count decisions as they are made."""
@@ -214,17 +241,19 @@ class LiftSums:
             return
         groups = 1 - held[among]
         buckets = None
-        if self.reward.buckets is not None and closed.bucket is not None:
+        if self.clustered and closed.bucket is not None:
             places = [0 if one is None else one for one in closed.bucket]
             buckets = np.array(places, np.int64)[among]
-        self.reward.add(groups, closed.rewards[among], buckets)
-        self.slices.add(np.array(closed.times)[among], groups, closed.rewards[among])
+        seqs, times = np.array(closed.seqs)[among], np.array(closed.times)[among]
+        self.count(Closings(seqs, times, groups, closed.rewards[among], buckets))
         for name, sums in self.metrics.items():
             sums.add(groups, closed.metrics[name][among], buckets)
         np.add.at(self.answered, groups[closed.answered[among]], 1.0)
 
     def _add_scores(self, closed: Closed) -> None:
         known = ~np.isnan(closed.propensities) & (closed.propensities > 0)
+        # Those that were open when the arms changed could not show the arms of now.
+        known &= np.array(closed.seqs) >= self.scored
         if not known.any():
             return
         if not known.all():
@@ -242,23 +271,24 @@ class LiftSums:
         """The terms, and how many arms there are and are on offer; with the same they merge."""
         return self.terms, self._arms, self._offered
 
-    def merged(self, other: LiftSums) -> LiftSums:
-        """Return the sums over the decisions of both, which are of the same terms."""
-        self.settle()
-        other.settle()
-        both = LiftSums(self._arms, self._configs)
-        both.reach(self._arms, self._offered)
-        both.begin(self.terms, 0, 0, clustered=self.clustered)
-        both.time = min(filter(None, (self.time, other.time)), default=0)
-        both.reward = self.reward.merged(other.reward)
-        both.slices = self.slices.merged(other.slices)
-        both.metrics = {
-            name: sums.merged(other.metrics[name]) for name, sums in self.metrics.items()
-        }
-        both.scores, both.partial = self.scores.merged(other.scores), self.partial + other.partial
-        both.frequencies = self.frequencies.merged(other.frequencies)
-        both.decided = self.decided + other.decided
-        both.answered = self.answered + other.answered
+    @classmethod
+    def merged(cls, shards: Sequence[LiftSums]) -> LiftSums:
+        """Return the sums over the decisions of all shards, the first of which says the terms."""
+        for one in shards:
+            one.settle()
+        first = shards[0]
+        both = cls(first._arms, first._given)
+        both.reach(first._arms, first._offered)
+        present, *past = together([[*one.past, one] for one in shards])
+        both._open(present)
+        both.past = past[::-1]
+        alike = [one for one in shards if one.over == first.over]
+        for one in alike:
+            both.scores, both.partial = both.scores.merged(one.scores), both.partial + one.partial
+            both.frequencies = both.frequencies.merged(one.frequencies)
+        if holdout_in(first.terms) is not None:
+            alike = [one for one in shards if one.terms == first.terms]
+        both.left_out = len(shards) - len(alike)
         return both
 
     def still(self) -> LiftSums:
@@ -273,32 +303,21 @@ class LiftSums:
     def saved(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         self.settle()
-        return {
-            "terms": self.terms,
-            "clustered": self.clustered,
-            "seq": self.seq,
-            "time": self.time,
-            "reward": self.reward.as_dict(),
-            "slices": self.slices.saved(),
-            "metrics": {name: sums.as_dict() for name, sums in self.metrics.items()},
+        return super().saved() | {
+            "past": [chapter.saved() for chapter in self.past],
+            "scored": self.scored,
             "scores": self.scores.as_dict(),
             "partial": self.partial,
             "frequencies": [array.tolist() for array in self.frequencies],
-            "decided": self.decided.tolist(),
-            "answered": self.answered.tolist(),
             "amounts": sorted(self._amounts.items()),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take over what :meth:`saved` gave."""
-        self.begin(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
-        self.reward = HoldoutSums.from_dict(saved["reward"])
-        self.slices = Slices.restored(saved["slices"])
-        found = {name: HoldoutSums.from_dict(sums) for name, sums in saved["metrics"].items()}
-        # Of a metric that is new, nothing is known yet; the next mark says that it is.
-        self.metrics |= {name: sums for name, sums in found.items() if name in self.metrics}
+        """Take over what :meth:`saved` gave, or its like of an earlier version."""
+        self._open(Chapter.restored(saved))
+        self.past = list(map(Chapter.restored, saved.get("past", ())))
+        self.scored = saved.get("scored", self.seq)
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
-        self.decided, self.answered = np.array(saved["decided"]), np.array(saved["answered"])
         if "frequencies" in saved:
             self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])

@@ -92,6 +92,10 @@ class PlacementReader(Protocol):
         """Return how many decisions have an open window."""
 
     @property
+    def closes(self) -> int | None:
+        """Return when the last window closes that is open."""
+
+    @property
     def randomized(self) -> bool:
         """Whether decisions carry propensities."""
 

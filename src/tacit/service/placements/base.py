@@ -12,7 +12,7 @@ from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.lift.terms import holdout_in
 from tacit.service.log.pins import pin_of, pin_text
-from tacit.service.log.regimes import Regime
+from tacit.service.log.regimes import Regime, regime_of
 from tacit.service.log.requests import ChangeHoldout
 from tacit.service.log.rows import (
     ARMS,
@@ -100,6 +100,11 @@ class Placement(Learning, Saving):
         """How many decisions have an open window."""
         return len(self.windows)
 
+    @property
+    def closes(self) -> int | None:
+        """When the last window closes that is open."""
+        return self.windows.closes
+
     def check_mode(self, mode: str) -> None:
         """Check that the placement can be in a mode.
 
@@ -155,7 +160,7 @@ class Placement(Learning, Saving):
             return
         if mark.kind == MODE:
             self.mode = mark.value
-            self._lift.begin(None, mark.seq, mark.time)
+            self._lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
         elif mark.kind == HOLDOUT:
             self._hold(holdout_in(mark.value))
             sticky = self.holdout is not None and self.holdout.unit != DECISION
@@ -170,7 +175,7 @@ class Placement(Learning, Saving):
         elif mark.kind == POLICY:
             # A start should not fold it all again.
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-            self._lift.begin(None, mark.seq, mark.time, clustered=self._lift.clustered)
+            self._lift.begin_part(regime_of(mark).what, mark.seq, mark.time)
         elif mark.kind == MERGE:
             self.since_snapshot += 1
             if self.shared is not None and self.mode != FROZEN:

@@ -16,7 +16,6 @@ from tacit.service.lift.sums import Closed
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
-    APPRENTICE,
     FIXED,
     FROZEN,
     REWARD,
@@ -55,16 +54,16 @@ class Learning(Opening):
 
     def _add_lift(self, ended: Ended) -> None:
         """Add decisions whose windows have closed to the sums behind the lift."""
-        if self.mode == APPRENTICE or not len(ended.slots) or not self._has_lift:
+        if not len(ended.slots) or not self._has_lift:
             return
         if self._says_nothing(ended.slots):
             return
-        seqs = self.windows.seqs(ended.slots)
-        metrics = self._lift.amounts_of(seqs)
-        counts = np.array(seqs) >= self._lift.seq
-        # Nobody decided to show what was pinned.
+        seqs = np.array(self.windows.seqs(ended.slots))
+        metrics = self._lift.amounts_of(seqs.tolist())
+        counts = seqs >= self._lift.seq
+        # Nobody decided to show what was pinned, or what the caller would have shown.
         counts &= [mode not in FIXED for mode in self.windows.values(ended.slots, "mode")]
-        self._count_shown(ended.slots[counts])
+        self._count_shown(ended.slots[counts & (seqs >= self._lift.scored)])
         counts &= ended.rewards == ended.rewards
         slots = ended.slots[counts]
         if not len(slots):
@@ -74,6 +73,7 @@ class Learning(Opening):
         logged, policy = self._chances(slots, control)
         self._lift.add(
             Closed(
+                seqs[counts].tolist(),
                 self.windows.values(slots, "time"),
                 np.array(self._lift_rewards(slots, ended.rewards[counts])),
                 ended.answered[counts],

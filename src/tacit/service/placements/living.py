@@ -11,6 +11,7 @@ from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
 from tacit.learning.learner import Learner
 from tacit.learning.offer import Offer
+from tacit.service.config.holdout import UNIFORM
 from tacit.service.config.validation import checked_as
 from tacit.service.lift.terms import holdout_in
 from tacit.service.log.impressions import Impression, Made, as_json
@@ -180,12 +181,21 @@ class Living(State):
         before, self.arms_now = self.arms_now, decoded(now)
         if (before.arms, before.retired) == (self.arms_now.arms, self.arms_now.retired):
             return
+        shown = self._control_shows
         for learner in self._learners:
             fit(learner, self.arms_now)
         self._wholes.append(as_json(self.learner.arms) or "")
         self._reach_arms()
         self.series.reach(self._layers)
-        self._lift.begin_with(len(self._slots), len(self.learner.arms), seq, time)
+        counts = len(self._slots), len(self.learner.arms)
+        self._lift.arms_changed(*counts, seq, time, control=shown != self._control_shows)
+
+    @property
+    def _control_shows(self) -> list[int] | None:
+        """What the control shows where all arms are on offer; None where it draws, or learns."""
+        if self.coin is None or self.two or self.coin.config.control == UNIFORM:
+            return None
+        return self.coin.control.shown(self.offer.slots, 0).tolist()  # type: ignore[no-any-return]
 
     def _reach_arms(self) -> None:
         """Let all that is kept for each arm have the arms of the learner."""

@@ -200,6 +200,8 @@ const settings = () => document.getElementById("settings");
 // What each field holds: as JSON, and in words for the question.
 const READ = {
   text: (field) => [field.value, field.selectedOptions?.[0].textContent ?? field.value],
+  // An empty one is none.
+  day: (field) => [field.value || null, field.value || "no"],
   number: (field) => [Number(field.value), field.value],
   percent: (field) => [Number(field.value) / 100, `${field.value} %`],
   json: (field) => [JSON.parse(field.value), field.selectedOptions[0].textContent],
