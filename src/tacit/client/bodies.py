@@ -165,6 +165,7 @@ CHECKS: dict[str, Check] = {
     "shown": number_within(0.0, LARGEST),
     "to": checks.name,
     "until": checks.name,
+    "look": checks.name,
     "unit": checks.name,
     "user": checks.name,
 }

@@ -145,7 +145,7 @@ def counted_sentence(
     'As of 3 May 12:00:00 (UTC), over 8,000 decisions.'
     >>> print(counted_sentence(noon, 8000, 20, noon.replace(minute=5)))
     As of 3 May 12:00:00 (UTC), over 8,000 decisions.
-    20 decisions do not count yet: windows are open until 12:05:00.
+    20 decisions do not count yet, as windows are open until 12:05:00 (UTC).
     """
     told = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
     return f"{told} {open_sentence(pending, now, closes)}" if pending else told
@@ -155,9 +155,9 @@ def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     """Return how many decisions do not count yet, and until when windows are open."""
     some = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
-        return f"{some} not count yet: nobody has activated what they showed."
+        return f"{some} not count yet, as nobody has activated them."
     on = "" if closes.date() == now.date() else f"{day(closes, now)} "
-    return f"{some} not count yet: windows are open until {on}{closes:%H:%M:%S}."
+    return f"{some} not count yet, as windows are open until {on}{closes:%H:%M:%S} (UTC)."
 
 
 def mismatch_sentence(what: str, share: float, expected: float) -> str:

@@ -209,6 +209,12 @@ class InterleavedReport:
         return said
 
     @property
+    def early(self) -> bool:
+        """Whether there is too little traffic to tell the rankers apart."""
+        claims = {each.lift.claim for each in self.comparisons} - {"better"}
+        return self.winner is None and claims == {"early"}
+
+    @property
     def verdict(self) -> str:
         """Who wins, or what is missing, as a sentence."""
         if self.winner is not None:
@@ -223,7 +229,7 @@ class InterleavedReport:
         if any(each.lift.claim == "worse" for each in self.comparisons):
             return "No ranker is better than all others: they beat one another in a circle."
         open_ones = [each for each in self.comparisons if each.lift.claim != "better"]
-        if all(each.lift.claim == "early" for each in open_ones):
+        if self.early:
             return "Too early: too few clicks, or too few users, tell the rankers apart."
         hardest = max((each.needed or math.inf for each in open_ones), default=math.inf)
         go_on = f"No difference shown yet between {self.leader} and {_names(open_ones)}."

@@ -129,7 +129,7 @@ def _hold(
     """Return the holdout after a request, or why it cannot be."""
     placement = pending.placements[request.placement]
     try:
-        terms = placement.terms_after(request)
+        terms = placement.terms_after(request, now)
     except TacitError as error:
         return error
     _switch(pending, Switch(request.placement, terms, HOLDOUT, request.who), now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -36,7 +35,7 @@ from tacit.service.lift.chapters import Chapter, added
 from tacit.service.lift.floors import floor_of
 from tacit.service.lift.sums import LiftSums
 from tacit.service.lift.terms import change_between, holdout_in, metrics_in, rule_in
-from tacit.service.log.clock import as_time
+from tacit.service.log.clock import as_time, moment
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
@@ -360,7 +359,7 @@ class _Reporter:
             winner=best,
             metrics=[] if holdout is None else self._metrics(),
             winner_verdict=winner_verdict,
-            as_of=self._moment(self._now).isoformat(),
+            as_of=moment(self._now).isoformat(),
             pending=self._pending,
             pending_until=_text(self._closes if self._pending else None),
             counted=self._counted(),
@@ -398,7 +397,7 @@ class _Reporter:
         ] or [self._strata[-1]._replace(sums=HoldoutSums.empty())]
         times = [time for _, stretch in found if stretch.begin for time in stretch[1:]]
         first, last = (min(times), max(times)) if times else (0, 0)
-        days = [self._moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
+        days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
         return self._only("decisions from {} to {} (UTC)".format(*days), first, last)
 
     def _only(self, of: str, begin: int, end: int) -> LiftReport:
@@ -472,7 +471,8 @@ class _Reporter:
         return self._groups_of([one.own for one in self._strata] or [empty])
 
     def _groups_of(self, sums: Sequence[HoldoutSums]) -> dict[str, Group]:
-        counts, totals = (np.sum([one[i] for one in sums], axis=0) for i in (0, 1))
+        counts = np.sum([one.counts for one in sums], axis=0)
+        totals = np.sum([one.totals for one in sums], axis=0)
         return {
             name: Group(int(n), self._amount(n, total))
             for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
@@ -544,14 +544,14 @@ class _Reporter:
         else:
             what, time = change_between(pieces[-2][0].chapter.terms, one.chapter.terms), last.time
         shown = [_percent(_ratio(sums)) for sums in (before, [last.sums])]
-        day = said.day(self._moment(time), self._moment(self._now))
+        day = said.day(moment(time), moment(self._now))
         return f"{what} on {day} (before: {shown[0]}, since: {shown[1]})"
 
     def _look(self, holdout: HoldoutConfig) -> PlannedLook | None:
         """Return what the planned look says: of decisions made before it."""
         if holdout.looked is None:
             return None
-        at = said.day(self._moment(holdout.looked), self._moment(self._now))
+        at = said.day(moment(holdout.looked), moment(self._now))
         reached = self._now >= holdout.looked + self._config.rule.window
         if not reached:
             verdict = f"One look is planned on {at}: it will be sharper by a fifth."
@@ -582,7 +582,7 @@ class _Reporter:
             found.append(plan.verdict)
         changed = "" if self._holdout is None else self._changed()
         if lift.claim in ("better", "worse"):
-            moments = self._moment(self._since()), self._moment(self._now)
+            moments = moment(self._since()), moment(self._now)
             found.append(said.since_sentence(*moments, changed))
         elif changed:
             found.append(f"{changed[0].upper()}{changed[1:]}.")
@@ -591,12 +591,8 @@ class _Reporter:
     def _counted(self) -> str:
         """Return the time and the count of all this, in words."""
         n = sum(group.decisions for group in self._groups().values())
-        closes = None if self._closes is None else self._moment(self._closes)
-        return said.counted_sentence(self._moment(self._now), n, self._pending, closes)
-
-    @staticmethod
-    def _moment(time: int) -> datetime:
-        return datetime.fromtimestamp(time / 1e6, UTC)
+        closes = None if self._closes is None else moment(self._closes)
+        return said.counted_sentence(moment(self._now), n, self._pending, closes)
 
     def _mismatches(self, chapter: Chapter) -> list[Mismatch]:
         share, sums = self._share(chapter), chapter.reward
@@ -740,7 +736,7 @@ def _percent(ratio: float | None) -> str:
 
 def _text(time: int | None) -> str | None:
     """Return a time in ISO 8601; None where there is none."""
-    return datetime.fromtimestamp(time / 1e6, UTC).isoformat() if time else None
+    return moment(time).isoformat() if time else None
 
 
 def _bounds(interval: Interval | None) -> Bounds | None:

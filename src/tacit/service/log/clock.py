@@ -24,6 +24,11 @@ def as_text(time: int) -> str:
     )
 
 
+def moment(time: int) -> datetime:
+    """Return a time of the log as a moment, of UTC."""
+    return datetime.fromtimestamp(time / 1e6, UTC)
+
+
 def as_time(field: str, text: str) -> int:
     """Return a time in ISO 8601 in microseconds since 1970; without a zone it is one of UTC.
 

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from tacit.errors import InvalidValue
 from tacit.proof.sentences import NO_PROPENSITIES, per_decision, percent
-from tacit.service.lift.report import LiftReport, lift_report
+from tacit.service.lift.report import CHANGES, ChapterLift, Group, LiftReport, lift_report
 from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import Range
 
 WITHOUT = "No holdout: compared with arms drawn uniformly, by the propensities of what was shown."
 
 EDGES = 0.0, 50.0, 100.0
+MOST_ROWS = 12
+"""So many chapters and their parts are shown."""
 
 ALARMS = {
     "propensities": "Arms are not shown as often as their propensities say: see the lift.",
@@ -46,6 +48,63 @@ class Shown(NamedTuple):
     left: float
     middle: float
     right: float
+
+
+class Row(NamedTuple):
+    """A chapter of a lift, or a part of one."""
+
+    since: str
+    what: str
+    decisions: int
+    lift: str
+    between: str
+
+
+class Chapters(NamedTuple):
+    """The last chapters and parts of a lift, and how many there were before; nothing of a single
+    one."""
+
+    rows: list[Row]
+    more: int
+
+
+def chapters(report: LiftReport) -> Chapters:
+    """Return what a report says of chapters, the last first."""
+    rows = []
+    for i, one in enumerate(report.chapters):
+        before = report.chapters[i - 1].ended if i else None
+        what = f"chapter {one.number}: {one.control} to {percent(one.share or 0)}, by {one.unit}"
+        found = _chapter_ends(one)
+        told = f"{what} ({before})" if before else what
+        if not one.counted:
+            told += "; does not count yet" if one.until is None else "; does not count"
+        rows.append(Row(_day(one.since), told, _decisions(one.groups), *found))
+        for part in one.parts if len(one.parts) > 1 else ():
+            ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
+            label = CHANGES.get(part.what, part.what) or "at first"
+            rows.append(Row(_day(part.since), label, _decisions(part.groups), ratio, ""))
+    if len(rows) < 2:
+        return Chapters([], 0)
+    return Chapters(rows[: -MOST_ROWS - 1 : -1], max(len(rows) - MOST_ROWS, 0))
+
+
+def _chapter_ends(one: ChapterLift) -> tuple[str, str]:
+    told: Callable[[float], str]
+    of, nothing, told = one.ratio, 1.0, percent
+    if of is None:
+        of, nothing, told = one.difference, 0.0, _bare
+    if of is None:
+        return "too early", ""
+    estimate, low, high = (_signed(end, nothing, told) for end in (of.estimate, of.low, of.high))
+    return estimate, f"{low} to {high}"
+
+
+def _decisions(groups: dict[str, Group]) -> int:
+    return sum(group.decisions for group in groups.values())
+
+
+def _day(since: str | None) -> str:
+    return "" if since is None else since[:16].replace("T", " ")
 
 
 def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) -> LiftReport | None:

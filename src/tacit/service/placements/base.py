@@ -11,6 +11,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import DECISION
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.lift.terms import holdout_in
+from tacit.service.log.clock import as_text
 from tacit.service.log.pins import pin_of, pin_text
 from tacit.service.log.regimes import Regime, regime_of
 from tacit.service.log.requests import ChangeHoldout
@@ -132,8 +133,8 @@ class Placement(Learning, Saving):
         """Whether a mark says what was not so before."""
         return self.lacks_arms(value) if kind == ARMS else self.current_mark(kind) != value
 
-    def terms_after(self, change: ChangeHoldout) -> str:
-        """Return the terms after a request; nothing is changed yet.
+    def terms_after(self, change: ChangeHoldout, time: int) -> str:
+        """Return the terms after a request at a time of the log; nothing is changed yet.
 
         Raises
         ------
@@ -152,6 +153,9 @@ class Placement(Learning, Saving):
                 holdout.check(self.kind.name, self.kind.controls, self.kind.units)
             except ConfigError as error:
                 raise InvalidValue("holdout", self.name, str(error)) from error
+            if holdout.looked is not None and holdout.looked <= time:
+                remedy = f"plan it before the first decision: it is {as_text(time)} by now"
+                raise InvalidValue("look", holdout.look, remedy)
         return self._terms_with(holdout)
 
     def marked(self, mark: MarkRow) -> None:

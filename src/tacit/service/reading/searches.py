@@ -64,6 +64,11 @@ class DuelLog:
         """How many decisions are not counted yet."""
         return len(self._waiting)
 
+    @property
+    def closes(self) -> int | None:
+        """When the last of them counts, at the latest."""
+        return max((end for _, end in self._waiting), default=None)
+
     def take(self, events: Sequence[Event]) -> None:
         """Take in the next rows of the log, of whatever placement."""
         for rows in stretches(events):

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tacit.errors import InvalidValue
 from tacit.proof.boundary import ANY_TIME
+from tacit.proof.sentences import open_sentence
+from tacit.service.log.clock import moment
 from tacit.service.log.rows import Event
 from tacit.service.reading.searches import DuelLog
 
@@ -23,7 +25,8 @@ PATIENCE = 2.0
 """Seconds for which somebody who asks waits for the log to be read."""
 MOST_SAID = 10
 """So many questions are remembered with their answers, until more is read."""
-NO_DUEL = "Too early: no two rankers have dueled."
+TOO_EARLY = "Too early:"
+NO_DUEL = f"{TOO_EARLY} no two rankers have dueled."
 NOT_READ = "The log is being read; ask again."
 NOT_IN_SHARDS = (
     "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
@@ -175,6 +178,9 @@ class _Reading:
         report = log.report(confidence, false_share)
         told = None if report is None else report.as_dict()
         verdict = NO_DUEL if report is None else report.verdict
+        if log.closes is not None and (report is None or report.early):
+            some = open_sentence(log.open, moment(log.time), moment(log.closes))
+            verdict = f"{TOO_EARLY} {some}" if report is None else f"{verdict} {some}"
         return Verdict(verdict, told, log.since, log.time, log.open, False, dict(log.beyond))
 
 
