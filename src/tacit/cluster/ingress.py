@@ -247,7 +247,7 @@ class Ingress(Verbs):
 
     async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
         """Give a placement another holdout in every shard; otherwise as ``Engine.hold``."""
-        self.placement(asked.placement).terms_after(asked)
+        self.placement(asked.placement).terms_after(asked, self.clock())
         await self._of_all(link.call("hold", asked) for link in self.links)
         await self._look()
         held: HoldoutConfig | None = asked.holdout
