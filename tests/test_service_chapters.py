@@ -325,6 +325,6 @@ def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
             lines = tacit("lift", "home", "--url", url).stdout.splitlines()
             assert lines[:3] == [found.verdict, found.counted, found.look["verdict"]]
             assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
-            assert "  ended: the share became 30 %, another look was planned" in lines
+            assert "  ended: the share became 30 %, a look was planned" in lines
             asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
             assert asked.startswith("Of chapters 1 to 1: ")

@@ -413,7 +413,6 @@ class _Reporter:
             winner=None,
             metrics=[],
             winner_verdict="",
-            look=None,
         )
 
     # The lift --------------------------------------------------------------------------------

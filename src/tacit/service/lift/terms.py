@@ -117,7 +117,7 @@ def change_between(terms: str, after: str) -> str:
     if metrics_in(terms) != metrics_in(after):
         told.append("the metrics changed")
     if old.look != new.look:
-        told.append("another look was planned")
+        told.append("a look was planned" if new.look else "the planned look was dropped")
     return ", ".join(told) or "what the control shows changed"
 
 

@@ -69,23 +69,21 @@ class Chapters(NamedTuple):
 
 
 def chapters(report: LiftReport) -> Chapters:
-    """Return what a report says of chapters, the last first."""
+    """Return what a report says of chapters, the last first, each with its parts."""
     rows = []
-    for i, one in enumerate(report.chapters):
-        before = report.chapters[i - 1].ended if i else None
-        what = f"chapter {one.number}: {one.control} to {percent(one.share or 0)}, by {one.unit}"
-        found = _chapter_ends(one)
-        told = f"{what} ({before})" if before else what
-        if not one.counted:
-            told += "; does not count yet" if one.until is None else "; does not count"
-        rows.append(Row(_day(one.since), told, _decisions(one.groups), *found))
-        for part in one.parts if len(one.parts) > 1 else ():
+    for place, one in reversed(list(enumerate(report.chapters))):
+        before = report.chapters[place - 1].ended if place else None
+        what = before or f"{one.control} to {percent(one.share or 0)}, by {one.unit}"
+        left = "" if one.counted else "; not counted"
+        told = f"Chapter {one.number}: {what}{left}"
+        rows.append(Row(_day(one.since), told, _decisions(one.groups), *_chapter_ends(one)))
+        for part in one.parts[::-1] if len(one.parts) > 1 else ():
             ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(Row(_day(part.since), label, _decisions(part.groups), ratio, ""))
     if len(rows) < 2:
         return Chapters([], 0)
-    return Chapters(rows[: -MOST_ROWS - 1 : -1], max(len(rows) - MOST_ROWS, 0))
+    return Chapters(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
 def _chapter_ends(one: ChapterLift) -> tuple[str, str]:
@@ -104,7 +102,7 @@ def _decisions(groups: dict[str, Group]) -> int:
 
 
 def _day(since: str | None) -> str:
-    return "" if since is None else since[:16].replace("T", " ")
+    return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
 def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) -> LiftReport | None:
