@@ -194,7 +194,11 @@ class Attribution(OpenSlots):
     @property
     def closes(self) -> int | None:
         """When the last window closes that is open."""
-        return self._queue[-1].deadline if self._queue else None
+        try:
+            return self._queue[-1].deadline
+        except IndexError:
+            # Who reads may do so in another thread, so that there is no asking first.
+            return None
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,12 +157,13 @@ class Chapter:
             self.planned = (self.planned or self.reward).merged(other.planned or other.reward)
         self.reward = self.reward.merged(other.reward)
         self.slices = self.slices.merged(other.slices)
+        none = HoldoutSums.empty(clustered=self.clustered)
         for name, sums in other.metrics.items():
-            known = self.metrics.get(name)
-            self.metrics[name] = sums if known is None else known.merged(sums)
+            self.metrics[name] = self.metrics.get(name, none).merged(sums)
         longer, shorter = sorted((self.parts, other.parts), key=len, reverse=True)
-        both = [a.merged(b) for a, b in zip(longer, shorter, strict=False)]
-        self.parts = [*both, *longer[len(shorter) :]]
+        nothing = Part.begun("", 0, 0)
+        both = zip_longest(longer, shorter, fillvalue=nothing)
+        self.parts = [part.merged(its) for part, its in both]
         self.uniform = added(self.uniform, other.uniform)
         self.decided = self.decided + other.decided
         self.answered = self.answered + other.answered

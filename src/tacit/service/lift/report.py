@@ -458,7 +458,8 @@ class _Reporter:
         if self._holdout is not None:
             return next((one.chapter.time for one in self._strata), self._sums.time)
         if self._control != "uniform":
-            return self._sums.parts[-1].time or self._sums.time
+            arms = [part.time for part in self._sums.parts if part.what == "arms"]
+            return arms[-1] if arms else self._sums.time
         rule = rule_in(self._sums.terms)
         return next(one.time for one in self._all if rule_in(one.terms) == rule)
 

@@ -185,7 +185,6 @@ class Pages:
         found = await self._engine.find_keys(name, wanted) if wanted else None
         now = self._engine.clock()
         times = asked.get("range"), asked.get("from"), asked.get("to")
-<<<<<<< HEAD
         span = asked_range(*times, placement.series, now)
         return await run_in_threadpool(
             _render,
@@ -193,21 +192,6 @@ class Pages:
             placement.still(),
             Look(now, span, changes, busiest, verdict),
             answered=self._answers.of(name),
-=======
-        span = asked_range(*times, start if start >= 0 else now, now)
-        answered = self._answers.of(name)
-        view = kind(placement, Look(now, span, changes, busiest, verdict))
-        return template.render(
-            placement=view,
-            answered=answered,
-            wrong=complaints(placement, now, answered),
-            no_lift=view.verdict_of(placement),
-            lift=view.lift,
-            lifted=None if view.lift is None else lifts.shown(view.lift),
-            chapters=None if view.lift is None else lifts.chapters(view.lift),
-            without=None if view.lift is None else lifts.compared(view.lift),
-            ranges=NAMES,
->>>>>>> d759ca5 (Lifts and verdicts name their time and count, and say until when windows are open; one look may be planned over HTTP, on the page and on the command line)
             chosen=asked,
             found=found,
             config=self._engine.config,
@@ -255,6 +239,7 @@ def _render(
         no_lift=view.verdict_of(placement),
         lift=view.lift,
         lifted=None if view.lift is None else lifts.shown(view.lift),
+        chapters=None if view.lift is None else lifts.chapters(view.lift),
         without=None if view.lift is None else lifts.compared(view.lift),
         ranges=NAMES,
         mode=mode_of(placement, now),
