@@ -1,6 +1,6 @@
 """Measure a page of many arms, and decisions beside those who look at it.
 
-    python benchmarks/page.py --arms 10 500 10000
+    python benchmarks/many_arms.py --arms 10 500 10000
 
 Ten keys have learned; one person looks at the placement's page once a second, each time at another
 address, so that every page is made. Both are timed by the clock, over HTTP, one connection each.
