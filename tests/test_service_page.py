@@ -419,7 +419,7 @@ def test_the_busiest_keys_are_those_of_the_store(opened, store):
         key, row = rows.nth(i).get_attribute("data-key"), rows.nth(i)
         count, _ = of_key(store, "home", key)
         assert cell(row, 0) == cell(row, 1) == count
-        leader = row.locator("td").nth(2).inner_text()
+        leader = row.locator("td").nth(2).inner_text().removesuffix(" too early to say")
         plays, rewards = of_key(store, "home", key, leader)
         assert cell(row, 3) == pytest.approx(rewards / plays)
 

@@ -119,7 +119,7 @@ class Saving(Elsewhere):
 
     def room(self) -> Room:
         """Return memory for a copy of what was learned, to be touched ahead."""
-        return Room(self.learner._batch.lanes.used())
+        return Room(snapshot_of(self.learner).arrays)
 
     def copied(self, room: Room) -> LearnerSnapshot:
         """Return a copy of what was learned, for those who decide or look elsewhere."""
