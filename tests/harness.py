@@ -15,6 +15,7 @@ import apsw
 from stores import store_at
 
 from tacit.core.state import leaves
+from tacit.learning.learner import snapshot_of
 from tacit.service.engine.engine import Engine
 
 PATIENCE = 600.0
@@ -86,6 +87,7 @@ def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.series.to_bytes()
     counted += (json.dumps(placement.lift.saved()), json.dumps(placement.series.results.saved()))
+    counted += (snapshot_of(placement.learner).plays.tobytes(),)
     return *arrays(placement.learner), placement.open_windows(), counted
 
 

@@ -213,7 +213,7 @@ class ShiftMixture(TellsArms):
     without any; in eight of ten with 20 arms and the first change. The smaller the rise, the more
     it takes.
 
-    A key takes 74·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB an arm.
+    A key takes 82·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB an arm.
 
     References
     ----------
