@@ -1,0 +1,236 @@
+"""Write what was measured into docs/benchmarks.md, and its figure.
+
+python benchmarks/page.py    from peers.json, without measuring
+
+The page's text is written by hand; what stands between ``<!-- measured: NAME -->`` and
+``<!-- end -->`` is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import wrong
+from matplotlib.figure import Figure
+
+from tacit.plots import COLOURS
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "peers.json"
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+FIGURE = HERE.parent / "docs" / "images" / "peers-regret.png"
+BLOCK = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TITLES = {
+    "shifting": "shifting intent",
+    "names": "names of children (real)",
+    "interest": "search interest (real)",
+    "dueling": "duels of rankers",
+    "examination": "examination",
+    "contextual": "examination, θ × 4",
+}
+
+Results = dict[str, Any]
+
+
+def write(results: Results) -> None:
+    """Renew the page and its figure."""
+    PAGE.write_text(filled(PAGE.read_text(), results))
+    draw(results)
+
+
+def filled(text: str, results: Results) -> str:
+    """Return the page's text with every block renewed."""
+
+    def block(match: re.Match[str]) -> str:
+        name, _, part = match[2].partition(":")
+        return f"{match[1]}{BLOCKS[name](results, part)}\n{match[3]}"
+
+    return BLOCK.sub(block, text)
+
+
+def table(head: str, rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown; all columns but the first two are numbers."""
+    columns = head.split(" | ")
+    rule = "|".join("---" if place < 2 else "--:" for place in range(len(columns)))
+    lines = [f"| {head} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines)
+
+
+def number(value: float | None) -> str:
+    """Return a number to three digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def uncertain(value: float | None, error: float | None) -> str:
+    """Return a number and its standard error to two digits of the latter."""
+    if value is None:
+        return "–"
+    if error is None or error == 0.0:
+        return number(value)
+    digits = max(0, 1 - int(f"{error:e}".partition("e")[2]))
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def machine(results: Results, part: str) -> str:
+    """List where a part's numbers come from, how much is behind them, and what did not run."""
+    effort = results[part]["effort"]
+    lines = [f"- {name}: {value}" for name, value in results[part]["machine"].items()]
+    if part == "timed":
+        lines.append(f"- repetitions: {effort['repetitions']}")
+    else:
+        lines.append(f"- streams for tuning: {effort['tuning']}, for testing: {effort['testing']}")
+    lines += [f"- not measured: {name}: {note}" for name, note in results[part]["notes"].items()]
+    return "\n".join(lines)
+
+
+def packages(results: Results, _: str) -> str:
+    """List the packages."""
+    return ", ".join(f"`{pin}`" for pin in results["packages"].values()) + "."
+
+
+def speed(results: Results, role: str) -> str:
+    """Return the table of time, memory and score of a role, by algorithm."""
+    rows = [row for row in results["timed"]["rows"] if row["role"] == role]
+    order = list(dict.fromkeys(row["algorithm"] for row in rows))
+    rows.sort(key=lambda row: (order.index(row["algorithm"]), row["microseconds"]))
+    estimate = role in results["truth"]
+    told = "estimate" if estimate else "regret"
+    return table(
+        f"algorithm | played by | µs a round | steps/s | × tacit | memory, MB | {told} | runs",
+        [
+            (
+                row["algorithm"],
+                row["entrant"],
+                number(row["microseconds"]),
+                number(1e6 / row["microseconds"]),
+                "–" if row["ratio"] is None else number(row["ratio"]),
+                number(row["megabytes"]),
+                uncertain(row["score"], row["standard_error"]),
+                f"{row['runs']:,}" if row["runs"] else "–",
+            )
+            for row in rows
+        ],
+    )
+
+
+def truth(results: Results, role: str) -> str:
+    """Say what the estimates of a role should be."""
+    told = (f"{name} {number(value)}" for name, value in results["truth"][role].items())
+    return f"The truth: {'; '.join(told)}."
+
+
+ENTRANTS = {"untuned": "tacit, untuned", "tacit": "tacit, tuned"}
+"""What ours are called."""
+MARKS = {
+    "untuned": {"color": COLOURS[0]},
+    "tacit": {"color": COLOURS[0], "markerfacecolor": "white"},
+}
+"""How ours are drawn: the default in the colour that it has everywhere."""
+
+
+def more(row: dict[str, Any], our: str) -> str:
+    """Return by how much a row's regret is more than one of ours."""
+    found = row["more"].get(our)
+    return "–" if found is None else uncertain(found["score"], found["standard_error"])
+
+
+def quality(results: Results, role: str) -> str:
+    """Return the table of regret of a benchmark, the least first."""
+    rows = [row for row in results["learned"]["rows"] if row["role"] == role]
+    if not rows:
+        return "Not measured yet."
+    return table(
+        "package | best policy | candidates | regret | more than tacit, untuned"
+        " | more than tacit, tuned",
+        [
+            (
+                ENTRANTS.get(row["entrant"], row["entrant"]),
+                f"`{row['policy']}`",
+                str(row["candidates"]),
+                uncertain(row["score"], row["standard_error"]),
+                *(more(row, our) for our in ENTRANTS),
+            )
+            for row in sorted(rows, key=lambda row: row["score"])
+        ],
+    )
+
+
+def differences(results: Results, _: str) -> str:
+    """List the small cases in which a package does not do what the paper says."""
+    lines = []
+    for case, found in zip(wrong.CASES, results["wrong"], strict=True):
+        if "error" in found:
+            lines.append(f"- `{case}` did not run: {found['error']}")
+            continue
+        result = found["result"]
+        parts = [
+            f"*{word}*: {result[word]}"
+            for word in ("Paper", "Definition", "Documentation", "Code", "Case", "Shown")
+            if word in result
+        ]
+        verdict = "" if wrong.differs(result) else " In this version they agree."
+        lines.append(
+            f"**`{result['package']}`: {result['title'][0].lower()}{result['title'][1:]}**"
+            f" (`benchmarks/wrong/{case}.py`)\n\n"
+            + "\n".join(f"- {part}" for part in parts)
+            + f"\n- **Expected {number(result['expected'])},"
+            f" found {number(result['found'])}.**{verdict}\n"
+        )
+    return "\n".join(lines).rstrip()
+
+
+def figure(results: Results, _: str) -> str:
+    """Return the link to the figure."""
+    told = "Regret of each package's best policy, and of tacit's default, which is not tuned"
+    return f"![{told}](images/{FIGURE.name})"
+
+
+BLOCKS = {
+    "machine": machine,
+    "packages": packages,
+    "speed": speed,
+    "truth": truth,
+    "quality": quality,
+    "wrong": differences,
+    "figure": figure,
+}
+
+
+def draw(results: Results) -> None:
+    """Draw the regret of each package's best policy, with two standard errors, per benchmark."""
+    found = results["learned"]["rows"]
+    roles = [role for role in TITLES if any(row["role"] == role for row in found)]
+    sheet = Figure(figsize=(9.0, 2.9 * -(-len(roles) // 3)), layout="constrained")
+    axes = sheet.subplots(-(-len(roles) // 3), 3, squeeze=False).ravel()
+    for axis in axes[len(roles) :]:
+        axis.set_visible(False)
+    for axis, role in zip(axes, roles, strict=False):
+        rows = sorted((row for row in found if row["role"] == role), key=lambda row: -row["score"])
+        for place, row in enumerate(rows):
+            axis.errorbar(
+                row["score"],
+                place,
+                xerr=2.0 * (row["standard_error"] or 0.0),
+                fmt="o",
+                markersize=5,
+                **MARKS.get(row["entrant"], {"color": COLOURS[7]}),
+            )
+        names = [ENTRANTS.get(row["entrant"], row["entrant"]) for row in rows]
+        axis.set_yticks(range(len(rows)), names, fontsize=8)
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.set_xlim(left=0.0)
+        axis.set_title(TITLES[role], fontsize=9)
+        axis.set_xlabel("regret", fontsize=8)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.grid(axis="x", alpha=0.25, linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    sheet.savefig(FIGURE, dpi=150)
+
+
+if __name__ == "__main__":
+    write(json.loads(RESULTS.read_text()))
