@@ -36,6 +36,7 @@ from tacit.service.lift.floors import floor_of
 from tacit.service.lift.sums import LiftSums
 from tacit.service.lift.terms import change_between, holdout_in, metrics_in, rule_in
 from tacit.service.log.clock import as_time, moment
+from tacit.service.log.rows import ARMS
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
@@ -50,7 +51,7 @@ NO_DATES = "give the number of a chapter: dates are known of holdouts whose unit
 LEAST_DATE = 8
 """Digits of a date; fewer are the number of a chapter."""
 CHANGES = {
-    "arms": "arms changed",
+    ARMS: "arms changed",
     "rebuild": "the policy was rebuilt",
     "rollback": "what was learned was rolled back",
 }
@@ -458,7 +459,7 @@ class _Reporter:
         if self._holdout is not None:
             return next((one.chapter.time for one in self._strata), self._sums.time)
         if self._control != "uniform":
-            arms = [part.time for part in self._sums.parts if part.what == "arms"]
+            arms = [part.time for part in self._sums.parts if part.what == ARMS]
             return arms[-1] if arms else self._sums.time
         rule = rule_in(self._sums.terms)
         return next(one.time for one in self._all if rule_in(one.terms) == rule)

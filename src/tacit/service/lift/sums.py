@@ -15,6 +15,7 @@ from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.lift.chapters import Chapter, Closings, added, together
 from tacit.service.lift.terms import holdout_in, metric_configs_in
+from tacit.service.log.rows import ARMS
 
 SURE = 1 - 1e-9
 AT_ONCE = 256
@@ -150,7 +151,7 @@ class LiftSums(Chapter):
         if control:
             self.begin(None, seq, time)
         else:
-            self.begin_part("arms", seq, time)
+            self.begin_part(ARMS, seq, time)
 
     def begin(
         self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None
