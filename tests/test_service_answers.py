@@ -287,7 +287,7 @@ def test_what_fails_fails_for_all_who_asked_and_nobody_after():
             return self if self.there or name == "soon" else missing(name)
 
         def room(self):
-            return Room(self.copied(None).state)
+            return Room(self.copied(None).arrays)
 
         def copied(self, room):
             learner = Learner(UCB1(2), seed=0)

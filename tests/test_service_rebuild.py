@@ -38,6 +38,7 @@ from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
 from tacit.service.maintenance.verify import verify
 from tacit.service.running.server import running
+from tacit.service.stores.base import BASES
 
 KEY, NAMES = control.KEY, control.NAMES
 OTHERS = {
@@ -580,3 +581,44 @@ def tell(came, client, policy):
         came.append(None)
     except Exception as error:
         came.append(error)
+
+
+def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
+    """Or the log would begin with what was learned and set aside since."""
+    path, config = tmp_path / "s.db", configured(retention=1.0)
+
+    class Slow:
+        """A store that takes any number of steps more for a base, until it is let go on."""
+
+        def __init__(self, store):
+            self._store, self.goes_on, self.begun = store, threading.Event(), threading.Event()
+
+        def __getattr__(self, name):
+            return getattr(self._store, name)
+
+        def saving(self, draft, what):
+            if what == BASES:
+                self.begun.set()
+                while not self.goes_on.is_set():
+                    yield
+            yield from self._store.saving(draft, what)
+
+    async def session():
+        async with harness.served(path, config, wrap=Slow) as engine:
+            await traffic(engine, 0, 20)
+            await engine.rebuild("home", "ucb1")
+            await traffic(engine, 20, 20)
+            (state,) = await engine.states("home")
+            engine.clock.now += 2 * DAY
+            await living.decided(engine, "key 1", "late")
+            await harness.reached(engine.store.begun.is_set)
+            back = asyncio.create_task(engine.rollback("home", state.name))
+            for i in range(5):
+                await living.decided(engine, "key 1", f"later {i}")
+            assert not back.done()
+            engine.store.goes_on.set()
+            await back
+            await harness.quiet(engine)
+            return learned(engine), policy_of(engine.placements["home"])
+
+    is_the_fold(config, path, asyncio.run(session()))

@@ -182,6 +182,7 @@ class Engine(Verbs):
             self._following.log,
             lambda: self.config.store.archive,
         )
+        self._writer.upkeep.spared = self._rebuilder.under_way
         if jumped:
             self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)

@@ -113,6 +113,9 @@ class Serving(Protocol):
     async def frozen(self, read: Callable[[int, int], Result]) -> Result:
         """Call what takes the end of the log and its time, while nothing changes."""
 
+    async def written(self) -> None:
+        """Wait until no snapshot is being written."""
+
     def put(self, made: Placement, regime: Regime, who: str | None) -> None:
         """Put a placement that has taken in the whole log in the place of what there was."""
 
@@ -127,7 +130,7 @@ class Rebuilder:
 
     def __init__(self, engine: Serving) -> None:
         self._engine = engine
-        self._under_way: set[str] = set()
+        self.under_way: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
         """Return what can be gone back to, in order."""
@@ -213,13 +216,16 @@ class Rebuilder:
 
     async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
         name = placement.name
-        if name in self._under_way:
+        if name in self.under_way:
             raise Conflict("placement: a rebuild or rollback of it is under way; wait for its end")
-        self._under_way.add(name)
+        self.under_way.add(name)
         try:
+            # A base of what was learned before must not come after the fold began without it.
+            await self._engine.between_groups(_nothing)
+            await self._engine.written()
             return await self._replaced(placement, regime, who)
         finally:
-            self._under_way.remove(name)
+            self.under_way.remove(name)
 
     async def _replaced(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
         engine, name, begun = self._engine, placement.name, clocks.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,11 @@ class Upkeep:
         Called when there is more to do.
     between_groups : function
         Runs a step when all rows are in the log.
+
+    Attributes
+    ----------
+    spared : collection of str
+        Names of placements whose log stays as it is for now, as it is being folded anew.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Upkeep:
         self._between_groups = between_groups
         self._retention = Retention(store)
         self._ahead = pending.time.wall_ahead
+        self.spared: Collection[str] = ()
         self._writing: asyncio.Task[None] | None = None
 
     def confirmed(self) -> None:
@@ -200,7 +206,8 @@ class Upkeep:
         now = self._pending.time.surely()
         if not self._retention.due(now):
             return
-        placements = list(self._pending.placements.values())
+        known = self._pending.placements
+        placements = [known[name] for name in known if name not in self.spared]
         try:
             with self._pending.freeze():
                 needy = await self._worker.do(
