@@ -73,7 +73,7 @@ def test_a_mode_is_changed_after_a_question(controls, address):
     says = submit(page, "Change the mode", yes=False)
     assert "Change the mode at turned?" in says
     assert "learns nothing" in says
-    assert "lift is counted anew" in says
+    assert "the lift goes on" in says
     page.wait_for_selector("text=Nothing was changed.")
     assert summary(address, "turned")["mode"] == "online"
     submit(page, "Change the mode")

@@ -96,7 +96,7 @@ def test_what_many_look_at_is_made_once():
             clock[0] += 1.0
             return f"page {len(made)}"
 
-        looks = Looks(lambda: clock[0])
+        looks = Looks(lambda: clock[0], lambda: clock[0])
         some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
         other = asyncio.create_task(looks.at("shop", make))
         await asyncio.sleep(0)

@@ -46,7 +46,7 @@ def meant(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
     ...     msgspec.convert({"scope": []}, KeyConfig)
     ... except msgspec.ValidationError as error:
     ...     print(meant(error, KeyConfig))
-    ; did you mean scopes? there is sha256, scopes
+    ; did you mean scopes? there is sha256, scopes, placements
     """
     field, what = complaint(error)
     if "unknown field" not in what:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any
 
 import jinja2
@@ -28,8 +28,8 @@ from tacit.service.page.view import Look
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""
-LONG = 0.1
-"""Seconds of a page that is shown again for a while."""
+LONG = 0.5
+"""Seconds of this process that a page takes which is shown again for a while."""
 REST = 4.0
 """For how many times as long: so much of a processor stays free however many look."""
 
@@ -41,10 +41,16 @@ class Looks:
     ----------
     clock : function, optional
         Seconds, never going back.
+    effort : function, optional
+        Seconds of this process, which other processes do not make more.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], float] = monotonic,
+        effort: Callable[[], float] = process_time,
+    ) -> None:
+        self._clock, self._effort = clock, effort
         self._under_way: dict[Hashable, asyncio.Task[str]] = {}
         self._kept: dict[Hashable, tuple[float, str]] = {}
         self._one = asyncio.Lock()
@@ -64,9 +70,9 @@ class Looks:
     async def _made(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
         try:
             async with self._one:
-                begun = self._clock()
+                begun = self._effort()
                 page = await make()
-                took = self._clock() - begun
+                took = self._effort() - begun
         finally:
             del self._under_way[address]
         if took > LONG:

@@ -237,7 +237,10 @@ function finished(text, bad) {
 
 // What can be chosen has changed.
 async function renew() {
-  const answer = await fetch(location.href, { cache: "no-store" });
+  // An address of its own: no page that was made before the change is shown again.
+  const changed = new URL(location.href);
+  changed.searchParams.set("changed", Date.now());
+  const answer = await fetch(changed, { cache: "no-store" });
   if (!answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   settings().replaceWith(page.getElementById("settings"));
