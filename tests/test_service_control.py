@@ -134,7 +134,7 @@ def test_what_was_changed_outlives_the_rows(tmp_path):
 
     before = asyncio.run(session())
     store = store_at(tmp_path / "s.db")
-    again = Engine(configured(retention=1.0), store)
+    again = Engine(configured(retention=1.0), store, Clock())
     assert learned(again) == before
     export(again.config, store, tmp_path / "out")
     store.close()
