@@ -2,17 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks examples docs/generate hatch_build.py
+SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels reproduce \
+.PHONY: help demo test lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels reproduce \
   docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
 	@echo "make lint       lint, check types, audit the dependencies, no tests"
+	@echo "make check      measure the source: its size, and how often it says the same thing"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make nodes      kill a node of a Ray cluster at a sweep, an evaluation and the service in shards"
@@ -71,6 +72,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/python tests/audit.py
+
+check: $(VENV)/bin/python
+	$(BIN)/python tools/house.py
 
 chaos: $(VENV)/.dev $(VENV)/.postgres
 	$(BIN)/python tests/chaos.py --faults 200
