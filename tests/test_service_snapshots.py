@@ -24,7 +24,7 @@ from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.snapshots import LEAST_ROOM
-from tacit.service.stores.base import Draft, Old, Snapshot, save
+from tacit.service.stores.base import BASES, BATCH, Draft, Old, Snapshot, save
 from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
@@ -331,5 +331,28 @@ def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
     try:
         with pytest.raises(StoreError, match="rows are missing; restore a backup"):
             Engine(config, store, Clock())
+    finally:
+        store.close()
+
+
+def test_two_that_are_written_at_once_are_both_whole(kind, tmp_path):
+    """The first one that is done sweeps what belongs to none, and the other one's is no such."""
+    store = store_at(tmp_path / "s.db")
+    try:
+        placement = store.placement("home", "{}", 7).id
+        half = SNAPSHOT._replace(placement=placement, learner=b"x" * 3 * BATCH)
+
+        def pieces():
+            yield from (("learner", b"x" * BATCH) for _ in range(3))
+            yield "series", half.series
+            yield "windows", half.windows
+
+        base = store.saving(Draft(*half[:4], pieces()), BASES)
+        next(base)
+        save(store, SNAPSHOT._replace(placement=placement))
+        for _ in base:
+            pass
+        assert store.base(placement) == half
+        assert store.snapshot(placement) == SNAPSHOT._replace(placement=placement)
     finally:
         store.close()

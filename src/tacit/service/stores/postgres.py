@@ -276,6 +276,7 @@ class PostgresStore(SqlStore):
     """
 
     def __init__(self, url: str, schema: str = "tacit") -> None:
+        super().__init__()
         if not SCHEMA_NAME.fullmatch(schema):
             raise StoreError(
                 f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and "

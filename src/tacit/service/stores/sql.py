@@ -135,7 +135,8 @@ ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)"
 PIECES = "SELECT field, content FROM pieces WHERE snapshot = ? ORDER BY number"
 SWEEP = (
     "DELETE FROM pieces WHERE number IN "
-    f"(SELECT number FROM pieces WHERE snapshot NOT IN ({STANDING}) LIMIT {SWEPT}) RETURNING number"
+    f"(SELECT number FROM pieces WHERE snapshot < ? AND snapshot NOT IN ({STANDING}) "
+    f"LIMIT {SWEPT}) RETURNING number"
 )
 DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
 NEW_POLICY = (
@@ -169,6 +170,7 @@ UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
 UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
 REFUSED = "request: the store does not take what it says: {}"
 MANY = 5000
+EVERY_PIECE = 2**62
 UNIQUE = (
     ("decisions", ("seq",)),
     ("decisions", ("id", "placement")),
@@ -199,6 +201,10 @@ class SqlStore(ABC):
     _where: str
     """The field of the configuration and what it names, to begin a message with."""
     _cleanup: contextlib.ExitStack
+
+    def __init__(self) -> None:
+        # The numbers of snapshots whose pieces are being written.
+        self._unfinished: set[int] = set()
 
     # Each database's own ---------------------------------------------------------------------
 
@@ -288,12 +294,23 @@ class SqlStore(ABC):
         """Write a snapshot, or a base, step by step; then it is in place of the one before."""
         with self._transaction() as writer:
             number = self._one(writer, NEXT_PIECES)
-        checksum = Checksum(draft[:4])
-        for batch in draft.batches():
-            checksum.add(batch)
-            with self._transaction() as writer:
-                self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
+        # Another one may be written meanwhile, and sweeps when it is done.
+        self._unfinished.add(number)
+        try:
+            checksum = Checksum(draft[:4])
+            for batch in draft.batches():
+                checksum.add(batch)
+                with self._transaction() as writer:
+                    self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
+                yield
+            self._stand(draft, what, checksum, number)
+        finally:
+            self._unfinished.discard(number)
+        while self._swept():
             yield
+
+    def _stand(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
+        """Let a snapshot whose pieces are there be in place of the one before."""
         key = "placement, seq" if what == STATES else "placement"
         stands = (
             f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
@@ -302,13 +319,12 @@ class SqlStore(ABC):
         )
         with self._transaction() as writer:
             self._run(writer, stands, (*draft[:4], checksum.value(), number))
-        while self._swept():
-            yield
 
     def _swept(self) -> int:
         """Remove some pieces that belong to no snapshot any more; return how many."""
         with self._transaction() as writer:
-            return len(self._run(writer, SWEEP).fetchall())
+            oldest = min(self._unfinished, default=EVERY_PIECE)
+            return len(self._run(writer, SWEEP, (oldest,)).fetchall())
 
     def drop(self, old: Old) -> None:
         """Remove rows for good: all of them, or none."""

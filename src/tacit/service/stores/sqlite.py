@@ -290,6 +290,7 @@ class SqliteStore(SqlStore):
     local = True
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self.path = Path(path)
         self._where = f"store.path: {self.path}"
         with contextlib.ExitStack() as cleanup:
