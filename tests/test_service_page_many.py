@@ -8,7 +8,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness import PATIENCE, served
+from harness import PATIENCE, eventually, served
 from test_service_page import post
 
 from tacit.service.config.file import load_config
@@ -152,3 +152,16 @@ def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
             assert placement.lift.decided.sum() == 20
 
     asyncio.run(session())
+
+
+def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path):
+    shop = {"arms": 2, "attribution_window": 0.1, "holdout": {"share": 0.5}}
+    shop["metrics"] = {"revenue": {"range": [0, 100]}}
+    place = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
+    with running(load_config(overrides=place | {"placements.shop": shop})) as address:
+        for i in range(10):
+            post(address, "shop/decide", {"key": "a", "decision_id": f"{i}"})
+            told = {"decision_id": f"{i}", "reward": 1.0, "metrics": {"revenue": 30.0}}
+            post(address, "shop/feedback", told)
+        eventually(lambda: "of 10 whose windows have closed" in page(address, "/placements/shop"))
+        assert 'data-field="metric-revenue" data-value="30.0"' in page(address, "/placements/shop")

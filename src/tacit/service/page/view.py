@@ -72,6 +72,23 @@ class ArmResult(NamedTuple):
     rate: Rate
 
 
+class Metric(NamedTuple):
+    """What came of a metric that is watched.
+
+    Attributes
+    ----------
+    name : str
+    mean : float or None
+        Per decision; None where nothing is counted.
+    decisions : int
+        Those that it is of.
+    """
+
+    name: str
+    mean: float | None
+    decisions: int
+
+
 class Look(NamedTuple):
     """What somebody looks at.
 
@@ -168,6 +185,17 @@ class View:
             return rate_of(0.0, 0.0)
         total = self._total
         return rate_of(float(total.sums[R]), total.trials / self.each, self._lowest)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What came of the metrics that are watched, of the holdout and of the policy together."""
+        found = []
+        for name, config in self.config.metrics.items():
+            sums = self._of.lift.metrics.get(name)
+            count = 0.0 if sums is None else float(sums.counts.sum())
+            mean = config.low + float(sums.totals.sum()) / count if sums and count else None
+            found.append(Metric(name, mean, int(count)))
+        return found
 
     @property
     def uniform(self) -> UniformEstimate | None:
