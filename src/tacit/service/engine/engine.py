@@ -396,7 +396,10 @@ class Engine(Verbs):
 
             placements = await self.of_store(self.store.placements)
             folder = Path(self.config.store.archive)
-            archived = await asyncio.to_thread(forget_archived, folder, subject, placements)
+            try:
+                archived = await asyncio.to_thread(forget_archived, folder, subject, placements)
+            except OSError as error:
+                raise Unavailable(f"store.archive: {error}; do it again") from error
             return added(done, archived)
         return done
 
