@@ -166,9 +166,7 @@ def steps_per_second(algorithm: str, steps: int, seed: int) -> float:
 def simulated(algorithm: str, steps: int, runs: int, seed: int) -> Any:
     """Play runs one after the other; return their final regrets."""
     policy = POLICIES[algorithm]
-    result = tacit.simulate(
-        policy, ENVIRONMENT, steps, runs=runs, seed=seed, workers=1, checkpoints=1
-    )
+    result = tacit.simulate(policy, ENVIRONMENT, steps, runs=runs, seed=seed, workers=1, checkpoints=1)
     return result.regret[0, :, -1]
 
 
@@ -425,13 +423,10 @@ def memory() -> Iterator[Row]:
 def import_time(effort: Effort) -> Iterator[Row]:
     """Time the import in fresh interpreters."""
     say("import")
-    program = (
-        "import time; start = time.perf_counter(); import tacit; print(time.perf_counter() - start)"
-    )
+    program = "import time; start = time.perf_counter(); import tacit; print(time.perf_counter() - start)"
     command = [sys.executable, "-c", program]
     times = [
-        float(subprocess.run(command, check=True, capture_output=True).stdout)
-        for _ in range(effort.imports)
+        float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(effort.imports)
     ]
     yield Row("import tacit, s", Spread.of(times), goal=Goal("≤", 0.3))
 
@@ -473,15 +468,12 @@ def write(rows: list[Row]) -> None:
     results = {
         "machine": described,
         "rows": [
-            {name: fields(value) for name, value in vars(row).items()} | {"met": row.met}
-            for row in rows
+            {name: fields(value) for name, value in vars(row).items()} | {"met": row.met} for row in rows
         ],
     }
     (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     lines = [f"- {name}: {value}" for name, value in described.items()]
-    (HERE / "RESULTS.md").write_text(
-        "# Measured\n\n" + "\n".join(lines) + f"\n\n```\n{table(rows)}\n```\n"
-    )
+    (HERE / "RESULTS.md").write_text("# Measured\n\n" + "\n".join(lines) + f"\n\n```\n{table(rows)}\n```\n")
 
 
 def fields(value: Any) -> Any:

@@ -49,25 +49,10 @@ PEERS = (
     "vowpalwabbit",
 )
 SPEED = {
-    "classical": (
-        "bayesianbandits",
-        "coba",
-        "mabwiser",
-        "pybandits",
-        "pymab",
-        "river",
-        "smpybandits",
-    ),
+    "classical": ("bayesianbandits", "coba", "mabwiser", "pybandits", "pymab", "river", "smpybandits"),
     "changes": ("pymab", "smpybandits"),
     "duels": ("duelpy",),
-    "contextual": (
-        "bayesianbandits",
-        "coba",
-        "contextualbandits",
-        "gittins",
-        "mabwiser",
-        "vowpalwabbit",
-    ),
+    "contextual": ("bayesianbandits", "coba", "contextualbandits", "gittins", "mabwiser", "vowpalwabbit"),
     "replay": ("river",),
     "weighing": ("contextualbandits", "pybandits", "vowpalwabbit"),
 }
@@ -76,16 +61,7 @@ COMPILED = ("classical", "changes", "duels", "contextual")
 """What tacit plays in its compiled loops, too."""
 BASE = {"classical": "UCB1", "contextual": "LaplaceEC"}
 """What an algorithm is compared with that tacit does not have."""
-BY_NAME = (
-    "gittins",
-    "river",
-    "pymab",
-    "coba",
-    "vowpalwabbit",
-    "mabwiser",
-    "pybandits",
-    "smpybandits",
-)
+BY_NAME = ("gittins", "river", "pymab", "coba", "vowpalwabbit", "mabwiser", "pybandits", "smpybandits")
 BY_FEATURES = ("gittins", "vowpalwabbit", "mabwiser", "coba", "bayesianbandits")
 QUALITY = {
     "shifting": (*BY_NAME, "bayesianbandits"),
@@ -173,9 +149,7 @@ class Bench:
         A table of real search interest.
     """
 
-    def __init__(
-        self, part: str, effort: Effort, so_far: bool = False, data: Path | None = None
-    ) -> None:
+    def __init__(self, part: str, effort: Effort, so_far: bool = False, data: Path | None = None) -> None:
         self.effort, self.so_far, self.data = effort, so_far, data
         self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
         self.notes: dict[str, str] = {}
@@ -294,9 +268,7 @@ def rows(role: str, found: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
             paces = [pace(result["played"])[algorithm] for result in results]
             beside = algorithm if base and algorithm in base[0] else BASE.get(role)
             ratios = [
-                own / theirs[beside]
-                for own, theirs in zip(paces, base, strict=False)
-                if beside in theirs
+                own / theirs[beside] for own, theirs in zip(paces, base, strict=False) if beside in theirs
             ]
             yield {
                 "role": role,
@@ -430,12 +402,7 @@ def measured(part: str, bench: Bench) -> Any:
     for peer in (*PEERS, streams.NAMES):
         bench.install(peer)
     rows = list(ROWS[part](bench))
-    return {
-        "machine": machine(),
-        "effort": asdict(bench.effort),
-        "notes": bench.notes,
-        "rows": rows,
-    }
+    return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}
 
 
 ROWS = {"timed": timed, "learned": learned}

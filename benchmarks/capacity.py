@@ -241,8 +241,7 @@ def state_sizes() -> dict[str, float]:
         "SlidingWindowUCB": tacit.SlidingWindowUCB(ARMS),
     }
     return {
-        name: (byte_count(one.init(1001)) - byte_count(one.init(1))) / 1000
-        for name, one in policies.items()
+        name: (byte_count(one.init(1001)) - byte_count(one.init(1))) / 1000 for name, one in policies.items()
     }
 
 
@@ -273,8 +272,7 @@ def measured() -> Constants:
             )
         server = server_costs(folder)
         print(
-            f"HTTP: {server['request'] * 1e6:.0f} µs a request; "
-            f"the server starts in {server['start']:.1f} s",
+            f"HTTP: {server['request'] * 1e6:.0f} µs a request; the server starts in {server['start']:.1f} s",
             flush=True,
         )
         lanes = lane_costs(folder)

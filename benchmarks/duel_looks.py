@@ -50,9 +50,7 @@ class Users(NamedTuple):
 def daily(users: Users, runs: int, rng: Any, pairs: int = 1) -> Any:
     """Yield, day by day, sums with axes (…, pairs, runs); pairs share users, not clicks."""
     shape = users.count, pairs, runs
-    left = np.broadcast_to(
-        rng.integers(SEARCHES[0], SEARCHES[1] + 1, (users.count, 1, runs)), shape
-    )
+    left = np.broadcast_to(rng.integers(SEARCHES[0], SEARCHES[1] + 1, (users.count, 1, runs)), shape)
     left = left.copy()
     taste = np.clip(0.5 + users.edge + users.taste * rng.standard_normal(shape), 0, 1)
     sums = PairSums(np.zeros((4, pairs, runs)), np.zeros((2, BUCKETS, pairs, runs)))
@@ -65,9 +63,7 @@ def daily(users: Users, runs: int, rng: Any, pairs: int = 1) -> Any:
         decided = rng.binomial(n, 1 - users.ties)
         dear = rng.binomial(decided, users.purchases) if users.purchases else np.zeros_like(decided)
         cheap = decided - dear
-        d = (2.0 * rng.binomial(cheap, taste) - cheap) + 10 * (
-            2.0 * rng.binomial(dear, taste) - dear
-        )
+        d = (2.0 * rng.binomial(cheap, taste) - cheap) + 10 * (2.0 * rng.binomial(dear, taste) - dear)
         sizes, squares = cheap + 10.0 * dear, cheap + 100.0 * dear
         for row, each in enumerate((n, d, sizes, squares)):
             sums.sums[row] += each.sum(axis=0)

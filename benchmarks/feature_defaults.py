@@ -26,11 +26,7 @@ MIXTURE = tacit.ClickMixture(5, 5)
 
 
 def regrets(
-    policies: Sequence[tacit.Policy],
-    environment: tacit.Environment,
-    rounds: int,
-    runs: int,
-    seed: int,
+    policies: Sequence[tacit.Policy], environment: tacit.Environment, rounds: int, runs: int, seed: int
 ) -> Floats:
     """Return the regret of each policy after each run."""
     found = tacit.simulate(policies, environment, rounds, runs=runs, seed=seed, workers=1)
@@ -59,9 +55,7 @@ def problems(
         yield factor * arms, scale * theta / factor
 
 
-def drawn(
-    policies: Sequence[tacit.Policy], made: Iterator[tuple[Floats, Floats]], rounds: int
-) -> Floats:
+def drawn(policies: Sequence[tacit.Policy], made: Iterator[tuple[Floats, Floats]], rounds: int) -> Floats:
     """Return the regret of each policy in each of some problems, ten arms on offer."""
     found = []
     for seed, (arms, theta) in enumerate(made):
@@ -76,11 +70,7 @@ def fixed(runs: int) -> None:
     """The same ten arms every time, which are not crossed."""
     policies = [MIXTURE, tacit.LinUCB(5, 5, alpha=1.0), tacit.LaplaceEC(5, 5, draw="coupled")]
     for scale in (1.0, 4.0):
-        tell(
-            f"fixed, θ × {scale:g}",
-            policies,
-            drawn(policies, problems(runs, 5_000, 10, scale), 5_000),
-        )
+        tell(f"fixed, θ × {scale:g}", policies, drawn(policies, problems(runs, 5_000, 10, scale), 5_000))
 
 
 def sizes(runs: int) -> None:
@@ -95,12 +85,7 @@ def sizes(runs: int) -> None:
 
 def truths(runs: int) -> None:
     """Logistic clicks and linear rewards, ten of a hundred arms on offer."""
-    policies = [
-        MIXTURE,
-        tacit.LogisticTS(5, 5, draw="coupled"),
-        tacit.LogisticTS(5, 5),
-        tacit.LinUCB(5, 5),
-    ]
+    policies = [MIXTURE, tacit.LogisticTS(5, 5, draw="coupled"), tacit.LogisticTS(5, 5), tacit.LinUCB(5, 5)]
     for name, environment in {
         "logistic, θ × 1": PlainArms(1.0),
         "logistic, θ × 4": PlainArms(4.0),
@@ -138,14 +123,7 @@ def drift(runs: int) -> None:
             tell(setting, policies, regrets(policies, environment, rounds, runs, 88))
 
 
-SETTINGS = {
-    "fixed": fixed,
-    "sizes": sizes,
-    "truths": truths,
-    "keys": keys,
-    "users": users,
-    "drift": drift,
-}
+SETTINGS = {"fixed": fixed, "sizes": sizes, "truths": truths, "keys": keys, "users": users, "drift": drift}
 
 
 def main() -> None:

@@ -31,9 +31,7 @@ SIZES = {(10, 10): 100_000, (100, 1000): 1_000}
 GOALS = {(10, 10): 2.0, (100, 1000): 60.0}
 
 
-def loop(
-    params: Any, state: Any, relevance: Any, examination: Any, arms: Any, rounds: int, rng: Any
-) -> None:
+def loop(params: Any, state: Any, relevance: Any, examination: Any, arms: Any, rounds: int, rng: Any) -> None:
     """Choose and learn, each round from another stretch of the features."""
     offered, context = len(arms), relevance[0, :0]
     for t in range(rounds):
@@ -61,9 +59,7 @@ def coupled(dim: int) -> list[tacit.ClickModel]:
     return [tacit.LaplaceEC(half, half, draw="coupled"), tacit.ClickMixture(half, half)]
 
 
-def microseconds(
-    policy: tacit.ClickModel, offered: int, rounds: int, repetitions: int
-) -> list[float]:
+def microseconds(policy: tacit.ClickModel, offered: int, rounds: int, repetitions: int) -> list[float]:
     """Return processor time per choose + learn in the compiled loop."""
     rng = np.random.default_rng(1)
     half = policy.relevance_dim
@@ -111,9 +107,7 @@ def endurance(count: int) -> dict[str, float]:
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((1, 10)) + 1e-3 * rng.standard_normal((64, 10))
     own = Gaussian.prior(1, 10, 1.0)
-    numba.njit(error_model="numpy")(many_updates)(
-        own.mean[0], own.root[0], rows, own.room[0, 0], count
-    )
+    numba.njit(error_model="numpy")(many_updates)(own.mean[0], own.root[0], rows, own.room[0, 0], count)
     shares = np.bincount(np.arange(64), weights=[(count - n + 63) // 64 for n in range(64)])
     exact = np.linalg.eigvalsh(np.linalg.inv(np.eye(10) + 0.25 * (rows.T * shares) @ rows))
     told = np.sort(np.linalg.svd(own.root[0], compute_uv=False)) ** 2

@@ -230,9 +230,7 @@ def main(streams=100, horizon=5_000):
                     list(compared.values()), environment, horizon, runs=streams, seed=seed
                 )
                 lost = result.regret / result.regret[-1]
-                below = (result.regret - result.regret[-2]) / (
-                    result.regret[-1] - result.regret[-2]
-                )
+                below = (result.regret - result.regret[-2]) / (result.regret[-1] - result.regret[-2])
                 print(f"\n{shape}, {start}, {kind}")
                 for i, name in enumerate(list(compared)[:-1]):
                     end, ahead = 100 * lost[i, :, -1], 100 * (lost[i] - lost[0])[:, -1]

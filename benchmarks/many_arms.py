@@ -35,8 +35,7 @@ class Service:
     def __init__(self, folder, arms):
         config = folder / "tacit.toml"
         config.write_text(
-            f'[server]\nport = 0\n[store]\npath = "{folder}/s.db"\n'
-            f"[placements.home]\narms = {arms}\n"
+            f'[server]\nport = 0\n[store]\npath = "{folder}/s.db"\n[placements.home]\narms = {arms}\n'
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVE, str(config)], stdout=subprocess.PIPE, text=True

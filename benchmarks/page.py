@@ -126,10 +126,7 @@ def truth(results: Results, role: str) -> str:
 
 ENTRANTS = {"untuned": "tacit, untuned", "tacit": "tacit, tuned"}
 """What ours are called."""
-MARKS = {
-    "untuned": {"color": COLOURS[0]},
-    "tacit": {"color": COLOURS[0], "markerfacecolor": "white"},
-}
+MARKS = {"untuned": {"color": COLOURS[0]}, "tacit": {"color": COLOURS[0], "markerfacecolor": "white"}}
 """How ours are drawn: the default in the colour that it has everywhere."""
 
 
@@ -145,8 +142,7 @@ def quality(results: Results, role: str) -> str:
     if not rows:
         return "Not measured yet."
     return table(
-        "package | best policy | candidates | regret | more than tacit, untuned"
-        " | more than tacit, tuned",
+        "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned",
         [
             (
                 ENTRANTS.get(row["entrant"], row["entrant"]),

@@ -42,9 +42,7 @@ SETTINGS: dict[str, tacit.Environment] = {
     "1 of 10 arms by 10 features, 100 in all": tacit.ExaminationArms(
         DIM, DIM, pool=100, offered=10, identified=True
     ),
-    "3 of 10 arms by 10 features": tacit.ContextualCascade(
-        DIM, DIM, positions=3, pool=100, offered=10
-    ),
+    "3 of 10 arms by 10 features": tacit.ContextualCascade(DIM, DIM, positions=3, pool=100, offered=10),
 }
 
 
@@ -93,11 +91,7 @@ def nanoseconds(policy: Policy, environment: tacit.Environment) -> float:
 
 def facts(policy: Policy, setting: str | None, time_of_round: float | None) -> dict[str, object]:
     """Return what is kept of a policy."""
-    return {
-        "setting": setting,
-        "nanoseconds": time_of_round,
-        "bytes": bytes_a_key(policy),
-    }
+    return {"setting": setting, "nanoseconds": time_of_round, "bytes": bytes_a_key(policy)}
 
 
 def main() -> None:
@@ -138,8 +132,7 @@ def beside(policy: Policy, setting: str, other: str) -> float:
     reference, where = played(getattr(tacit, other))
     assert where is not None
     pairs = [
-        (nanoseconds(policy, SETTINGS[setting]), nanoseconds(reference, SETTINGS[where]))
-        for _ in range(3)
+        (nanoseconds(policy, SETTINGS[setting]), nanoseconds(reference, SETTINGS[where])) for _ in range(3)
     ]
     return float(np.median([mine / theirs for mine, theirs in pairs]))
 

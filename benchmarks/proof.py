@@ -117,12 +117,7 @@ def errors(effort: Effort) -> Iterator[Row]:
                 steps = clicks(rng, effort.runs, at, share, rates(at), rates(at))
                 ours = lambda s, h=share: enough(s, h) & refuted(s, C)  # noqa: E731
                 naive = [lambda s, h=share, z=z: enough(s, h) & peeked(s, z) for z in (1.96, C)]
-                yield (
-                    f"{share:.0%}",
-                    f"{rates(at)[0]:.2g}",
-                    name,
-                    *ever(steps, [ours, *naive], effort.runs),
-                )
+                yield (f"{share:.0%}", f"{rates(at)[0]:.2g}", name, *ever(steps, [ours, *naive], effort.runs))
 
 
 def moving(effort: Effort) -> Iterator[Row]:
@@ -211,8 +206,7 @@ def counted(each: list[HoldoutSums], plan: Plan) -> tuple[list[HoldoutSums], Any
     """Return the sums of chapters with nothing where one is too early; and whether any is not."""
     known = [enough(sums, share) for sums, (_, share) in zip(each, plan, strict=False)]
     kept = [
-        HoldoutSums(*(x if x is None else x * ok for x in sums))
-        for sums, ok in zip(each, known, strict=True)
+        HoldoutSums(*(x if x is None else x * ok for x in sums)) for sums, ok in zip(each, known, strict=True)
     ]
     return kept, np.any(known, axis=0)
 
@@ -287,9 +281,7 @@ def covered(effort: Effort) -> Iterator[Row]:
             steps = np.diff(at, prepend=0)
             truths = iter(np.cumsum(steps * policy) / np.cumsum(steps * control))
             rows = zip(chapters(rng, effort.runs, at, plan, control, policy), truths, strict=True)
-            judges = [
-                lambda step, i=i, plan=plan: misses(plan, step[1])[i](step[0]) for i in range(3)
-            ]
+            judges = [lambda step, i=i, plan=plan: misses(plan, step[1])[i](step[0]) for i in range(3)]
             found = ever(rows, judges, effort.runs)
             yield name, text, *(Measured(1 - one.value, one.error) for one in found)
 
@@ -309,8 +301,7 @@ def sticky_shares(effort: Effort) -> Iterator[Row]:
                 if some:
                     # Chapters whose units are taken for others' have buckets of other users.
                     apart = [
-                        sums._replace(buckets=np.roll(sums.buckets, i, axis=1))
-                        for i, sums in enumerate(some)
+                        sums._replace(buckets=np.roll(sums.buckets, i, axis=1)) for i, sums in enumerate(some)
                     ]
                     seen |= [bool(refuted(some, C)), bool(refuted(apart, C))]
             wrong.append(seen)
@@ -344,13 +335,7 @@ def kept_power(effort: Effort) -> Iterator[Row]:
                 if n >= need and not wide:
                     low, high = ratio_ends(kept, C)
                     wide = float(np.median(np.log(high) - np.log(low)))
-            yield (
-                f"{share:.0%}",
-                text,
-                _over(when, 0.5, need),
-                _over(when, 0.8, need),
-                f"{wide:.3f}",
-            )
+            yield (f"{share:.0%}", text, _over(when, 0.5, need), _over(when, 0.8, need), f"{wide:.3f}")
 
 
 def _over(when: Any, power: float, need: float) -> str:
@@ -372,9 +357,7 @@ def shares(effort: Effort) -> Iterator[Row]:
             counts += [n0, n - n0]
             found[0] |= _evidences(counts, share) > ALARM
             total = counts.sum(axis=0)
-            found[1] |= np.abs(counts[0] - share * total) > 2.58 * np.sqrt(
-                total * share * (1 - share)
-            )
+            found[1] |= np.abs(counts[0] - share * total) > 2.58 * np.sqrt(total * share * (1 - share))
         lost = np.array([0.95 * share, 1 - share])
         shown = next(n for n in range(1000, 10**7, 1000) if share_evidence(n * lost, share) > ALARM)
         yield f"{share:.0%}", *map(share_of, found), f"{shown:,}"
@@ -452,9 +435,7 @@ def plans(effort: Effort) -> Iterator[Row]:
     for rate in (0.01, 0.05, 0.2):
         for share in SHARES:
             for lift in (0.05, 0.1, 0.2):
-                rng = stream(
-                    "proof plans", SEED, int(1000 * share), int(1000 * rate), int(100 * lift)
-                )
+                rng = stream("proof plans", SEED, int(1000 * share), int(1000 * rate), int(100 * lift))
                 need = decisions_needed(rate, lift, share)
                 at = np.unique(np.geomspace(need / 100, need * 6, effort.looks).astype(np.int64))
                 p = np.full(len(at), rate)

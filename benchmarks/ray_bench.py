@@ -68,9 +68,7 @@ def sweeps(workers: int) -> dict[str, float]:
         pairs = [(locally(lambda: sweep(horizon, workers)), sweep(horizon)) for _ in range(PAIRS)]
 
     def lost(which: int) -> float:
-        return statistics.median(
-            pair[which][0] * workers / UNITS / pair[which][1] - 1.0 for pair in pairs
-        )
+        return statistics.median(pair[which][0] * workers / UNITS / pair[which][1] - 1.0 for pair in pairs)
 
     return {
         "seconds of a unit, threads": statistics.median(a[1] for a, _ in pairs),
@@ -98,12 +96,7 @@ class started:
         self._on_ray = cluster.on_ray()
 
     def __enter__(self) -> None:
-        ray.init(
-            num_cpus=self._workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-        )
+        ray.init(num_cpus=self._workers, include_dashboard=False, log_to_driver=False, logging_level="error")
         self._on_ray.__enter__()
 
     def __exit__(self, *error: Any) -> None:

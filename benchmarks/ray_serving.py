@@ -83,10 +83,7 @@ finally:
 """
 
 
-HAPROXY = {
-    "RAY_SERVE_ENABLE_HA_PROXY": "1",
-    "RAY_SERVE_HAPROXY_BINARY_PATH": shutil.which("haproxy") or "",
-}
+HAPROXY = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_HAPROXY_BINARY_PATH": shutil.which("haproxy") or ""}
 
 
 class Way:

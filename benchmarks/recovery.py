@@ -66,9 +66,7 @@ def opened(path, snapshot_every=10**9):
     # Compiled or loaded before anything is measured.
     tacit.Learner(tacit.Thompson(ARMS), seed=1).choose_many(["a"])
     # Windows of a second, so that memory is that of the keys.
-    placement = PlacementConfig(
-        tacit.Thompson(ARMS), 1, snapshot_every, rule=Rule(window=1_000_000)
-    )
+    placement = PlacementConfig(tacit.Thompson(ARMS), 1, snapshot_every, rule=Rule(window=1_000_000))
     before = memory()
     with Timed() as timed:
         engine = Engine(Config({"home": placement}), SqliteStore(path))
@@ -136,9 +134,7 @@ async def tail(path, keys, events):
     with Timed() as timed:
         for first in range(0, events // 2, BATCH):
             rows = await decided(engine, first * 7919 % keys, BATCH)
-            await engine.record_many(
-                "home", [Feedback(r.id, reward=float(r.seq % 11 == 0)) for r in rows]
-            )
+            await engine.record_many("home", [Feedback(r.id, reward=float(r.seq % 11 == 0)) for r in rows])
     told("tail", cpu=timed.cpu, clock=timed.clock, memory=memory())
     os._exit(0)
 

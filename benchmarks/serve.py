@@ -97,8 +97,7 @@ class Connection(asyncio.Protocol):
         self.waiter = asyncio.get_running_loop().create_future()
         self.transport.write(
             b"POST /v1/placements/default/%s HTTP/1.1\r\nHost: localhost\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-            % (path, len(body), body)
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (path, len(body), body)
         )
         return self.waiter
 

@@ -54,9 +54,7 @@ def output(command: list[str], timeout: float | None = None) -> str:
     """
     environment = os.environ | ONE_THREAD
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
     except subprocess.TimeoutExpired:
         raise PeerFailed(f"took longer than {timeout:,.0f} s") from None
     if done.returncode:

@@ -77,9 +77,7 @@ def main() -> None:
         (reward,) = clicks(visitor, decision.slots, rng)
         learner.learn(decision, reward)
         earned += reward if number >= ROUNDS // 2 else 0.0
-    print(
-        f"a learner's visitors {ROUNDS // 2} to {ROUNDS}: {earned / (ROUNDS // 2):.3f} clicks each"
-    )
+    print(f"a learner's visitors {ROUNDS // 2} to {ROUNDS}: {earned / (ROUNDS // 2):.3f} clicks each")
 
 
 if __name__ == "__main__":

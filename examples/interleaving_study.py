@@ -237,11 +237,7 @@ def study(
     print(f"\nAll pairs equally often, confidence {CONFIDENCE}. Policies, with team-draft:\n")
     curves = {
         name: tacit.simulate(
-            players(rankers, horizon),
-            environments[name, "TeamDraft"],
-            horizon,
-            runs=runs,
-            seed=seed,
+            players(rankers, horizon), environments[name, "TeamDraft"], horizon, runs=runs, seed=seed
         )
         for name in USERS
     }

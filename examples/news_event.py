@@ -92,9 +92,7 @@ class News:
         best = np.repeat(np.arange(self.queries)[:, None] % len(ARMS), len(minutes), axis=1)
         for query, minute, arm in self.happened():
             since = minutes[minute:] - minute
-            rate[query, minute:] += (
-                self.rate * (self.burst - 1.0) * np.exp(-since / (60.0 * self.hours))
-            )
+            rate[query, minute:] += self.rate * (self.burst - 1.0) * np.exp(-since / (60.0 * self.hours))
             best[query, minute:] = arm
         return rng.poisson(rate), best, rng
 

@@ -33,9 +33,7 @@ def recoveries(policy: tacit.Policy, seed: int) -> np.ndarray:
     for impression in range(SHIFT + PATIENCE):
         chances = BEFORE if impression < SHIFT else AFTER
         decisions = learner.choose_many(keys)
-        learner.learn_many(
-            decisions, (rng.random(QUERIES) < chances[decisions.slots]).astype(float)
-        )
+        learner.learn_many(decisions, (rng.random(QUERIES) < chances[decisions.slots]).astype(float))
         right[impression] = decisions.slots == np.argmax(AFTER)
     of_ten = np.lib.stride_tricks.sliding_window_view(right[SHIFT:], 10, axis=0).sum(axis=2)
     found = of_ten >= 9

@@ -30,24 +30,17 @@ def made_log(seed: int) -> pa.Table:
     rows = []
     for start in range(0, ROWS, 100):
         batch = learner.choose_many(keys[start : start + 100])
-        chances = [
-            LIKES[key][slot]
-            for key, slot in zip(keys[start : start + 100], batch.slots, strict=True)
-        ]
+        chances = [LIKES[key][slot] for key, slot in zip(keys[start : start + 100], batch.slots, strict=True)]
         rewards = (rng.random(len(chances)) < chances).astype(float)
         learner.learn_many(batch, rewards)
         rows += [
             (ARMS[slot], float(propensity), float(reward))
-            for slot, propensity, reward in zip(
-                batch.slots, batch.propensities, rewards, strict=True
-            )
+            for slot, propensity, reward in zip(batch.slots, batch.propensities, rewards, strict=True)
         ]
     arm, propensity, reward = zip(*rows, strict=True)
     return pa.table(
         {
-            "timestamp": pa.array(
-                [datetime(2026, 1, 1, tzinfo=UTC)] * ROWS, pa.timestamp("us", "UTC")
-            ),
+            "timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * ROWS, pa.timestamp("us", "UTC")),
             "decision_id": [str(row) for row in range(ROWS)],
             "placement": ["front page"] * ROWS,
             "key": keys,
@@ -62,9 +55,9 @@ def made_log(seed: int) -> pa.Table:
 def main() -> None:
     """Print estimates beside the truth."""
     log = made_log(seed=1)
-    plans: dict[str, dict[str, str]] = {
-        f"always {arm}": dict.fromkeys(LIKES, arm) for arm in ARMS
-    } | {"the best for each key": {key: ARMS[int(np.argmax(p))] for key, p in LIKES.items()}}
+    plans: dict[str, dict[str, str]] = {f"always {arm}": dict.fromkeys(LIKES, arm) for arm in ARMS} | {
+        "the best for each key": {key: ARMS[int(np.argmax(p))] for key, p in LIKES.items()}
+    }
     rows = [["plan", "estimate", "95 % anytime", "truth"]]
     for name, plan in plans.items():
         target = Table({key: {arm: 1.0} for key, arm in plan.items()}, per="key")

@@ -86,10 +86,7 @@ POLICIES = ["thompson", "thompson(discount=0.99)", "exp3"]
 FOREVER = "2100-01-01"
 KILL, SKEW, STOP, FULL = "kill -9", "kill -9, clock skewed", "stop", "disk full"
 CUT, SLOW = "cut", "slow database"
-FAULTS = {
-    "sqlite": (KILL, SKEW, STOP, FULL, FULL),
-    "postgres": (KILL, SKEW, STOP, CUT, SLOW, FULL),
-}
+FAULTS = {"sqlite": (KILL, SKEW, STOP, FULL, FULL), "postgres": (KILL, SKEW, STOP, CUT, SLOW, FULL)}
 WRITER = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tacit'"
 
 

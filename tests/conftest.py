@@ -68,9 +68,7 @@ def browser():
         pytest.fail("chromium is missing; install it with: apt-get install chromium")
     expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=CHROMIUM, timeout=1000 * PATIENCE
-        )
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM, timeout=1000 * PATIENCE)
         yield browser
         browser.close()
 
@@ -103,6 +101,4 @@ def opened(browser, address):
     yield open_page
     for context in contexts:
         context.close()
-    assert [
-        one for one in complaints if not any(f"status of {status}" in one for status in refused)
-    ] == []
+    assert [one for one in complaints if not any(f"status of {status}" in one for status in refused)] == []

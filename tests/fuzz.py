@@ -68,10 +68,7 @@ def configured(folder, **values):
                 "kind": "features",
                 "policy": "lin-ts(relevance_dim=1, examination_dim=1)",
             },
-            "placements.personalizer": {
-                "kind": "personalizer",
-                "policy": "linear-epsilon-greedy(dim=8)",
-            },
+            "placements.personalizer": {"kind": "personalizer", "policy": "linear-epsilon-greedy(dim=8)"},
             "personalizer.placement": "personalizer",
             **values,
         }

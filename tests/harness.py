@@ -104,10 +104,7 @@ async def quiet(engine):
 def as_after_a_crash(path):
     """Return a copy of a store that is open, as it would be found if its process died now."""
     copy = path.with_name(f"{path.stem}+.db")
-    source, target = (
-        apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY),
-        apsw.Connection(str(copy)),
-    )
+    source, target = (apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY), apsw.Connection(str(copy)))
     with target.backup("main", source, "main") as backup:
         backup.step()
     source.close()
@@ -127,9 +124,7 @@ def snapshots(path):
 
 def started(config, script=SERVE):
     """Start a service on a configuration file; return its process and its port."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(config)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(config)], stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
     assert line.startswith("tacit serves at"), line
     return process, int(line.split()[3].rpartition(":")[2])

@@ -124,9 +124,7 @@ def served(folder):
         service = Service(path, SHARDS, address=made.address)
         try:
             with contextlib.ExitStack() as stack:
-                clients = [
-                    stack.enter_context(Traffic(service, shard, SHARDS)) for shard in range(SHARDS)
-                ]
+                clients = [stack.enter_context(Traffic(service, shard, SHARDS)) for shard in range(SHARDS)]
                 eventually(lambda: min(len(one.learned) for one in clients) > 20)
                 mine = set(children(node, "ray::ShardActor"))
                 pids = [shard["pid"] for shard in service.placements()["shards"]]
@@ -136,16 +134,12 @@ def served(folder):
                 assert hit, "the node had no shard"
 
                 def back(shard):
-                    ends = (
-                        e for b, e, status in clients[shard].answers if b > began and status == 200
-                    )
+                    ends = (e for b, e, status in clients[shard].answers if b > began and status == 200)
                     return min(ends, default=None)
 
                 seconds = [eventually(lambda shard=shard: back(shard)) - began for shard in hit]
                 enough = [len(one.learned) + 20 for one in clients]
-                eventually(
-                    lambda: all(len(c.learned) > n for c, n in zip(clients, enough, strict=True))
-                )
+                eventually(lambda: all(len(c.learned) > n for c, n in zip(clients, enough, strict=True)))
             assert service.stop() == 0
         finally:
             if service.process.poll() is None:

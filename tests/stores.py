@@ -78,9 +78,7 @@ class Cluster:
             "-c max_connections=60 -c shared_buffers=32MB"
         )
         log = self.folder / "log"
-        self._run(
-            "pg_ctl", "-D", self.data, "-l", log, "-w", "-t", "600", "-s", "-o", options, "start"
-        )
+        self._run("pg_ctl", "-D", self.data, "-l", log, "-w", "-t", "600", "-s", "-o", options, "start")
 
     def stop(self, how="immediate"):
         self._run("pg_ctl", "-D", self.data, "-w", "-s", "-m", how, "stop")

@@ -181,8 +181,7 @@ def test_duels_are_simulated_with_their_regret():
 
 def test_a_late_duel_learns_the_same_in_another_order():
     now, late = (
-        tacit.simulate(RandomDuel(arms=3), FairDuels(delay=delay), 500, runs=1, seed=1)
-        for delay in (0, 7)
+        tacit.simulate(RandomDuel(arms=3), FairDuels(delay=delay), 500, runs=1, seed=1) for delay in (0, 7)
     )
     assert now.reward[0, 0, -1] == late.reward[0, 0, -1]
 
@@ -228,9 +227,7 @@ def test_arms_may_be_known_by_their_features():
 def test_features_of_many_impressions_may_differ_in_number():
     learner = tacit.Learner(LargestFeature(), seed=1)
     decisions = learner.choose_many(
-        ["u", "v"],
-        relevance=[[[1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]],
-        examination=[[[0.0]], [[0.0], [0.0]]],
+        ["u", "v"], relevance=[[[1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]], examination=[[[0.0]], [[0.0], [0.0]]]
     )
     assert decisions.arms == [0, 1]
     learner.learn_many(decisions, [1.0, 1.0])

@@ -52,8 +52,7 @@ def test_streams_repeat(modules, tmp_path):
 def test_real_interest_is_halved_for_tuning_and_testing(modules):
     streams, table = modules["streams"], DATA / "search_interest_us_news_2017.csv"
     tuned, tested = (
-        streams.interest(np.random.default_rng(1), seed, table)["chances"]
-        for seed in (3, streams.TEST)
+        streams.interest(np.random.default_rng(1), seed, table)["chances"] for seed in (3, streams.TEST)
     )
     assert tuned.shape == tested.shape == (5_000, 19)
     # Floor and share, on the first day and on the last: 1 September's favourites.
@@ -67,9 +66,7 @@ def test_names_of_girls_are_for_tuning_and_of_boys_for_testing(modules, monkeypa
     streams = modules["streams"]
     given = {"F": np.array([[4.0, 1.0], [1.0, 2.0]]), "M": np.array([[3.0, 3.0], [0.0, 8.0]])}
     monkeypatch.setattr(streams, "popularity", given.__getitem__)
-    tuned, tested = (
-        streams.names(np.random.default_rng(1), seed)["chances"] for seed in (3, streams.TEST)
-    )
+    tuned, tested = (streams.names(np.random.default_rng(1), seed)["chances"] for seed in (3, streams.TEST))
     assert tuned.shape == tested.shape == (5_000, 2)
     np.testing.assert_allclose(tuned[[0, -1]], [[0.5, 0.14], [0.26, 0.5]])
     np.testing.assert_allclose(tested[[0, -1]], [[0.5, 0.5], [0.02, 0.5]])

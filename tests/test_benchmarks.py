@@ -31,12 +31,6 @@ def test_regret_agrees_with_an_independent_implementation(policy, c_loops, progr
     environment = tacit.BernoulliArms(c_loops.MEANS)
     regrets = tacit.simulate(policy, environment, ROUNDS, runs=RUNS, seed=11).regret[0, :, -1]
     test = stats.ttest_ind_from_stats(
-        regrets.mean(),
-        regrets.std(ddof=1),
-        RUNS,
-        played.regret,
-        played.regret_sd,
-        RUNS,
-        equal_var=False,
+        regrets.mean(), regrets.std(ddof=1), RUNS, played.regret, played.regret_sd, RUNS, equal_var=False
     )
     assert test.pvalue > 1e-4

@@ -187,9 +187,7 @@ def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
         learner.learn(decision, reward)
         cls.learn(params, state, lane, Outcome(impression, decision.slot, reward, np.nan))
     for name in ("number", "length", "epochs", "late", "good", "full"):
-        np.testing.assert_array_equal(
-            getattr(learner.state.phases, name)[:2], getattr(state.phases, name)
-        )
+        np.testing.assert_array_equal(getattr(learner.state.phases, name)[:2], getattr(state.phases, name))
 
 
 def test_the_diary_forgets_the_oldest():
@@ -330,9 +328,7 @@ def test_without_events_the_oracle_is_the_policy_itself():
 
 def test_bwc_is_near_the_oracle_where_contexts_tell():
     """The paper's setting, smaller: BWC within 30 % of ORA, UCB1 beyond that (paired runs)."""
-    environment = tacit.ShiftingArms(
-        arms=5, keys=20, shifting=0.25, events=(3, 3), dim=5, announced=True
-    )
+    environment = tacit.ShiftingArms(arms=5, keys=20, shifting=0.25, events=(3, 3), dim=5, announced=True)
     policies = [
         tacit.OracleRestart(tacit.UCB1(5), signal=5),
         tacit.BWC(5, classifier=tacit.Rectangle(5, 0.1, anchored=True)),

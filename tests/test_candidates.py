@@ -55,9 +55,7 @@ def chances(policy, state):
     """Return the propensities of all that may be shown."""
     shown = range(ARMS) if policy.shows == "arm" else list(np.ndindex(ARMS, ARMS))
     impression = impression_of(policy)
-    return {
-        each: type(policy).propensity(policy.params, state, 0, impression, each) for each in shown
-    }
+    return {each: type(policy).propensity(policy.params, state, 0, impression, each) for each in shown}
 
 
 def test_those_that_do_not_know_their_propensity_are_found():
@@ -188,11 +186,7 @@ def test_a_log_of_it_answers_for_other_policies_without_bias(floor):
 
 
 def test_it_survives_snapshots_and_specs(floor, tmp_path):
-    assert (
-        policy_from_spec(policy_to_spec(floor))
-        == floor
-        == policy_from_stored(policy_to_spec(floor))
-    )
+    assert policy_from_spec(policy_to_spec(floor)) == floor == policy_from_stored(policy_to_spec(floor))
     learner = tacit.Learner(floor, seed=4)
     for _ in range(5):
         learner.learn(learner.choose("query", **OFFER), 1.0)
@@ -210,10 +204,7 @@ def test_a_snapshot_of_version_0_1_goes_on_without_candidates(floor, tmp_path):
     learner = tacit.Learner(before, seed=4)
     learner.learn(learner.choose("query", **OFFER), 1.0)
     learner.save(tmp_path / "new.tacit")
-    with (
-        zipfile.ZipFile(tmp_path / "new.tacit") as new,
-        zipfile.ZipFile(tmp_path / "old.tacit", "w") as old,
-    ):
+    with zipfile.ZipFile(tmp_path / "new.tacit") as new, zipfile.ZipFile(tmp_path / "old.tacit", "w") as old:
         for name in new.namelist():
             content = new.read(name)
             if name == "header.json":

@@ -68,9 +68,7 @@ def test_what_keys_share_may_depend_on_others():
 def test_a_right_one_passes_every_test():
     # In a process of its own, in whose registry of policies nobody else has put a name.
     command = [sys.executable, "-m", "tacit", "check", "wrong_policies:Right", "--json"]
-    ran = subprocess.run(
-        command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE
-    )
+    ran = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = json.loads(ran.stdout)
     assert found["passed"], ran.stdout
@@ -101,9 +99,7 @@ def test_it_takes_a_policy():
 def test_the_command_says_it_in_a_table_and_in_its_exit_code(tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "tacit", "check", *arguments]
-        return subprocess.run(
-            command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE
-        )
+        return subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE)
 
     fine = run("wrong_policies:Right", "--json", "--only", "offers")
     assert fine.returncode == 0, fine.stderr

@@ -90,9 +90,12 @@ def test_rectangle_is_the_smallest_box_grown_by_the_margin():
 
 def test_an_anchored_rectangle_reaches_down_to_zero():
     contexts = [[0.0, 0.0], [0.0, 0.55], [0.52, 0.0], [0.1, 0.8]]
-    assert taught(Rectangle(2, 0.1, anchored=True), [[0.5, 0.6]]).predict_many(
-        contexts
-    ).tolist() == [False, False, False, True]
+    assert taught(Rectangle(2, 0.1, anchored=True), [[0.5, 0.6]]).predict_many(contexts).tolist() == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert taught(Rectangle(2, 0.1), [[0.5, 0.6]]).predict_many(contexts).all()
 
 
@@ -124,9 +127,7 @@ def test_a_context_that_no_concept_calls_an_event_is_negative_from_the_start():
 
 
 def test_finite_concepts_from_predicates():
-    made = FiniteConcepts.of(
-        [lambda x: x > 2, lambda x: None if x == 2 else x < 2], contexts=[1, 2, 3]
-    )
+    made = FiniteConcepts.of([lambda x: x > 2, lambda x: None if x == 2 else x < 2], contexts=[1, 2, 3])
     assert made.table == ((-1, -1, 1), (1, 0, -1))
 
 
@@ -165,14 +166,11 @@ def test_a_rectangle_does_what_its_concept_class_on_a_grid_says(anchored, labels
         return says
 
     boxes = [box(*pair) for pair in itertools.product(sides, repeat=2)]
-    by_definition = taught(
-        FiniteConcepts.of(boxes, grid), [[grid.index(label)] for label in labels]
-    )
+    by_definition = taught(FiniteConcepts.of(boxes, grid), [[grid.index(label)] for label in labels])
     # Steps of 1/4 and a margin of 0.3: farther than the margin is farther than one step.
     rectangle = taught(Rectangle(2, 0.3, anchored=anchored), np.array(labels) / 4)
     np.testing.assert_array_equal(
-        rectangle.predict_many(np.array(grid) / 4),
-        by_definition.predict_many(np.arange(25)[:, None]),
+        rectangle.predict_many(np.array(grid) / 4), by_definition.predict_many(np.arange(25)[:, None])
     )
 
 
@@ -207,9 +205,7 @@ def test_hyperplane_never_misses_an_event(seed, dim, margin):
 
 tables = st.integers(1, 5).flatmap(
     lambda width: st.lists(
-        st.lists(st.sampled_from([-1, 0, 1]), min_size=width, max_size=width),
-        min_size=1,
-        max_size=6,
+        st.lists(st.sampled_from([-1, 0, 1]), min_size=width, max_size=width), min_size=1, max_size=6
     )
 )
 
@@ -363,9 +359,7 @@ def lattice(rng, count, dim):
     return rng.integers(0, 3, (count, dim)) / 2
 
 
-@pytest.mark.parametrize(
-    "shape", [uniform, collinear, coplanar, duplicates, near_duplicates, lattice]
-)
+@pytest.mark.parametrize("shape", [uniform, collinear, coplanar, duplicates, near_duplicates, lattice])
 @pytest.mark.parametrize("dim", [1, 2, 5, 12])
 def test_hull_distance_is_that_of_a_reference(shape, dim):
     rng = np.random.default_rng(dim)

@@ -124,9 +124,7 @@ def test_options_come_from_flags_then_environment_then_file(tmp_path):
     rows = json.loads(tacit("simulate", "--json", "--config", config).stdout)
     assert [(row["policy"], row["rounds"], row["runs"]) for row in rows] == [("UCB1", 300, 3)]
     env = {"TACIT_SIMULATE_RUNS": "2", "TACIT_SIMULATE_HORIZON": "200"}
-    row = json.loads(
-        tacit("simulate", "--json", "--config", config, "--horizon", "100", env=env).stdout
-    )[0]
+    row = json.loads(tacit("simulate", "--json", "--config", config, "--horizon", "100", env=env).stdout)[0]
     assert (row["rounds"], row["runs"]) == (100, 2)
     config.write_text("[simulate]\nhorizn = 300\n")
     result = tacit("simulate", "--config", config)

@@ -47,15 +47,10 @@ def models(draw):
 def users(model, shown):
     """Every user of a list: what is clicked and where reading ends, with the probability."""
     if isinstance(model, PositionBased):
-        for examined, attracted in itertools.product(
-            itertools.product([0, 1], repeat=len(shown)), repeat=2
-        ):
+        for examined, attracted in itertools.product(itertools.product([0, 1], repeat=len(shown)), repeat=2):
             chance = 1.0
             for i, kind in enumerate(shown):
-                for value, p in (
-                    (examined[i], model.examination[i]),
-                    (attracted[i], model.attraction[kind]),
-                ):
+                for value, p in ((examined[i], model.examination[i]), (attracted[i], model.attraction[kind])):
                     chance *= p if value else 1.0 - p
             yield tuple(e & a for e, a in zip(examined, attracted, strict=True)), chance
         return

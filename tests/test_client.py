@@ -686,10 +686,7 @@ def test_a_missing_package_names_the_extra(monkeypatch):
 
 
 def test_the_client_needs_nothing_of_the_service():
-    code = (
-        "import sys, tacit.client; "
-        "print({'starlette', 'uvicorn', 'apsw', 'numba'} & sys.modules.keys())"
-    )
+    code = "import sys, tacit.client; print({'starlette', 'uvicorn', 'apsw', 'numba'} & sys.modules.keys())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
 

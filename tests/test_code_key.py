@@ -59,10 +59,7 @@ def key(source, versions=("1",)):
     [
         ("# It calls the kernel.", "# Something else.\n\n"),
         ('"Return more."', '"Return a little more than before."'),
-        (
-            "def unused(params, x):\n        return x",
-            "def unused(params, x):\n        return 2 * x",
-        ),
+        ("def unused(params, x):\n        return x", "def unused(params, x):\n        return 2 * x"),
         ("import numpy as np", "\n\n\nimport numpy as np"),
     ],
 )
@@ -128,12 +125,7 @@ def test_a_policy_may_be_defined_where_there_is_no_file(tmp_path):
     env = os.environ | {"TACIT_CACHE_DIR": str(tmp_path)}
     said = [
         subprocess.run(
-            [sys.executable, *arguments],
-            input=given,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=True,
+            [sys.executable, *arguments], input=given, env=env, capture_output=True, text=True, check=True
         ).stdout.split()
         for arguments, given in ((["-c", source], None), (["-"], source))
     ]

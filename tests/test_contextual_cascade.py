@@ -233,10 +233,7 @@ def test_extreme_logits_stay_finite(size):
             state.posterior.mean[:, :2] = 1.0
             action, feedback = np.arange(3), np.array(clicks)
             policy.learn(
-                policy.params,
-                state,
-                0,
-                outcome_of(policy.params, impression, action, feedback, math.nan),
+                policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
             )
             assert np.isfinite(state.posterior.mean).all()
             assert np.isfinite(state.posterior.root).all()
@@ -272,10 +269,7 @@ def test_only_what_was_read_teaches():
         state, action = policy.init(1), np.array([1, 4, 2])
         feedback = np.array([0.0, 1.0, 0.0])
         policy.learn(
-            policy.params,
-            state,
-            0,
-            outcome_of(policy.params, impression, action, feedback, math.nan),
+            policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
         )
         constants = state.posterior.mean[0, 5:]
         assert constants[1] > 0.0
@@ -303,10 +297,7 @@ def test_posteriors_against_quadrature(one_click):
             clicks = patterns[rng.choice(len(patterns), p=chances)]
             feedback = np.array(clicks, float)
             policy.learn(
-                policy.params,
-                state,
-                0,
-                outcome_of(policy.params, impression, action, feedback, math.nan),
+                policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
             )
             logs += np.log(chain(grid, impression, action, clicks, one_click))
         weights = np.exp(logs - logs.max())

@@ -80,8 +80,7 @@ def test_contexts_pay_where_keys_are_many():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"context_dim": -1}, {"feel_good": 2}, {"prior_variance": 0}, {"context_dim": 257}],
+    "wrong", [{"context_dim": -1}, {"feel_good": 2}, {"prior_variance": 0}, {"context_dim": 257}]
 )
 def test_parameters_are_checked(wrong):
     with pytest.raises(InvalidValue):

@@ -105,8 +105,7 @@ def test_intervals_by_hand():
 
 
 PAIRS = st.one_of(
-    st.tuples(st.integers(-3, 3), st.integers(0, 4)),
-    st.tuples(st.floats(-30.0, 30.0), st.floats(0.0, 10.0)),
+    st.tuples(st.integers(-3, 3), st.integers(0, 4)), st.tuples(st.floats(-30.0, 30.0), st.floats(0.0, 10.0))
 )
 
 
@@ -145,9 +144,7 @@ def test_propensities_are_the_frequencies_of_choices(policy):
     told = learner.probabilities("q", **offer)
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert told[0] == told[-1]
-    decisions = learner.choose_many(
-        ["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()}
-    )
+    decisions = learner.choose_many(["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()})
     np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
     observed = np.bincount(decisions.slots, minlength=len(told)) / draws
     assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1.0 - told) / draws)).all()
@@ -188,9 +185,7 @@ def test_lines_are_those_of_the_posterior():
         h = np.array([click(found.mean + e) - click(found.mean - e) for e in 1e-6 * np.eye(5)])
         h /= 2e-6
         told = tacit.LaplaceEC.line(product.policy.params, product.state, 0, impression, i)
-        assert told == pytest.approx(
-            (click(found.mean), math.sqrt(h @ found.covariance @ h)), rel=1e-6
-        )
+        assert told == pytest.approx((click(found.mean), math.sqrt(h @ found.covariance @ h)), rel=1e-6)
 
 
 def test_the_default_draw_is_that_of_all_parameters():
@@ -277,9 +272,7 @@ def played(policy, impressions, seed=5, truth=None):
     for turn, impression in enumerate(impressions):
         arm = turn % len(impression.arms)
         chance = 0.25 if truth is None else truth(impression, arm)
-        cls.learn(
-            policy.params, state, 0, Outcome(impression, arm, float(rng.random() < chance), 1.0)
-        )
+        cls.learn(policy.params, state, 0, Outcome(impression, arm, float(rng.random() < chance), 1.0))
     return state
 
 
@@ -292,9 +285,7 @@ def test_a_component_learns_what_it_would_learn_alone():
     impressions = offers_in(np.random.default_rng(5), 30, offered=20)
     mixture = played(tacit.ClickMixture(2, 3), impressions)
     np.testing.assert_array_equal(mixture.inputs.factor, 1.0)
-    alone = played(
-        tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), impressions
-    )
+    alone = played(tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), impressions)
     np.testing.assert_array_equal(mixture.mean[0, 0], alone.mean[0])
     np.testing.assert_array_equal(mixture.root[0, 0], alone.root[0])
     for k, variance in zip((3, 4, 5), VARIANCES, strict=True):
@@ -432,10 +423,7 @@ def test_a_context_multiplies_the_features_of_arms():
 
 def test_who_likes_what_is_learned_from_user_and_arm():
     """Two kinds of users like opposite films: without the product nothing could be learned."""
-    learner, rng = (
-        tacit.Learner(tacit.ClickMixture(2, context_dim=1), seed=5),
-        np.random.default_rng(5),
-    )
+    learner, rng = (tacit.Learner(tacit.ClickMixture(2, context_dim=1), seed=5), np.random.default_rng(5))
     films, clicks = [[1.0, 0.0], [0.0, 1.0]], []
     for _ in range(300):
         user = float(rng.choice([-1.0, 1.0]))

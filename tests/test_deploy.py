@@ -234,10 +234,7 @@ def test_systemd_understands_the_unit(tmp_path):
     threshold = f"--threshold={MOST_EXPOSED * 10:.0f}"
     for command in (["verify"], ["security", "--offline=true", threshold]):
         ran = subprocess.run(
-            ["systemd-analyze", *command, str(unit)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
+            ["systemd-analyze", *command, str(unit)], capture_output=True, text=True, timeout=PATIENCE
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert "Unknown" not in ran.stderr

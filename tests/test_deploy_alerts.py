@@ -48,9 +48,7 @@ def told(tmp_path_factory):
             "metrics": {"revenue": {}},
         },
     }
-    config = load_config(
-        overrides={"store.path": str(store), "server.port": 0, "placements": placements}
-    )
+    config = load_config(overrides={"store.path": str(store), "server.port": 0, "placements": placements})
     with running(config) as address:
         decide(Client(address))
     # What was learned is in a snapshot now, and is read from it.
@@ -78,10 +76,7 @@ def told(tmp_path_factory):
 
 def of_shards():
     """Return metrics that only a service with shards has."""
-    return {
-        name + ("_total" if kind.__name__.startswith("Counter") else "")
-        for kind, name, *_ in OF_SHARD
-    }
+    return {name + ("_total" if kind.__name__.startswith("Counter") else "") for kind, name, *_ in OF_SHARD}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

@@ -19,14 +19,7 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.cusum_ucb import CUSUMUCB
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.discounted_ucb import DiscountedUCB
-from tacit.policies.shifting.glr_kl_ucb import (
-    ABOVE,
-    BELOW,
-    GLRKLUCB,
-    Hull,
-    extend,
-    likelihood_ratio,
-)
+from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.m_ucb import MUCB
 from tacit.policies.shifting.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
@@ -183,9 +176,7 @@ def test_discounted_index_by_hand():
     # γ = 1/2 after arms 0, 1, 0 with rewards 1, 0, 1/2: N₀ = 1/4 + 1, N₁ = 1/2, n = 7/4.
     policy = DiscountedUCB(3, discount=0.5, xi=1.0)
     state = taught(policy, [(0, 1.0), (1, 0.0), (0, 0.5)])
-    assert index_of(policy, state, 0) == pytest.approx(
-        0.75 / 1.25 + 2 * math.sqrt(math.log(1.75) / 1.25)
-    )
+    assert index_of(policy, state, 0) == pytest.approx(0.75 / 1.25 + 2 * math.sqrt(math.log(1.75) / 1.25))
     assert index_of(policy, state, 1) == pytest.approx(2 * math.sqrt(math.log(1.75) / 0.5))
     assert index_of(policy, state, 2) == math.inf
 
@@ -289,10 +280,7 @@ def test_arms_are_explored_in_turn(policy):
 
 def test_an_arm_that_is_not_on_offer_loses_its_turn():
     some = tacit.Impression(np.array([0, 2]), np.zeros(0))
-    assert [forced_arm(0.5, shown, 3, some) for shown in range(1, 9)] == [
-        *(0, -1, 2, -1, -1, -1),
-        *(0, -1),
-    ]
+    assert [forced_arm(0.5, shown, 3, some) for shown in range(1, 9)] == [*(0, -1, 2, -1, -1, -1), *(0, -1)]
     assert forced_arm(0.0, 1, 3, some) == -1
 
 
@@ -300,9 +288,7 @@ def test_an_arm_that_is_not_on_offer_loses_its_turn():
 
 
 def empty_hull(vertices):
-    return Hull(
-        np.zeros((1, 1, 2, vertices)), np.zeros((1, 1, 2, vertices)), np.ones((1, 1, 2), np.int64)
-    )
+    return Hull(np.zeros((1, 1, 2, vertices)), np.zeros((1, 1, 2, vertices)), np.ones((1, 1, 2), np.int64))
 
 
 def ratio_of(rewards, vertices):
@@ -398,11 +384,7 @@ def test_local_restarts_spare_the_other_arms():
 def test_tests_can_be_made_rarer():
     history = [(0, 0.0)] * 3 + [(0, 1.0)] * 7
     found = [
-        next(
-            n
-            for n in range(1, 11)
-            if policy.epoch(policy.params, taught(policy, history[:n]), 0) > 0
-        )
+        next(n for n in range(1, 11) if policy.epoch(policy.params, taught(policy, history[:n]), 0) > 0)
         for policy in (GLRKLUCB(3, delta=1.0, every=every) for every in (1, 4))
     ]
     assert found == [6, 8]
@@ -453,9 +435,7 @@ def test_false_alarms_are_rarer_than_delta(rate):
 
 def test_regret_after_a_shift_is_far_below_that_of_a_policy_that_never_forgets():
     """The best arm loses some of its rate, and one that was long given up surpasses it."""
-    environment = tacit.ShiftingArms(
-        arms=3, events=[60_001], clicks=[[0.2, 0.25, 0.9], [0.8, 0.25, 0.6]]
-    )
+    environment = tacit.ShiftingArms(arms=3, events=[60_001], clicks=[[0.2, 0.25, 0.9], [0.8, 0.25, 0.6]])
     limits = {
         DiscountedUCB(3, discount=0.9995): 0.75,
         SlidingWindowUCB(3, window=2000): 0.35,
@@ -475,9 +455,7 @@ def test_regret_after_a_shift_is_far_below_that_of_a_policy_that_never_forgets()
 def test_over_a_long_horizon_exploration_costs_little():
     """Two shifts that the shown arm's clicks give away: what is forced is only lost."""
     environment = tacit.ShiftingArms(
-        arms=3,
-        events=[16_001, 32_001],
-        clicks=[[0.5, 0.2, 0.1], [0.1, 0.5, 0.2], [0.6, 0.1, 0.2]],
+        arms=3, events=[16_001, 32_001], clicks=[[0.5, 0.2, 0.1], [0.1, 0.5, 0.2], [0.6, 0.1, 0.2]]
     )
     policies = [GLRKLUCB.tuned(3, 48_000, 2), GLRKLUCB(3), GLRKLUCB(3, alpha=0.02)]
     result = tacit.simulate(policies, environment, 48_000, runs=10, seed=3)

@@ -12,13 +12,7 @@ import pytest
 from test_cli import tacit
 
 from tacit.errors import InvalidValue, LogError
-from tacit.evaluate.duels import (
-    DuelReport,
-    log_evidence,
-    preferences,
-    read_duels,
-    safe_interval,
-)
+from tacit.evaluate.duels import DuelReport, log_evidence, preferences, read_duels, safe_interval
 from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Balanced, Probabilistic, TeamDraft, TeamDraftMultileave
 
@@ -31,9 +25,7 @@ DUELS = [("a", "b", 1.0)] * 40 + [("b", "a", 0.0)] * 20 + [("a", "b", 0.5)] * 4
 def test_wilson_by_hand():
     # The ends p solve |8/10 - p| = z·sqrt(p(1 - p)/10).
     for end in wilson(8 / 10, 10):
-        assert math.isclose(
-            abs(0.8 - end), 1.959964 * math.sqrt(end * (1 - end) / 10), rel_tol=1e-6
-        )
+        assert math.isclose(abs(0.8 - end), 1.959964 * math.sqrt(end * (1 - end) / 10), rel_tol=1e-6)
     assert wilson(math.nan, 0) == (0.0, 1.0)
     assert wilson(0.0, 10)[0] == 0.0
 

@@ -89,9 +89,7 @@ def test_pac_mode_ends_when_every_arm_has_enough():
     assert policy.result(ties, 0)[:3] == (0, (), 2 * policy.enough)
 
 
-@pytest.mark.parametrize(
-    ("arms", "gamma", "epsilon", "delta"), [(2, 1.0, 0.25, 0.1), (6, 1.5, 0.4, 0.05)]
-)
+@pytest.mark.parametrize(("arms", "gamma", "epsilon", "delta"), [(2, 1.0, 0.25, 0.1), (6, 1.5, 0.4, 0.05)])
 def test_the_sample_size_is_the_smallest_solution(arms, gamma, epsilon, delta):
     def image(n):
         return np.ceil(36 * gamma**6 / epsilon**2 * np.log(arms**3 * n / delta))
@@ -227,9 +225,7 @@ def leapt(policy, matrix, horizon, rng):
     return policy.sample_run(matrix, matrix[0] - 0.5, horizon, rng)
 
 
-CYCLE = np.array(
-    [[0.5, 0.7, 0.6, 0.45], [0.3, 0.5, 0.8, 0.6], [0.4, 0.2, 0.5, 0.9], [0.55, 0.4, 0.1, 0.5]]
-)
+CYCLE = np.array([[0.5, 0.7, 0.6, 0.45], [0.3, 0.5, 0.8, 0.6], [0.4, 0.2, 0.5, 0.9], [0.55, 0.4, 0.1, 0.5]])
 CHAIN = preferences.relaxed_chain(8, 1.5, 0.2)
 # Preferences, κ, the horizon that the policy knows, and that of the run.
 SETTINGS = {
@@ -329,8 +325,7 @@ def test_simulate_leaps_where_only_the_end_is_asked_for(kind):
     environment = tacit.PreferenceMatrix("arxiv", regret_kind=kind)
     policy = of_radius(tacit.BeatTheMean, 6, 1.2, 2000)
     leapt, stepped = (
-        tacit.simulate(policy, environment, 2000, runs=200, seed=1, checkpoints=rounds)
-        for rounds in (1, 2)
+        tacit.simulate(policy, environment, 2000, runs=200, seed=1, checkpoints=rounds) for rounds in (1, 2)
     )
     assert leapt.rounds.tolist() == [2000]
     for name in ("regret", "reward"):

@@ -30,9 +30,7 @@ POLICIES = [
 ]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 EXACT = [policy for policy in POLICIES if policy.randomized]
-CHANCES = np.array(
-    [[0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.6, 0.7], [0.3, 0.4, 0.5, 0.6], [0.2, 0.3, 0.4, 0.5]]
-)
+CHANCES = np.array([[0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.6, 0.7], [0.3, 0.4, 0.5, 0.6], [0.2, 0.3, 0.4, 0.5]])
 CYCLE = [[0.5, 0.7, 0.2], [0.3, 0.5, 0.6], [0.8, 0.4, 0.5]]
 
 
@@ -205,9 +203,7 @@ def teach(policy, duels):
     impression = tacit.Impression(np.arange(policy.arm_count), np.zeros(0))
     for left, right, outcome in duels:
         kernels = type(policy)
-        kernels.learn(
-            policy.params, state, 0, Outcome(impression, (left, right), outcome, math.nan)
-        )
+        kernels.learn(policy.params, state, 0, Outcome(impression, (left, right), outcome, math.nan))
     return state, impression
 
 
@@ -603,12 +599,7 @@ def test_regret_stays_far_below_uniform_choice(policy):
 
 def test_no_condorcet_winner_is_needed_by_double_thompson_sampling():
     """It plays the arms that beat most others, though none beats all."""
-    matrix = [
-        [0.5, 0.8, 0.2, 0.8],
-        [0.2, 0.5, 0.8, 0.8],
-        [0.8, 0.2, 0.5, 0.8],
-        [0.2, 0.2, 0.2, 0.5],
-    ]
+    matrix = [[0.5, 0.8, 0.2, 0.8], [0.2, 0.5, 0.8, 0.8], [0.8, 0.2, 0.5, 0.8], [0.2, 0.2, 0.2, 0.5]]
     environment = tacit.PreferenceMatrix(matrix, winner="copeland")
     result = tacit.simulate(tacit.DoubleThompsonSampling(4), environment, 5000, runs=4, seed=1)
     # Arm 3, which beats none, has a gap of 2/3: playing it on one side for ever would cost 1/3.

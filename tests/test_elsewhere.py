@@ -21,9 +21,7 @@ THEIRS = {"mabwiser": "mabwiser", "river": "river", "open-bandit": "obp"}
 
 def blocks(name, language):
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    return re.findall(
-        rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", text, re.MULTILINE | re.DOTALL
-    )
+    return re.findall(rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", THEIRS)
@@ -69,7 +67,5 @@ def test_the_call_of_a_model_is_one_of_the_client(tmp_path):
     path.write_text(text)
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
     with running(load_config(path, overrides)) as address:
-        told = execute(
-            code.replace("http://127.0.0.1:8787", address) + "print(recorded.outcome)", {}, "page"
-        )
+        told = execute(code.replace("http://127.0.0.1:8787", address) + "print(recorded.outcome)", {}, "page")
     assert told == "learned\n"

@@ -23,9 +23,7 @@ def cells(*rows):
         arm += [name] * shown
         position += [place] * shown
         reward += [1.0] * clicks + [0.0] * (shown - clicks)
-    return log_of(
-        ["a", "b"], arm, [0.5] * len(arm), reward, position=pa.array(position, pa.int32())
-    )
+    return log_of(["a", "b"], arm, [0.5] * len(arm), reward, position=pa.array(position, pa.int32()))
 
 
 def pages(slates, seed, odds):

@@ -257,10 +257,7 @@ def test_plays_are_told_ever_and_as_they_count_now(policy, tmp_path):
     learner.add_arms(1)
     decision = learner.choose("a", arms=[2])
     learner.learn_many([decision], [1.0])
-    new, log = (
-        tacit.Learner(policy, seed=1),
-        {"key": ["a"] * 3, "arm": [0, 1, 1], "reward": [0, 1, 1]},
-    )
+    new, log = (tacit.Learner(policy, seed=1), {"key": ["a"] * 3, "arm": [0, 1, 1], "reward": [0, 1, 1]})
     new.fit_log(log, arms=[0, 1])
     assert [arm.plays for arm in learner.estimates("a")] == [*shown, 1]
     assert [arm.plays for arm in new.estimates("a")] == [1, 2]

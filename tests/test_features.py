@@ -126,9 +126,7 @@ def test_certain_clicks_and_impossible_ones_are_told_apart():
         np.arange(3), np.zeros(0), np.array([[30.0], [36.0], [33.0]]), np.full((3, 1), 36.0)
     )
     assert most_clicked(sure, one, one) == 1
-    hopeless = tacit.Impression(
-        np.arange(2), np.zeros(0), np.array([[-700.0], [-300.0]]), np.ones((2, 1))
-    )
+    hopeless = tacit.Impression(np.arange(2), np.zeros(0), np.array([[-700.0], [-300.0]]), np.ones((2, 1)))
     assert most_clicked(hopeless, one, one) == 1
 
 
@@ -146,16 +144,12 @@ def paper_update(mean, cov, x, reward, iterations):
         at = [x[i] @ post_mean[i] for i in (0, 1)]
         xi = [math.sqrt(x[i] @ post_cov[i] @ x[i] + at[i] ** 2) for i in (0, 1)]
         # E[g] where E[(xᵀθ)²] = ξ²: the quadratic term vanishes.
-        means = [
-            [sign * at[i] / 2 - xi[i] / 2 + log_sigmoid(xi[i]) for sign in (-1, 1)] for i in (0, 1)
-        ]
+        means = [[sign * at[i] / 2 - xi[i] / 2 + log_sigmoid(xi[i]) for sign in (-1, 1)] for i in (0, 1)]
         q = expit(means[0][0] + means[1][1] - means[1][0])
         weights = [q ** (1 - reward), 1.0]
         linear = [0.5 * (-q) ** (1 - reward), 0.5 * (2 * q - 1) ** (1 - reward)]
         for i in (0, 1):
-            precision = np.linalg.inv(cov[i]) + 2 * weights[i] * jaakkola(xi[i]) * np.outer(
-                x[i], x[i]
-            )
+            precision = np.linalg.inv(cov[i]) + 2 * weights[i] * jaakkola(xi[i]) * np.outer(x[i], x[i])
             post_cov[i] = np.linalg.inv(precision)
             post_mean[i] = post_cov[i] @ (np.linalg.inv(cov[i]) @ mean[i] + linear[i] * x[i])
     assert g(1.0, 1.0) == pytest.approx(log_sigmoid(1.0))
@@ -196,9 +190,7 @@ def test_the_bounds_never_overflow(s, at, reward):
 def exact_posterior(rows, rewards, split, points):
     """Return mean and covariance of θ under N(0, I) by quadrature on a grid."""
     line = np.linspace(-6.0, 6.0, points)
-    grid = np.stack(np.meshgrid(*[line] * rows.shape[1], indexing="ij"), -1).reshape(
-        -1, rows.shape[1]
-    )
+    grid = np.stack(np.meshgrid(*[line] * rows.shape[1], indexing="ij"), -1).reshape(-1, rows.shape[1])
     logs = -0.5 * (grid**2).sum(axis=1)
     for row, reward in zip(rows, rewards, strict=True):
         chance = expit(grid[:, :split] @ row[:split]) * expit(grid[:, split:] @ row[split:])
@@ -228,9 +220,7 @@ def errors_against_quadrature(policy, dims, rounds, points):
         mean, cov = exact_posterior(np.array(rows), rewards, split, points)
         told = policy.posterior(state, 0)
         ours = np.concatenate([told.relevance.mean, told.examination.mean])
-        spread = np.concatenate(
-            [np.diag(told.relevance.covariance), np.diag(told.examination.covariance)]
-        )
+        spread = np.concatenate([np.diag(told.relevance.covariance), np.diag(told.examination.covariance)])
         off.append(np.abs(ours - mean) / np.sqrt(np.diag(cov)))
         ratios.append(np.sqrt(spread / np.diag(cov)))
     return float(np.mean(off)), float(np.mean(ratios))
@@ -274,9 +264,7 @@ def test_polya_gamma_draws_from_the_exact_posterior():
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     # Which of two opposite arms is played says the sign of a draw's inner product.
-    probe = tacit.Impression(
-        np.arange(2), np.zeros(0), np.array([[0.3], [-0.3]]), np.array([[1.0], [-1.0]])
-    )
+    probe = tacit.Impression(np.arange(2), np.zeros(0), np.array([[0.3], [-0.3]]), np.array([[1.0], [-1.0]]))
     exact = float(weights[grid @ np.array([0.3, 1.0]) > 0.0].sum())
     draws = 300
     played = sum(cls.choose(policy.params, state, 0, probe, rng) == 0 for _ in range(draws))
@@ -288,15 +276,11 @@ def test_intercepts_stand_last_in_their_block():
     state, rng = policy.init(1), np.random.default_rng(3)
     nothing = tacit.Impression(np.arange(1), np.zeros(0), np.zeros((1, 1)), np.zeros((1, 1)))
     for _ in range(300):
-        tacit.LaplaceEC.learn(
-            policy.params, state, 0, Outcome(nothing, 0, float(rng.random() < 0.9), 1.0)
-        )
+        tacit.LaplaceEC.learn(policy.params, state, 0, Outcome(nothing, 0, float(rng.random() < 0.9), 1.0))
     told = policy.posterior(state, 0)
     assert told.relevance.mean[0] == told.examination.mean[0] == 0.0
     assert min(told.relevance.mean[1], told.examination.mean[1]) > 1.0
-    assert tacit.LaplaceEC.believed(policy.params, state, 0, nothing, 0) == pytest.approx(
-        0.9, abs=0.06
-    )
+    assert tacit.LaplaceEC.believed(policy.params, state, 0, nothing, 0) == pytest.approx(0.9, abs=0.06)
     assert told.joint.covariance[1, 3] < 0.0
 
 
@@ -305,12 +289,7 @@ def test_intercepts_stand_last_in_their_block():
 
 def test_learning_pays_and_modelling_examination_more():
     """Margins: the differences are above 10 standard errors in runs of this length."""
-    policies = [
-        tacit.LaplaceEC(5, 5),
-        tacit.ECBandit(5, 5),
-        tacit.LogisticTS(5, 5),
-        tacit.UniformRandom(10),
-    ]
+    policies = [tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5), tacit.UniformRandom(10)]
     result = tacit.simulate(policies, tacit.ExaminationArms(scale=8), 10_000, runs=6, seed=3)
     laplace, bounds, logistic, random = result.regret[:, :, -1].mean(axis=1)
     assert laplace < bounds < 0.2 * random
@@ -359,9 +338,7 @@ def test_features_of_the_user_alone_are_warned_of_once():
     rng, learner = np.random.default_rng(1), tacit.Learner(tacit.LogisticTS(3), seed=1)
     films, users = rng.standard_normal((4, 1)), rng.standard_normal((30, 2))
     offers = [np.hstack([films, np.tile(user, (4, 1))]) for user in users]
-    with pytest.warns(
-        tacit.errors.AssumptionWarning, match=r"columns \[1, 2\] are the same.*dim=2"
-    ):
+    with pytest.warns(tacit.errors.AssumptionWarning, match=r"columns \[1, 2\] are the same.*dim=2"):
         learner.choose_many(["home"] * 30, relevance=offers)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -391,9 +368,7 @@ def test_what_features_leave_undetermined():
 
 def test_arms_are_clicked_as_their_features_say():
     """Every offer of a run, round by round; clicks at 5 standard errors."""
-    environment = tacit.ExaminationArms(
-        2, 3, pool=8, offered=3, scale=3.0, redraws=(400,), announced=True
-    )
+    environment = tacit.ExaminationArms(2, 3, pool=8, offered=3, scale=3.0, redraws=(400,), announced=True)
     rng = np.random.default_rng(5)
     world, cls, params = environment.world(rng, 1000), tacit.ExaminationArms, environment.params
     clicks, told, thetas = 0.0, [], set()
@@ -403,9 +378,7 @@ def test_arms_are_clicked_as_their_features_say():
         assert world.impression.context[0] == float(round == 399)
         theta_c, theta_e = world.theta_c[segment], world.theta_e[segment]
         thetas.add(tuple(theta_c))
-        chances = expit(world.impression.relevance @ theta_c) * expit(
-            world.impression.examination @ theta_e
-        )
+        chances = expit(world.impression.relevance @ theta_c) * expit(world.impression.examination @ theta_e)
         assert len({tuple(row) for row in world.impression.relevance}) == 3
         for arm in range(3):
             assert cls.expected(params, world, 0, arm) == pytest.approx(chances[arm])
@@ -430,9 +403,7 @@ def test_features_are_uniform_in_their_ball(ball):
 
 
 def test_positions_and_devices_change_what_is_seen():
-    environment = tacit.ExaminationArms(
-        2, pool=6, offered=6, positions=3, devices=2, identified=True
-    )
+    environment = tacit.ExaminationArms(2, pool=6, offered=6, positions=3, devices=2, identified=True)
     assert environment.feature_dims == (2, 6)
     rng = np.random.default_rng(2)
     world, params = environment.world(rng, 100), environment.params
@@ -538,9 +509,7 @@ def test_slates_of_the_position_based_model(policy, effects):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
         clicks = (rng.random(3) < attraction[action] * seen).astype(float)
-        policy.learn(
-            made.params, state, 0, outcome_of(made.params, impression, action, clicks, 1.0)
-        )
+        policy.learn(made.params, state, 0, outcome_of(made.params, impression, action, clicks, 1.0))
         if round >= 300:
             late[range(3), action] += 1.0
     assert late[1].argmax() == 1
@@ -566,9 +535,7 @@ def test_grids_hold_the_exact_posterior():
     exact = x * (1.0 - 0.4 * x) * (1.0 - x)
     weights = np.diff(state.cumulative[0, 0], prepend=0.0)
     centres = (np.arange(256) + 0.5) / 256
-    assert weights @ centres / weights.sum() == pytest.approx(
-        (x * exact).sum() / exact.sum(), abs=1e-4
-    )
+    assert weights @ centres / weights.sum() == pytest.approx((x * exact).sum() / exact.sum(), abs=1e-4)
 
 
 # Hidden features -----------------------------------------------------------------------------
@@ -705,9 +672,7 @@ def test_a_deterministic_choice_under_a_floor_is_told_by_hand():
 def test_a_floor_without_candidates_says_so_and_explores():
     with pytest.warns(tacit.errors.AssumptionWarning, match="LaplaceEC does not know its propens"):
         learner = floored(tacit.LaplaceEC(2, 3), OFFER, epsilon=1.0, draws=0)
-    decisions = learner.choose_many(
-        ["q"] * 3000, **{block: [rows] * 3000 for block, rows in OFFER.items()}
-    )
+    decisions = learner.choose_many(["q"] * 3000, **{block: [rows] * 3000 for block, rows in OFFER.items()})
     assert np.isnan(decisions.propensities).all()
     assert learner.choose("q", **OFFER).propensity is None
     assert learner.probabilities("q", **OFFER) is None
@@ -721,6 +686,4 @@ def test_a_floor_hands_on_what_its_policy_warns_of():
     policy = tacit.LaplaceEC(2, 2, relevance_intercept=True, examination_intercept=True)
     floor = tacit.ExplorationFloor(policy)
     with pytest.warns(UserWarning, match="both blocks have a constant"):
-        tacit.Learner(floor, seed=1).choose_many(
-            ["q"] * 9, relevance=[twice] * 9, examination=[twice] * 9
-        )
+        tacit.Learner(floor, seed=1).choose_many(["q"] * 9, relevance=[twice] * 9, examination=[twice] * 9)

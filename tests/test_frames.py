@@ -23,13 +23,7 @@ SHOP = {
     "clicked": [True, False, True],
     "device": ["phone", "desk", "phone"],
 }
-COLUMNS = {
-    "timestamp": "when",
-    "key": "query",
-    "arm": "shown",
-    "propensity": "chance",
-    "reward": "clicked",
-}
+COLUMNS = {"timestamp": "when", "key": "query", "arm": "shown", "propensity": "chance", "reward": "clicked"}
 
 
 def pandas_frame(data):

@@ -83,9 +83,7 @@ def many_updates(mean, root, rows, precision, count):
     for n in range(count):
         x = rows[n % len(rows)]
         s = project(root, x, v)
-        commit(
-            mean, root, v, s, precision, (0.5 - precision * dot(mean, x)) / (1.0 + precision * s)
-        )
+        commit(mean, root, v, s, precision, (0.5 - precision * dot(mean, x)) / (1.0 + precision * s))
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-7], ids=["spread", "nearly collinear"])
@@ -123,11 +121,7 @@ def test_forgetting_never_exceeds_the_prior():
     assert np.trace(root @ root.T) == pytest.approx(6.0)
 
 
-@given(
-    logit=st.floats(-50.0, 50.0),
-    s=st.floats(0.0, 1e6),
-    reward=st.floats(0.0, 1.0),
-)
+@given(logit=st.floats(-50.0, 50.0), s=st.floats(0.0, 1e6), reward=st.floats(0.0, 1.0))
 @example(logit=-40.0, s=1e6, reward=1.0)
 @example(logit=0.0, s=0.0, reward=0.5)
 def test_the_logistic_step_solves_its_equation(logit, s, reward):

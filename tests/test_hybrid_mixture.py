@@ -119,9 +119,7 @@ def test_choosing_changes_nothing_and_says_how_likely():
         chosen[HybridClickMixture.choose(policy.params, state, 1, impression, rng)] += 1 / 1000
     assert sum(told) == pytest.approx(1.0, abs=1e-12)
     # Error probability 1e-6 for each arm.
-    assert (
-        np.abs(chosen - told) <= 5.1 * np.sqrt(np.array(told) * (1 - np.array(told)) / 1000)
-    ).all()
+    assert (np.abs(chosen - told) <= 5.1 * np.sqrt(np.array(told) * (1 - np.array(told)) / 1000)).all()
     for was, (name, now) in zip(before, leaves(state), strict=True):
         np.testing.assert_array_equal(was, now, err_msg=name)
 
@@ -144,10 +142,7 @@ def test_a_new_key_begins_with_what_the_others_learned(tmp_path):
         learner.learn(decision, float(rng.random() < expit(4.0 * rows[decision.slot, 0])))
     test = [[-1.0, 0.0], [1.0, 0.0]]
     assert learner.probabilities("stranger", relevance=test)[1] > 0.99
-    assert (
-        tacit.Learner(HybridClickMixture(2), seed=4).probabilities("stranger", relevance=test)[1]
-        < 0.9
-    )
+    assert tacit.Learner(HybridClickMixture(2), seed=4).probabilities("stranger", relevance=test)[1] < 0.9
     learner.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")
     for (name, a), (_, b) in zip(leaves(learner.state), leaves(loaded.state), strict=True):

@@ -16,12 +16,7 @@ from tacit.environments.interleaved_rankers import InterleavedRankers, from_rank
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, Optimized, Probabilistic, TeamDraft, TeamDraftMultileave
 
-METHODS = [
-    Balanced(length=3),
-    TeamDraft(length=4),
-    Optimized(length=3),
-    Optimized(length=4, score="inverse"),
-]
+METHODS = [Balanced(length=3), TeamDraft(length=4), Optimized(length=3), Optimized(length=4, score="inverse")]
 GRADES = [[2, 0, 1, 0, 1], [0, 0, 2, 1, 0]]
 RANKINGS = [
     [[0, 2, 4, 1, 3], [1, 0, 2, 3, 4], [3, 1, 4, 2, 0]],
@@ -122,13 +117,9 @@ def test_preferences_are_complementary_and_weighted_by_traffic():
 
 @pytest.mark.parametrize("ties", ["coin", "keep"])
 def test_outcomes_follow_the_truth(ties):
-    environment = InterleavedRankers(
-        RANKINGS, GRADES, navigational(3), TeamDraft(length=4), ties=ties
-    )
+    environment = InterleavedRankers(RANKINGS, GRADES, navigational(3), TeamDraft(length=4), ties=ties)
     rounds = 60_000
-    run = tacit.simulation.Run(
-        AnyDuel(arms=3), environment, rounds, 1, 0, np.array([rounds], np.int64)
-    )
+    run = tacit.simulation.Run(AnyDuel(arms=3), environment, rounds, 1, 0, np.array([rounds], np.int64))
     run.advance(rounds)
     outcomes = run.state.outcomes[0]
     shown = outcomes.sum(axis=2)

@@ -41,10 +41,7 @@ def click(query, object=None, ordinal=1, action="click", **attributes):
         "query_id": query,
         "client_id": "ann",
         "timestamp": "2026-08-01T10:00:00Z",
-        "event_attributes": {
-            "object": {"object_id": object, **attributes},
-            "position": {"ordinal": ordinal},
-        },
+        "event_attributes": {"object": {"object_id": object, **attributes}, "position": {"ordinal": ordinal}},
     }
 
 
@@ -83,13 +80,7 @@ def opensearch(query, *hits):
         "query_id": query,
         "test_id": "bm25-or-hybrid",
         "hits": [
-            {
-                "_index": "shop",
-                "_id": id,
-                "_score": 1.0,
-                "_source": {},
-                "_search_configuration_id": team,
-            }
+            {"_index": "shop", "_id": id, "_score": 1.0, "_source": {}, "_search_configuration_id": team}
             for id, team in hits
         ],
     }
@@ -254,13 +245,7 @@ SHOWN = {"items": ["x"], "rankers": 2, "method": "TeamDraft", "memory": {"teams"
         {"left": "a", "right": "b", "interleaved": SHOWN | {"method": "None"}, "clicks": [0]},
         {"left": "a", "right": "b", "interleaved": SHOWN | {"memory": {}}, "clicks": [0]},
         {"left": "a", "right": "b", "interleaved": SHOWN, "clicks": [0], "rankings": [[{}], ["x"]]},
-        {
-            "left": "a",
-            "right": "b",
-            "interleaved": SHOWN,
-            "clicks": [0],
-            "rankings": [["y"] * 2] * 2,
-        },
+        {"left": "a", "right": "b", "interleaved": SHOWN, "clicks": [0], "rankings": [["y"] * 2] * 2},
         {},
     ],
     ids=str,
@@ -456,9 +441,7 @@ def simulated(path, *, searches=3000, edge=0.2, uneven=False):
         better = edge if market == "se" else 0.0
         for place, team in enumerate(teams):
             chance = 0.3 + (better if team == "new" else 0.0)
-            lines.append(
-                f"{search},{team},{place + 1},{int(rng.random() < chance)},{user},{market}"
-            )
+            lines.append(f"{search},{team},{place + 1},{int(rng.random() < chance)},{user},{market}")
     path.write_text("\n".join(lines))
     return path
 
@@ -484,8 +467,7 @@ def test_an_unfair_draft_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["--worth", "click"], ["--worth", "click=x"], ["--position", "low"], ["--most", "0"]],
+    "options", [["--worth", "click"], ["--worth", "click=x"], ["--position", "low"], ["--most", "0"]]
 )
 def test_wrong_options_are_told(tmp_path, options):
     log = simulated(tmp_path / "log.csv", searches=20)

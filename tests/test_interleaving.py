@@ -52,10 +52,7 @@ def all_clicks(positions):
 
 def mean_chance(method, pair, clicks):
     """The expected outcome where the clicks are at these positions, whatever is shown."""
-    return sum(
-        probability * method.credit(shown, clicks).chance
-        for probability, shown in method.lists(pair)
-    )
+    return sum(probability * method.credit(shown, clicks).chance for probability, shown in method.lists(pair))
 
 
 # What is shown ------------------------------------------------------------------------------
@@ -106,9 +103,7 @@ def test_lists_come_as_often_as_their_enumeration_says(make):
     for probability, shown in method.lists(given_rankings):
         expected[json.dumps(shown.as_dict())] += probability
     rng, draws = np.random.default_rng(5), 4000
-    found = Counter(
-        json.dumps(method.interleave(given_rankings, rng).as_dict()) for _ in range(draws)
-    )
+    found = Counter(json.dumps(method.interleave(given_rankings, rng).as_dict()) for _ in range(draws))
     assert set(found) <= set(expected)
     for shown, probability in expected.items():
         # Five standard deviations for at most 24 lists of 7 methods: 1e-4 in all.

@@ -35,8 +35,7 @@ def test_moments_are_those_of_simulated_searches(name):
     shown = [method.interleave([QUERY.better, QUERY.worse], rng) for _ in range(4000)]
     clicks = user.simulate(np.array([GRADES[list(each.items)] for each in shown]), rng)
     credits = [
-        credited(each, np.flatnonzero(row).tolist()).credits
-        for each, row in zip(shown, clicks, strict=True)
+        credited(each, np.flatnonzero(row).tolist()).credits for each, row in zip(shown, clicks, strict=True)
     ]
     leads = np.subtract(*np.array(credits).T)
     lists = listed([QUERY], name, 0)

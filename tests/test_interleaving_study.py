@@ -24,9 +24,7 @@ def example():
 
 def test_the_study_runs(example, tmp_path, capsys):
     example.POLICIES = ()
-    found = example.study(
-        queries=2, documents=15, rankers=3, length=3, horizon=2000, runs=2, out=tmp_path
-    )
+    found = example.study(queries=2, documents=15, rankers=3, length=3, horizon=2000, runs=2, out=tmp_path)
     assert (tmp_path / "interleaving_study.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
     assert "RandomPairs" in printed

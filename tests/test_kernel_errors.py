@@ -101,9 +101,7 @@ def test_the_line_says_where_what_and_how_to_mend_it(case, tmp_path, monkeypatch
     assert cause in message
     lines = path.read_text().splitlines()
     assert message.startswith(f"{path}:{raised.value.line}: ")
-    at_fault = (
-        "return x.nothing" if case == "a wrong helper" else learn if learn != COUNT else choose
-    )
+    at_fault = "return x.nothing" if case == "a wrong helper" else learn if learn != COUNT else choose
     whole = "@staticmethod" if case == "nothing returned" else at_fault
     assert lines[raised.value.line - 1].strip() in whole
     kernel = "learn" if learn != COUNT else "choose"
@@ -151,11 +149,7 @@ def test_what_has_no_file_is_told_by_its_line(name):
 
 
 def test_the_page_lists_the_methods_of_a_generator_that_work():
-    known = set(
-        re.findall(
-            r"types\.NumPyRandomGeneratorType, '(\w+)'", inspect.getsource(generator_methods)
-        )
-    )
+    known = set(re.findall(r"types\.NumPyRandomGeneratorType, '(\w+)'", inspect.getsource(generator_methods)))
     page = (ROOT / "docs" / "write-a-policy.md").read_text()
     (listed,) = re.findall(r"^What works of `rng`: (.+?)\n\n", page, re.MULTILINE | re.DOTALL)
     assert {name.partition("(")[0] for name in re.findall(r"`([^`]+)`", listed)} == known

@@ -8,14 +8,7 @@ import pytest
 import tacit
 from tacit.reproduce.eventful import syed2009_labels as item
 from tacit.reproduce.examination import labels as study
-from tacit.reproduce.examination.labels import (
-    Anatomy,
-    counted,
-    dissect,
-    event_rounds,
-    is_witness,
-    means,
-)
+from tacit.reproduce.examination.labels import Anatomy, counted, dissect, event_rounds, is_witness, means
 from tacit.reproduce.report import Setup, write
 
 BOX = tacit.Rectangle(dim=2, margin=0.1, anchored=True)
@@ -77,9 +70,7 @@ def test_witnesses_teach_faster():
     """Eight runs: with witnesses hardly any context but an event's begins a testing phase."""
     environment = tacit.ShiftingArms(arms=3, keys=4, shifting=0.0, dim=2)
     runs = {
-        witnesses: means(
-            [dissect(bwc(witnesses=witnesses), environment, 10_000, 1, n) for n in range(8)]
-        )
+        witnesses: means([dissect(bwc(witnesses=witnesses), environment, 10_000, 1, n) for n in range(8)])
         for witnesses in (0, 16)
     }
     assert runs[16]["alarms"] < 0.7 * runs[0]["alarms"]
@@ -98,7 +89,6 @@ def test_the_item_writes_its_files(tmp_path, monkeypatch):
 def test_workers_change_nothing():
     environment = tacit.ShiftingArms(arms=3, keys=4, events=(2, 4), dim=2)
     alone, together = (
-        study.dissect_all(bwc(), environment, 5000, Setup(3, seed=1, workers=workers))
-        for workers in (1, 3)
+        study.dissect_all(bwc(), environment, 5000, Setup(3, seed=1, workers=workers)) for workers in (1, 3)
     )
     assert alone == together

@@ -51,9 +51,7 @@ def test_a_decision_says_what_was_shown():
 
 def test_deterministic_policies_report_no_propensity():
     assert tacit.Learner(tacit.UCB1(3), seed=1).choose("q").propensity is None
-    assert (
-        tacit.Learner(tacit.Thompson(3), seed=1, propensities=False).choose("q").propensity is None
-    )
+    assert tacit.Learner(tacit.Thompson(3), seed=1, propensities=False).choose("q").propensity is None
     # EXP3 cannot learn without it.
     assert tacit.Learner(tacit.EXP3(3), seed=1, propensities=False).choose("q").propensity
 
@@ -413,9 +411,7 @@ def test_loading_never_imports_what_the_file_names(snapshot, tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     sys.path.insert(0, str(tmp_path))
     try:
-        rewritten(
-            snapshot, "header.json", changed_header(policy={"name": "evil:Policy", "arms": 3})
-        )
+        rewritten(snapshot, "header.json", changed_header(policy={"name": "evil:Policy", "arms": 3}))
         with pytest.raises((SnapshotError, UnknownName)):
             tacit.Learner.load(snapshot)
     finally:
@@ -496,10 +492,7 @@ def test_what_is_no_decision_is_refused():
 
 def test_decisions_of_another_learner_teach_their_own_keys():
     """The lanes of the same keys need not be the same."""
-    theirs, ours = (
-        tacit.Learner(tacit.UCB1(arms=2), seed=1),
-        tacit.Learner(tacit.UCB1(arms=2), seed=1),
-    )
+    theirs, ours = (tacit.Learner(tacit.UCB1(arms=2), seed=1), tacit.Learner(tacit.UCB1(arms=2), seed=1))
     made = theirs.choose_many(["a", "b", "c"])
     ours.choose_many(["c", "a", "b"])
     ours.learn_many(made, [1.0, 0.0, 0.5])

@@ -493,10 +493,7 @@ def test_parts_of_a_log_make_the_estimates_of_the_whole(tmp_path):
 
 def test_a_score_interval_by_hand():
     """Weights 2 and 0, rewards 1 and 0: mean reward 0.4, so scores of 1.2, −0.8 and 0."""
-    weights, rewards = (
-        np.tile([2.0, 2.0, 0.0, 0.0, 2.0], 40),
-        np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 40),
-    )
+    weights, rewards = (np.tile([2.0, 2.0, 0.0, 0.0, 2.0], 40), np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 40))
     sums = summed(weights, weights * rewards, rewards=rewards)
     low, high = score(sums)
     scores = weights * (rewards - 0.4)

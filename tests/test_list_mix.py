@@ -38,10 +38,7 @@ def taught(policy, impression, rounds, seed=1):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = np.array(clicked(action, rng))
         policy.learn(
-            policy.params,
-            state,
-            1,
-            outcome_of(policy.params, impression, action, feedback, math.nan),
+            policy.params, state, 1, outcome_of(policy.params, impression, action, feedback, math.nan)
         )
     return state
 
@@ -150,10 +147,7 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
     state = policy.init(1)
     action, nothing = np.array([0, 1, 2]), np.zeros(3)
     policy.learn(
-        policy.params,
-        state,
-        0,
-        outcome_of(policy.params, offered(0, 1, 2), action, nothing, math.nan),
+        policy.params, state, 0, outcome_of(policy.params, offered(0, 1, 2), action, nothing, math.nan)
     )
     assert state.standing[0].tolist() == [0, 1, 2, -1, -1]
     # A new arm comes in behind the one before it on offer; who is not on offer keeps the place.
@@ -167,10 +161,7 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
     for _ in range(60):
         feedback = np.array([0.0, 0.0, 1.0])
         policy.learn(
-            policy.params,
-            state,
-            0,
-            outcome_of(policy.params, offered(0, 1, 2), action, feedback, math.nan),
+            policy.params, state, 0, outcome_of(policy.params, offered(0, 1, 2), action, feedback, math.nan)
         )
     assert next(slot for slot in state.standing[0] if slot in (0, 1, 2)) == 2
     assert sorted(state.standing[0]) == [0, 1, 2, 3, 4]
@@ -286,10 +277,7 @@ def test_many_arms_have_the_propensities_of_enumeration(kind):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = (rng.random(4) < attraction[action]).astype(float)
         policy.learn(
-            policy.params,
-            state,
-            1,
-            outcome_of(policy.params, impression, action, feedback, math.nan),
+            policy.params, state, 1, outcome_of(policy.params, impression, action, feedback, math.nan)
         )
     expected = lists_by_interval(policy, state, impression)
     cells = policy.position_chances(state, 1, impression)
@@ -410,10 +398,7 @@ def test_simulating_is_what_a_learner_does_bit_for_bit(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_snapshots_go_on_as_if_never_stopped(kind, tmp_path):
-    learner, rng = (
-        tacit.Learner(kind(6, positions=3, epsilon=0.1), seed=7),
-        np.random.default_rng(1),
-    )
+    learner, rng = (tacit.Learner(kind(6, positions=3, epsilon=0.1), seed=7), np.random.default_rng(1))
     for i in range(40):
         decision = learner.choose(f"key {i % 3}", arms=[0, 3, 2, 5, 1][: 2 + i % 4])
         learner.learn(decision, [*clicked(decision.slate, rng), 0.0][:3])
@@ -429,9 +414,7 @@ def test_snapshots_go_on_as_if_never_stopped(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("given", "field"), [({"positions": 0}, "positions"), ({"epsilon": 1.5}, "epsilon")]
-)
+@pytest.mark.parametrize(("given", "field"), [({"positions": 0}, "positions"), ({"epsilon": 1.5}, "epsilon")])
 def test_what_does_not_fit_is_refused(kind, given, field):
     with pytest.raises(InvalidValue, match=field):
         kind(3, **given)

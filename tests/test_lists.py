@@ -55,9 +55,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         assert tuple(action.tolist()) == decision.slate
         feedback = read(decision.slate, readers)
         learner.learn(decision, feedback)
-        cls.learn(
-            params, state, 0, outcome_of(params, everyone(5), action, np.array(feedback), math.nan)
-        )
+        cls.learn(params, state, 0, outcome_of(params, everyone(5), action, np.array(feedback), math.nan))
     state = tacit.core.state.copied_into(state, policy.init(1))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[: len(plain)], plain, rtol=1e-9, err_msg=name)
@@ -107,9 +105,7 @@ def test_regret_stays_below_random_lists(policy):
     """At most half the regret of random lists, over 20 000 rounds of 4 runs."""
     environment = tacit.CascadeArms(ATTRACTION, positions=3)
     result = tacit.simulate(policy, environment, 20_000, runs=4, seed=4)
-    lists = np.array(
-        [[a, b, c] for a in range(5) for b in range(5) for c in range(5) if len({a, b, c}) == 3]
-    )
+    lists = np.array([[a, b, c] for a in range(5) for b in range(5) for c in range(5) if len({a, b, c}) == 3])
     clicks = 1 - np.prod(1 - np.array(ATTRACTION)[lists], axis=1)
     random = clicks.max() - clicks.mean()
     assert result.regret[0, :, -1].mean() < 0.5 * random * 20_000
@@ -220,10 +216,7 @@ def test_replacements_are_remembered_until_their_feedback_comes():
     clicked = np.array([0.0, 1.0, 1.0])
     for action in reversed(actions):
         policy.learn(
-            policy.params,
-            state,
-            0,
-            outcome_of(policy.params, everyone(9), action, clicked, math.nan),
+            policy.params, state, 0, outcome_of(policy.params, everyone(9), action, clicked, math.nan)
         )
     assert state.policy.plays[:, 0].tolist() == [1016] * 3
     assert state.policy.rewards.sum() == 3 * 900
@@ -236,9 +229,7 @@ def test_a_bandit_that_learns_from_propensities_gets_those_of_its_own_choice():
     policy = tacit.RankedBandit(tacit.EXP3(2, gamma=0.5), positions=2)
     state = policy.init(1)
     action, feedback = np.array([1, 0]), np.array([0.0, 1.0])
-    policy.learn(
-        policy.params, state, 0, outcome_of(policy.params, everyone(2), action, feedback, math.nan)
-    )
+    policy.learn(policy.params, state, 0, outcome_of(policy.params, everyone(2), action, feedback, math.nan))
     np.testing.assert_allclose(state.policy.logs, [[0.0, 0.0], [0.5, 0.0]])
 
 
@@ -338,9 +329,7 @@ def test_arms_attract_as_often_as_told():
         (lambda: tacit.RankedBandit("ucb1"), "policy"),
         (lambda: tacit.RankedBandit(tacit.UCB1(3), positions=0), "positions"),
         (
-            lambda: tacit.simulate(
-                tacit.CascadeUCB1(5, positions=2), tacit.CascadeArms(ATTRACTION), 10
-            ),
+            lambda: tacit.simulate(tacit.CascadeUCB1(5, positions=2), tacit.CascadeArms(ATTRACTION), 10),
             "positions",
         ),
         (lambda: tacit.replay(tacit.CascadeUCB1(3), "clicks.csv"), "shows a slate"),

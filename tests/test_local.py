@@ -79,9 +79,7 @@ def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy
 
 def test_frozen_nothing_of_it_is_learned(tmp_path):
     async def session():
-        async with harness.served(
-            tmp_path / "tacit.db", configured(POLICIES["thompson"])
-        ) as engine:
+        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
             await engine.switch("home", "frozen")
             await engine.decide_many("home", [made(engine, "one")])
             assert await engine.feedback("home", "one", 1.0) == "frozen"
@@ -91,9 +89,7 @@ def test_frozen_nothing_of_it_is_learned(tmp_path):
 
 def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
     async def session():
-        async with harness.served(
-            tmp_path / "tacit.db", configured(POLICIES["thompson"])
-        ) as engine:
+        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
             for _ in range(2):
                 (row,) = await engine.decide_many("home", [made(engine, "one")])
                 assert (row.arm, row.propensity) == ("a", 0.5)
@@ -117,9 +113,7 @@ def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
 )
 def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise):
     async def session():
-        async with harness.served(
-            tmp_path / "tacit.db", configured(POLICIES["thompson"])
-        ) as engine:
+        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
             with pytest.raises(InvalidValue, match=f"^{field}"):
                 made(engine, **{"id": "one", **made_otherwise})
 
@@ -195,9 +189,7 @@ def test_two_of_them_do_not_draw_the_same(tmp_path):
         local(url, tmp_path / "2", seed=None) as other,
     ):
         # Alike by chance once in 3^40.
-        assert [one.decide("k").arm for _ in range(40)] != [
-            other.decide("k").arm for _ in range(40)
-        ]
+        assert [one.decide("k").arm for _ in range(40)] != [other.decide("k").arm for _ in range(40)]
 
 
 def test_what_is_too_old_is_not_decided_with(tmp_path):

@@ -79,9 +79,7 @@ def log_rows(draw):
         "propensity": draw(st.none() | st.floats(0, 1, exclude_min=True)),
         "position_propensity": draw(st.none() | st.floats(0, 1, exclude_min=True)),
         "reward": draw(st.none() | st.floats(0, 1)),
-        "context": draw(
-            st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3)
-        ),
+        "context": draw(st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3)),
         "policy": draw(st.none() | text),
         "version": draw(st.none() | text),
     }
@@ -257,9 +255,7 @@ def test_malformed_json_lines_are_counted_and_blank_ones_are_not(tmp_path):
     good = json.dumps(GOOD).encode()
     surrogate = good.replace(b"independence", b"\\ud800")
     path = tmp_path / "a.jsonl"
-    path.write_bytes(
-        b"\n".join([b"\xef\xbb\xbf" + good, b"", b"{", b"[1]", b"\xff", surrogate, good])
-    )
+    path.write_bytes(b"\n".join([b"\xef\xbb\xbf" + good, b"", b"{", b"[1]", b"\xff", surrogate, good]))
     log = read_log(path)
     assert [row for chunk in log.chunks() for row in chunk.rows] == [1, 7]
     assert log.report.rejected == {"malformed-row": 4}
@@ -359,9 +355,7 @@ def test_a_constant_does_not_replace_what_the_file_has(tmp_path):
 def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
     path = tmp_path / f"a.{format}"
     write_log(pa.Table.from_pylist([GOOD]), path)
-    with pytest.raises(
-        LogError, match=r"key: there is no column 'query'; .*'key'.*columns=\{'key'"
-    ):
+    with pytest.raises(LogError, match=r"key: there is no column 'query'; .*'key'.*columns=\{'key'"):
         read_log(path, columns={"key": "query"})
     other = lines(tmp_path / "b.jsonl", [{"query": "tomato"}])
     with pytest.raises(LogError, match=r"key: there is no .*the columns are 'query'; .*const"):

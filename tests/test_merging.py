@@ -60,9 +60,7 @@ def test_natural_parameters_and_roots_say_the_same(seed, steps):
 
 @settings(max_examples=25, deadline=None)
 @given(seeds, st.integers(0, 8), st.lists(st.integers(0, 8), min_size=3, max_size=3))
-def test_adding_posteriors_is_associative_and_commutative_and_has_the_base_as_nothing(
-    seed, before, steps
-):
+def test_adding_posteriors_is_associative_and_commutative_and_has_the_base_as_nothing(seed, before, steps):
     rng = np.random.default_rng(seed)
     base = posterior(rng, before)
     a, b, c = (posterior(rng, count, base) for count in steps)
@@ -142,16 +140,11 @@ def test_policies_learn_apart_what_one_would_learn():
         return state
 
     apart = [learned(policy.init(1), rows[shard::3]) for shard in range(3)]
-    for ours, theirs in zip(
-        added(policy.init(1), apart), learned(policy.init(1), rows), strict=True
-    ):
+    for ours, theirs in zip(added(policy.init(1), apart), learned(policy.init(1), rows), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-CLASSIFIERS = [
-    Rectangle(2, margin=0.1),
-    FiniteConcepts(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1))),
-]
+CLASSIFIERS = [Rectangle(2, margin=0.1), FiniteConcepts(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))]
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda one: type(one).__name__)
@@ -186,9 +179,7 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
     "wrong",
     [
         lambda: delta(np.zeros(2), np.zeros(2)),
-        lambda: delta(
-            tacit.SlidingWindowUCB(arms=2).init(1), tacit.SlidingWindowUCB(arms=2).init(1)
-        ),
+        lambda: delta(tacit.SlidingWindowUCB(arms=2).init(1), tacit.SlidingWindowUCB(arms=2).init(1)),
         lambda: delta(Counts.zeros(1, 2), Gaussian.prior(1, 2, 1.0)),
         lambda: delta(Counts.zeros(1, 2), Counts.zeros(1, 3)),
         lambda: joined(CLASSIFIERS[0], []),

@@ -49,13 +49,11 @@ MISTAKES = {
     ),
     "a click's place in place of a list's clicks": (
         lambda: taught(tacit.ListMix(4, positions=3), 1),
-        "reward: 1 is not allowed; give 3 numbers, one for each position: 1 for a click, 0 for "
-        "none",
+        "reward: 1 is not allowed; give 3 numbers, one for each position: 1 for a click, 0 for none",
     ),
     "a list's clicks, too few": (
         lambda: taught(tacit.ListMix(4, positions=3), [1.0]),
-        "reward: [1.0] is not allowed; give 3 numbers, one for each position: 1 for a click, 0 "
-        "for none",
+        "reward: [1.0] is not allowed; give 3 numbers, one for each position: 1 for a click, 0 for none",
     ),
     "a key misspelt": (
         lambda: taught(tacit.UCB1(ARMS), 1.0).estimates("tomatoe"),
@@ -151,10 +149,7 @@ WRONG = {
         lambda: off_policy(3, SOUND),
         ("target", "3", "give a policy, or a target such as Uniform()"),
     ),
-    "a class for a target": (
-        lambda: off_policy(Uniform, SOUND),
-        ("target", "Uniform", "give Uniform()"),
-    ),
+    "a class for a target": (lambda: off_policy(Uniform, SOUND), ("target", "Uniform", "give Uniform()")),
     "a policy that reads features for a target": (
         lambda: off_policy(tacit.LinTS(3), SOUND),
         ("policy", "LinTS", "judge it with tacit.simulate"),
@@ -188,10 +183,7 @@ WRONG = {
         ("position", "there is none", "log the place of each arm"),
     ),
     "a clip of nothing": (lambda: IPS(clip=0), ("clip", "0", "give a finite number above 0")),
-    "a model of nothing": (
-        lambda: DirectMethod(model="linear"),
-        ("model", "'linear'", "give a RewardModel"),
-    ),
+    "a model of nothing": (lambda: DirectMethod(model="linear"), ("model", "'linear'", "give a RewardModel")),
     "a list of dicts for a log": (
         lambda: off_policy(FILM, [{"key": "tomato"}]),
         ("log", "{'key': 'tomato'}", "pyarrow.Table.from_pylist"),
@@ -324,10 +316,7 @@ WRONG = {
         lambda: arms_of({"film": 1.0}),
         ("key", "there is no column 'key'", "columns={'key': ...}"),
     ),
-    "a format that is not known": (
-        lambda: tacit.read_log(__file__),
-        ("format", ".py", "parquet"),
-    ),
+    "a format that is not known": (lambda: tacit.read_log(__file__), ("format", ".py", "parquet")),
     "a unit of time that is none": (
         lambda: tacit.read_log(SOUND, time_unit="min"),
         ("time_unit", "'min'", "give"),
@@ -336,10 +325,7 @@ WRONG = {
         lambda: tacit.Learner(tacit.UCB1),
         ("policy", "UCB1", "such as UCB1(arms=5)"),
     ),
-    "a key with a fraction": (
-        lambda: learner().choose(1.5),
-        ("key", "1.5", "give a string"),
-    ),
+    "a key with a fraction": (lambda: learner().choose(1.5), ("key", "1.5", "give a string")),
     "an arm that is not on offer": (
         lambda: learner().choose("tomato", arms=["flim"]),
         ("arm", "'flim'", "film"),
@@ -361,10 +347,7 @@ WRONG = {
         ("arms", "'film'", "give each arm a name of its own"),
     ),
     "no arms": (lambda: tacit.auto(0), ("arms", "0", "at least 1")),
-    "something that auto does not show": (
-        lambda: tacit.auto(3, shows="list"),
-        ("shows", "'list'", "slate"),
-    ),
+    "something that auto does not show": (lambda: tacit.auto(3, shows="list"), ("shows", "'list'", "slate")),
     "an environment by name": (
         lambda: tacit.simulate(tacit.UCB1(2), "bernoulli", 10),
         ("environment", "'bernoulli'", "give one, such as BernoulliArms([0.1, 0.2])"),

@@ -88,11 +88,7 @@ def test_nothing_of_it_is_on_standard_output(tmp_path):
     environment = os.environ | {"TACIT_CACHE_DIR": str(tmp_path), "TACIT_QUIET": "0"}
     runs = [
         subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
         for _ in range(2)
     ]
@@ -110,9 +106,7 @@ for policy in (tacit.UCB1(2), tacit.EpsilonGreedy(2)):
     learner.learn(learner.choose("a"), 1.0)
 """
     env = os.environ | {"TACIT_CACHE_DIR": "/proc/nowhere", "TACIT_QUIET": ""}
-    ran = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     told = [line for line in ran.stderr.splitlines() if "cannot be kept" in line]
     assert len(told) == 1

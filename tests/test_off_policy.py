@@ -211,10 +211,7 @@ def test_wrong_values_are_refused(wrong):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1)), min_size=1, max_size=60),
-    st.integers(0, 60),
-)
+@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1)), min_size=1, max_size=60), st.integers(0, 60))
 def test_merged_sums_are_the_sums_of_all(rows, cut):
     weights, rewards = np.array(rows).T
     whole = summed(weights, weights * rewards, 8)
@@ -258,11 +255,7 @@ def test_the_confidence_sequence_covers_at_every_time():
         sums, misses = summed(weights[:0], values[:0], 4), False
         for start, stop in pairwise([0, 20, 50, 100, 200, 400, 700, 1200, 2000]):
             sums = sums.merge(summed(weights[start:stop], values[start:stop], 4))
-            for low, high in (
-                anytime(sums),
-                anytime(sums, weight_bound=10.5),
-                bounded(sums, 0.0, 10.5),
-            ):
+            for low, high in (anytime(sums), anytime(sums, weight_bound=10.5), bounded(sums, 0.0, 10.5)):
                 misses |= not low <= 0.3 <= high
         missed += misses
     assert missed <= 19
@@ -325,8 +318,7 @@ def slate_rows():
     )
     weights = np.array([0.35, 0.25, 0.2, 0.15, 0.05])
     target = Table(
-        {str(k): {str(a): float(weights[(a + k) % 5]) for a in range(5)} for k in range(3)},
-        per="position",
+        {str(k): {str(a): float(weights[(a + k) % 5]) for a in range(5)} for k in range(3)}, per="position"
     )
     return rows, target, numbers["slates"]
 
@@ -360,10 +352,7 @@ def test_position_based_ips_finds_the_clicks_of_its_model():
         position=pa.array(np.tile([0, 1], slates), pa.int32()),
     )
     target = Table({"0": {"a": 1.0}, "1": {"b": 1.0}}, per="position")
-    estimators = [
-        PositionBasedIPS(2, examination=(0.9, 0.5), logging=Uniform()),
-        IndependentIPS(2),
-    ]
+    estimators = [PositionBasedIPS(2, examination=(0.9, 0.5), logging=Uniform()), IndependentIPS(2)]
     based, independent = off_policy(target, log, estimators).estimates
     truth = 0.6 * 0.9 + 0.3 * 0.5
     # Within four standard errors each: wrong by chance with probability below 1e-4.
@@ -392,10 +381,7 @@ def test_a_learning_policy_is_weighted_by_what_it_would_do_at_each_row():
     learner_plays, learner_sums = np.zeros(3), np.zeros(3)
     values = []
     for arm, propensity, reward in zip(
-        log["arm"].to_pylist(),
-        log["propensity"].to_pylist(),
-        log["reward"].to_pylist(),
-        strict=True,
+        log["arm"].to_pylist(), log["propensity"].to_pylist(), log["reward"].to_pylist(), strict=True
     ):
         slot = "abc".index(arm)
         means = np.where(learner_plays > 0, learner_sums / np.maximum(learner_plays, 1), np.nan)
@@ -458,9 +444,7 @@ def test_arms_given_once_are_on_offer_in_every_row_of_a_file(tmp_path):
     log = simulated(500, 15)
     pa.parquet.write_table(log.drop_columns("arms"), tmp_path / "log.parquet")
     reader = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b", "c"])
-    here, there = (
-        off_policy(Uniform(), source, [IPS(), DoublyRobust()]) for source in (log, reader)
-    )
+    here, there = (off_policy(Uniform(), source, [IPS(), DoublyRobust()]) for source in (log, reader))
     assert [one.value for one in here.estimates] == [one.value for one in there.estimates]
     fewer = tacit.read_log(tmp_path / "log.parquet", arms=["a", "b"])
     result = off_policy(Uniform(), fewer)
@@ -478,9 +462,7 @@ def test_offers_that_differ_from_row_to_row(tmp_path):
 
 def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
     log = simulated(100, 11)
-    wrong = log.set_column(
-        log.schema.get_field_index("reward"), "reward", pa.array([7.0] + [0.5] * 99)
-    )
+    wrong = log.set_column(log.schema.get_field_index("reward"), "reward", pa.array([7.0] + [0.5] * 99))
     pa.parquet.write_table(wrong, tmp_path / "log.parquet")
     reader = tacit.read_log(tmp_path / "log.parquet")
     assert off_policy(Uniform(), reader).rows == 99
@@ -532,8 +514,7 @@ def test_few_rows_with_all_the_weight_are_told():
     note, told = ips.warnings
     assert note == f"IPS: {ips.note}"
     assert ips.note == (
-        "the value is outside of its anytime interval, which counts on a mean weight of 1: here it "
-        "is 4.000"
+        "the value is outside of its anytime interval, which counts on a mean weight of 1: here it is 4.000"
     )
     low, high = ips.intervals["anytime"]
     assert f"trust the anytime interval, [{low:.5f}, {high:.5f}], alone" in told
@@ -545,9 +526,7 @@ def test_few_rows_with_all_the_weight_are_told():
 def test_many_rows_of_like_weight_are_told_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error", AssumptionWarning)
-        found = off_policy(
-            Table({"a": 0.2, "b": 0.3, "c": 0.5}), simulated(5000, 1), [IPS(), SNIPS()]
-        )
+        found = off_policy(Table({"a": 0.2, "b": 0.3, "c": 0.5}), simulated(5000, 1), [IPS(), SNIPS()])
     assert [estimate.warnings for estimate in found.estimates] == [(), ()]
 
 

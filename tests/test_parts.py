@@ -90,9 +90,7 @@ def the_same(ours, theirs, *, but=()):
     for mine, other in zip(ours.table(), theirs.table(), strict=True):
         for name in mine.keys() - set(but):
             if isinstance(mine[name], float):
-                assert mine[name] == pytest.approx(other[name], rel=1e-9, abs=1e-12, nan_ok=True), (
-                    name
-                )
+                assert mine[name] == pytest.approx(other[name], rel=1e-9, abs=1e-12, nan_ok=True), name
             else:
                 assert mine[name] == other[name], name
     for name in ("target", "rows", "unanswered", "never_shown", "confidence"):
@@ -179,9 +177,7 @@ def test_a_table_per_key_a_logging_policy_and_a_bound_too(folder):
 def test_models_that_were_fitted_before_know_which_rows_are_whose(folder):
     log = tacit.read_log(folder)
     fitted = [DoublyRobust(ArmMeans().fit(log)), DoublyRobust(ArmMeans("key").fit(log))]
-    the_same(
-        cluster.off_policy(Uniform(), log, fitted), evaluate.off_policy(Uniform(), log, fitted)
-    )
+    the_same(cluster.off_policy(Uniform(), log, fitted), evaluate.off_policy(Uniform(), log, fitted))
 
 
 def test_slates_are_weighted_whole_and_may_not_lie_in_two_parts(folder, tmp_path, monkeypatch):
@@ -209,9 +205,7 @@ def test_rejected_rows_are_reported_and_leave_the_rest_as_it_is(folder, tmp_path
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet", row_group_size=100)
     (tmp_path / "more.csv").write_text("timestamp,decision_id,placement,key,arms,arm\n")
     log, one = tacit.read_log(tmp_path), tacit.read_log(tmp_path)
-    the_same(
-        cluster.off_policy(TARGET, log, ESTIMATORS), evaluate.off_policy(TARGET, one, ESTIMATORS)
-    )
+    the_same(cluster.off_policy(TARGET, log, ESTIMATORS), evaluate.off_policy(TARGET, one, ESTIMATORS))
     assert log.report.rejected == one.report.rejected == {"reward-outside-range": 18}
     assert log.report == one.report
 
@@ -224,19 +218,13 @@ def test_an_arm_that_is_never_shown_is_named_although_another_part_offers_it(tmp
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.floats(0.0, 5.0), max_size=40),
-    st.integers(0, 40),
-    st.integers(0, 40),
-    st.integers(1, 9),
-)
+@given(st.lists(st.floats(0.0, 5.0), max_size=40), st.integers(0, 40), st.integers(0, 40), st.integers(1, 9))
 def test_sums_of_parts_are_the_sums_of_the_whole_wherever_it_is_cut(weights, a, b, groups):
     weights = np.array(weights)
     values = weights**2 - 1.0
     cuts = sorted([min(a, len(weights)), min(b, len(weights))])
     parts = [
-        summed(w, v, groups)
-        for w, v in zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
+        summed(w, v, groups) for w, v in zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
     ]
     merged = reduce(lambda before, after: before.merge(after.after(before.n)), parts)
     for ours, theirs in zip(merged, summed(weights, values, groups), strict=True):
@@ -246,18 +234,10 @@ def test_sums_of_parts_are_the_sums_of_the_whole_wherever_it_is_cut(weights, a, 
 def test_counts_of_parts_turn_by_the_rows_before_them():
     # Folds of rows 0, 1, 2 | 3, 4 in the whole: 0, 1, 0 | 1, 0.
     first = ArmCounts(
-        3,
-        [""],
-        ["a", "b"],
-        np.array([[[2.0, 0.0]], [[0.0, 1.0]]]),
-        np.array([[[1.0, 0.0]], [[0.0, 1.0]]]),
+        3, [""], ["a", "b"], np.array([[[2.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     )
     second = ArmCounts(
-        2,
-        [""],
-        ["c", "a"],
-        np.array([[[1.0, 0.0]], [[0.0, 1.0]]]),
-        np.array([[[1.0, 0.0]], [[0.0, 0.0]]]),
+        2, [""], ["c", "a"], np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0, 0.0]], [[0.0, 0.0]]])
     )
     both = first.merge(second)
     assert both.arms == ["a", "b", "c"]
@@ -364,9 +344,7 @@ def test_a_cluster_gives_the_same_also_when_a_worker_is_killed(folder, on_two, t
         return np.full((len(batch), 2), 0.5)
 
     with cluster.on_ray():
-        ours = cluster.off_policy(
-            Probabilities(deadly, ARMS[:2], columns=["key"]), folder, ESTIMATORS
-        )
+        ours = cluster.off_policy(Probabilities(deadly, ARMS[:2], columns=["key"]), folder, ESTIMATORS)
         replayed = cluster.off_policy(LEARNING, folder, shards=2)
     assert os.path.exists(marker)
     target = Probabilities(harmless, ARMS[:2], columns=["key"])

@@ -16,11 +16,7 @@ import stores
 from azure.ai.personalizer import PersonalizerAdministrationClient
 from azure.ai.personalizer import PersonalizerClient as LaterClient
 from azure.cognitiveservices.personalizer import PersonalizerClient
-from azure.cognitiveservices.personalizer.models import (
-    ErrorResponseException,
-    RankableAction,
-    RankRequest,
-)
+from azure.cognitiveservices.personalizer.models import ErrorResponseException, RankableAction, RankRequest
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError
 from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, learned
@@ -610,9 +606,7 @@ def test_settings_hold_from_now_on_and_survive(tmp_path):
         chances = [each.probability for each in short.ranking]
         assert sum(chances) == pytest.approx(1.0)
         assert min(chances) == 0.0
-        eventually(
-            lambda: ask(address, "GET", "/v1/placements")[1]["placements"][0]["pending"] <= 1
-        )
+        eventually(lambda: ask(address, "GET", "/v1/placements")[1]["placements"][0]["pending"] <= 1)
         # The short windows are closed, the long one before them is not.
         now = ask(address, "GET", "/personalizer/v1.0/configurations/service")[1]
     with running(config) as address:
@@ -765,11 +759,7 @@ def test_a_vector_by_hand():
     dim = 16
     expected = np.zeros(dim)
     of_context = [(hash_of("hour"), 2.0), (hash_of("day", "monday"), 1.0)]
-    of_action = [
-        (hash_of("name", "tea"), 1.0),
-        (hash_of("hot", True), 1.0),
-        (hash_of("price"), 1.0),
-    ]
+    of_action = [(hash_of("name", "tea"), 1.0), (hash_of("hot", True), 1.0), (hash_of("price"), 1.0)]
     blocks = [
         [(h ^ 0x243F6A8885A308D3, x) for h, x in of_context],
         [(h ^ 0x13198A2E03707344, x) for h, x in of_action],

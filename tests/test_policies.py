@@ -65,13 +65,7 @@ def test_propensity_is_the_frequency_of_the_choice(policy):
     told = np.zeros(3)
     told[decisions.slots] = decisions.propensities
     assert (
-        len(
-            {
-                (int(s), float(p))
-                for s, p in zip(decisions.slots, decisions.propensities, strict=True)
-            }
-        )
-        <= 3
+        len({(int(s), float(p)) for s, p in zip(decisions.slots, decisions.propensities, strict=True)}) <= 3
     )
     sigma = np.sqrt(told * (1 - told) / draws)
     assert (np.abs(observed - told) <= 5.1 * sigma + 1e-9)[observed > 0].all()
@@ -84,9 +78,7 @@ def test_propensities_over_a_subset_sum_to_one(policy):
     kernel_propensity = type(policy).propensity
     impression = tacit.Impression(np.array([0, 2]), np.zeros(0))
     lane = learner.lane("query")
-    total = sum(
-        kernel_propensity(policy.params, learner.state, lane, impression, arm) for arm in (0, 2)
-    )
+    total = sum(kernel_propensity(policy.params, learner.state, lane, impression, arm) for arm in (0, 2))
     assert total == pytest.approx(1.0, abs=1e-7)
     observed, _ = frequencies(learner, 200, arms=[0, 2])
     assert observed[1] == 0
@@ -149,15 +141,11 @@ def test_ucb1_index_by_hand():
     assert tacit.UCB1.index(params, state, 0, 0, shared) == pytest.approx(
         2 / 3 + math.sqrt(2 * math.log(5) / 3)
     )
-    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(
-        math.sqrt(2 * math.log(5))
-    )
+    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(math.sqrt(2 * math.log(5)))
     # α = 1, t0 = 10 is sqrt(8 ln 15/n).
     params = tacit.UCB1(2, alpha=1.0, t0=10).params
     shared = tacit.UCB1.confidence(params, state, 0)
-    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(
-        math.sqrt(8 * math.log(15))
-    )
+    assert tacit.UCB1.index(params, state, 0, 1, shared) == pytest.approx(math.sqrt(8 * math.log(15)))
 
 
 def test_ucb1_plays_each_arm_once_first():
@@ -193,9 +181,7 @@ def test_exp3s_by_hand():
     assert weights[1 - first.arm] == pytest.approx(1 + 0.1 * math.e)
 
 
-@pytest.mark.parametrize(
-    "policy", [tacit.EXP3(2, gamma=0.9), tacit.EXP3S(2, gamma=0.9, alpha=1e-9)]
-)
+@pytest.mark.parametrize("policy", [tacit.EXP3(2, gamma=0.9), tacit.EXP3S(2, gamma=0.9, alpha=1e-9)])
 def test_exponential_weights_never_overflow(policy):
     """Some implementations overflow here and then play uniformly without a word."""
     learner = tacit.Learner(policy, seed=1)
@@ -214,9 +200,7 @@ def test_exp3_tuning_is_the_published_one():
     policy = tacit.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
     t = 3_000_000
     assert policy.alpha == 1 / t
-    assert policy.gamma == pytest.approx(
-        math.sqrt(5 * (10 * math.log(5 * t) + math.e) / ((math.e - 1) * t))
-    )
+    assert policy.gamma == pytest.approx(math.sqrt(5 * (10 * math.log(5 * t) + math.e) / ((math.e - 1) * t)))
 
 
 def test_thompson_counts_and_forgets():
@@ -274,17 +258,11 @@ def exact_largest(successes, failures, chosen):
         return betas[chosen].pdf(x) * math.prod(others)
 
     pairs = zip([0.0, *cuts], [*cuts, 1.0], strict=True)
-    return sum(
-        integrate.quad(integrand, a, b, epsabs=1e-12, limit=200)[0] for a, b in pairs if a < b
-    )
+    return sum(integrate.quad(integrand, a, b, epsabs=1e-12, limit=200)[0] for a, b in pairs if a < b)
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    counts=st.lists(
-        st.tuples(st.floats(1.0, 3000.0), st.floats(1.0, 3000.0)), min_size=2, max_size=5
-    )
-)
+@given(counts=st.lists(st.tuples(st.floats(1.0, 3000.0), st.floats(1.0, 3000.0)), min_size=2, max_size=5))
 def test_probability_largest_against_quadrature(counts):
     successes, failures = map(np.array, zip(*counts, strict=True))
     told = [probability_largest(successes, failures, i) for i in range(len(counts))]
@@ -312,9 +290,7 @@ def test_probability_largest_of_very_different_scales():
     successes, failures = np.array([1.0, 3e8]), np.array([1.0, 7e8])
     assert probability_largest(successes, failures, 0) == pytest.approx(0.7, abs=1e-6)
     # Jeffreys-like priors with singular densities, by symmetry.
-    assert probability_largest(np.full(4, 0.05), np.full(4, 0.05), 2) == pytest.approx(
-        0.25, abs=1e-7
-    )
+    assert probability_largest(np.full(4, 0.05), np.full(4, 0.05), 2) == pytest.approx(0.25, abs=1e-7)
 
 
 @pytest.mark.parametrize("count", [5, 12, 40])
@@ -332,12 +308,7 @@ def test_probability_largest_of_many_that_are_nearly_equal(count):
 
 @pytest.mark.parametrize(
     ("policy", "bound"),
-    [
-        (tacit.UCB1(3), 0.15),
-        (tacit.KLUCB(3), 0.05),
-        (tacit.Thompson(3), 0.05),
-        (tacit.EXP3(3), 0.3),
-    ],
+    [(tacit.UCB1(3), 0.15), (tacit.KLUCB(3), 0.05), (tacit.Thompson(3), 0.05), (tacit.EXP3(3), 0.3)],
     ids=lambda value: getattr(value, "label", str(value)),
 )
 def test_regret_stays_far_below_uniform_choice(policy, bound):
@@ -400,15 +371,7 @@ def test_specs_as_text():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "ucb1(",
-        "ucb1(alpha=open('x'))",
-        "ucb1(alpha=1)(2)",
-        "ucb1(**{})",
-        "__import__('os')",
-        "ucb1;x",
-    ],
+    ["", "ucb1(", "ucb1(alpha=open('x'))", "ucb1(alpha=1)(2)", "ucb1(**{})", "__import__('os')", "ucb1;x"],
 )
 def test_specs_are_parsed_and_never_evaluated(text):
     with pytest.raises((InvalidValue, UnknownName)):
@@ -450,8 +413,5 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
         chance = kind.propensity(params, state, 0, impression, shown)
         assert math.isnan(chance) or 0.0 < chance <= 1.0
         kind.learn(
-            params,
-            state,
-            0,
-            outcome_of(params, impression, action, np.ones(policy.feedback_width), chance),
+            params, state, 0, outcome_of(params, impression, action, np.ones(policy.feedback_width), chance)
         )

@@ -58,9 +58,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_estimates_by_hand(name):
     log = {column: values[:3] for column, values in LOG.items()}
-    found = off_policy(
-        Table({"b": 1.0}), log, [DirectMethod(MODELS[name]), DoublyRobust(MODELS[name])]
-    )
+    found = off_policy(Table({"b": 1.0}), log, [DirectMethod(MODELS[name]), DoublyRobust(MODELS[name])])
     direct, robust = (estimate.value for estimate in found.estimates)
     assert direct == pytest.approx((0.5 + 1.0 + 0.5) / 3)
     assert robust == pytest.approx((0.5 + (1.0 + 2 * (1 - 1.0)) + 0.5) / 3)

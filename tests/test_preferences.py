@@ -44,9 +44,7 @@ class TestTable1:
         assert self.found.gamma_witnesses == ((A, B, D),)
 
     def test_the_triangle_inequality_fails_in_three_triples(self):
-        violated = {
-            violation.triple: violation.excess for violation in self.found.triangle_violations
-        }
+        violated = {violation.triple: violation.excess for violation in self.found.triangle_violations}
         assert violated == {
             (A, C, E): pytest.approx(0.05),
             (A, D, E): pytest.approx(0.03),
@@ -90,9 +88,7 @@ class TestMatrices:
 
     def test_logistic_utilities_satisfy_what_the_paper_assumes(self):
         for seed in range(20):
-            found = preferences.measure(
-                preferences.logistic_utilities(12, np.random.default_rng(seed))
-            )
+            found = preferences.measure(preferences.logistic_utilities(12, np.random.default_rng(seed)))
             assert found.condorcet == 0
             assert found.gamma == pytest.approx(1.0)
             assert found.triangle_violations == ()

@@ -181,10 +181,7 @@ def configured(policy, **more):
 
 
 def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
-    home = {
-        "arms": list(NAMES),
-        "policy": {"name": "auto", "priors": {"film": [1, 1], "holiday": [0, 1]}},
-    }
+    home = {"arms": list(NAMES), "policy": {"name": "auto", "priors": {"film": [1, 1], "holiday": [0, 1]}}}
     config = load_config(overrides={"placements.home": {**home, "seed": 7, "snapshot_every": 3}})
 
     async def session():

@@ -253,8 +253,7 @@ def test_the_propensity_is_summed_over_all_explanations_by_hand():
         plays = [lanes.new[0, a] + (0.0 if a in changed else lanes.old[0, a]) for a in range(3)]
         total = lanes.new[0].sum() + (0.0 if everywhere else lanes.old[0].sum())
         scores = [
-            kl_upper_bound(w / (w + m), math.log(total + 1.0) / (w + m)) if w + m else 2.0
-            for w, m in plays
+            kl_upper_bound(w / (w + m), math.log(total + 1.0) / (w + m)) if w + m else 2.0 for w, m in plays
         ]
         best = np.array(scores) == max(scores)
         return best / best.sum()

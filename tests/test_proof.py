@@ -451,8 +451,7 @@ def test_guardrails_wait_for_traffic():
 def test_sentences():
     better = Lift("better", Interval(1.2, 1.04, 1.4), Interval(0.01, 0.002, 0.02))
     assert lift_sentence(better) == (
-        "Learning earned 20 % more than the control (between 4 % and 40 %). "
-        "You may look at this at any time."
+        "Learning earned 20 % more than the control (between 4 % and 40 %). You may look at this at any time."
     )
     worse = Lift("worse", Interval(0.9, 0.85, 0.98), Interval(-0.1, -0.2, -0.01))
     assert lift_sentence(worse).startswith(
@@ -462,9 +461,7 @@ def test_sentences():
         "Learning earned 0.1 per decision less than the control (between 0.01 per decision and "
     )
     endless = Lift("better", Interval(math.inf, 1.5, math.inf))
-    assert lift_sentence(endless).startswith(
-        "Learning earned more than the control (at least 50 %)."
-    )
+    assert lift_sentence(endless).startswith("Learning earned more than the control (at least 50 %).")
     assert lift_sentence(Lift("early")) == "Too early: the control has had too little traffic."
     assert lift_sentence(Lift("undecided")) == "No difference shown yet."
     assert "in less than a day (4 times" in lift_sentence(Lift("undecided"), days=0.5)

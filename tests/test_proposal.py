@@ -37,9 +37,7 @@ def click_log(keys, arms, rewards, arm_count=2, contexts=None):
 
 def shifting_log(rounds=40_000, seed=3, **options):
     """Return a log of uniform choices among shifting arms, and the true events."""
-    environment = tacit.ShiftingArms(
-        **({"arms": 5, "keys": 4, "events": (1, 4), "dim": 3} | options)
-    )
+    environment = tacit.ShiftingArms(**({"arms": 5, "keys": 4, "events": (1, 4), "dim": 3} | options))
     rng, choices = np.random.default_rng(seed), np.random.default_rng(seed + 1)
     world, params = environment.world(rng, rounds), environment.params
     keys, arms, rewards, contexts, events = [], [], [], [], []
@@ -62,11 +60,7 @@ def entropy(clicks, plays):
     return sum(k * math.log(k / plays) for k in (clicks, plays - clicks) if k > 0)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=2, max_size=30
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=2, max_size=30))
 def test_ratios_are_those_of_every_split(history):
     arms, rewards = (np.array(column) for column in zip(*history, strict=True))
     mine = arms == 0
@@ -122,10 +116,7 @@ def test_proposals_fit_what_the_log_came_from():
     # Events are outside of [0, 0.5]³ by at least 0.1, and shifts are of at least 0.1.
     assert 0.04 <= proposal.margin <= 0.1
     assert 0.05 <= proposal.min_shift <= 0.4
-    assert (
-        proposal.horizon
-        == max(log["key"].value_counts().to_pylist(), key=lambda v: v["counts"])["counts"]
-    )
+    assert proposal.horizon == max(log["key"].value_counts().to_pylist(), key=lambda v: v["counts"])["counts"]
     assert proposal.rows == 40_000
     assert proposal.keys == proposal.searched == 4
     assert not any("contradict" in warning for warning in proposal.warnings)

@@ -77,9 +77,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster):
 
 def test_results_come_in_the_order_of_the_units(cluster):
     with on_ray():
-        assert spread(square, [(i,) for i in range(9)], [1] * 9, label="") == [
-            i**2 for i in range(9)
-        ]
+        assert spread(square, [(i,) for i in range(9)], [1] * 9, label="") == [i**2 for i in range(9)]
 
 
 @pytest.mark.parametrize("where", [nullcontext, on_ray])
@@ -128,8 +126,6 @@ def test_nothing_else_imports_ray():
     package = Path(tacit.__file__).parent
     own = package / "cluster"
     importing = [
-        path
-        for path in package.rglob("*.py")
-        if own not in path.parents and "import ray" in path.read_text()
+        path for path in package.rglob("*.py") if own not in path.parents and "import ray" in path.read_text()
     ]
     assert importing == []

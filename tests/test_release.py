@@ -36,11 +36,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
     )}  # fmt: skip
     assert inside == release.package_files() | info
-    for needed in (
-        "py.typed",
-        "service/page/templates/overview.html",
-        "service/page/static/page.css",
-    ):
+    for needed in ("py.typed", "service/page/templates/overview.html", "service/page/static/page.css"):
         assert f"tacit/{needed}" in inside
 
 
@@ -91,9 +87,7 @@ def test_the_documented_versions_of_formats_are_those_of_the_code():
     from tacit.service.maintenance import export as log
     from tacit.service.stores import postgres, sqlite
 
-    rows = re.findall(
-        r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", (ROOT / "docs" / "stability.md").read_text(), re.M
-    )
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", (ROOT / "docs" / "stability.md").read_text(), re.M)
     assert {name: int(version) for name, version in rows} == {
         "configuration": VERSION,
         "the service's store, SQLite": len(sqlite.MIGRATIONS),

@@ -205,9 +205,7 @@ def test_the_first_pass_is_the_learner_bit_for_bit(policy):
 
     learner = tacit.Learner(policy, seed=stream("replay", 7, 0))
     matched = 0
-    for key, arm, reward in zip(
-        keys, log["arm"].to_pylist(), log["reward"].to_pylist(), strict=True
-    ):
+    for key, arm, reward in zip(keys, log["arm"].to_pylist(), log["reward"].to_pylist(), strict=True):
         decision = learner.choose(key)
         if decision.arm == arm:
             learner.learn(decision, reward)
@@ -308,13 +306,7 @@ def test_a_context_that_does_not_fit_is_named():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("passes", 0),
-        ("seed", -1),
-        ("window", 0),
-        ("tolerance", -1.0),
-        ("missing_reward", 2.0),
-    ],
+    [("passes", 0), ("seed", -1), ("window", 0), ("tolerance", -1.0), ("missing_reward", 2.0)],
 )
 def test_wrong_options_are_refused(field, value):
     with pytest.raises(InvalidValue, match=f"{field}: {value}"):
@@ -351,9 +343,7 @@ def test_numbered_arms_answer_to_their_numbers():
 
 def test_uniform_choice_earns_the_mean_of_all_arms():
     """Fails with probability 1e-4."""
-    runs = [
-        played(tacit.UniformRandom(ARMS), random_log(500, seed), seed=seed)[0] for seed in SEEDS
-    ]
+    runs = [played(tacit.UniformRandom(ARMS), random_log(500, seed), seed=seed)[0] for seed in SEEDS]
     mean, matched = MEANS.mean(), sum(run.matched for run in runs)
     error = sum(run.clicks for run in runs) / matched - mean
     assert abs(error) < RARE * math.sqrt(mean * (1 - mean) / matched)
@@ -395,9 +385,7 @@ def test_replay_agrees_with_deciding_live():
     policy, rounds = tacit.Thompson(ARMS), 600
     logs = (random_log(3 * rounds, seed) for seed in range(60))
     offline = [replay(policy, log, passes=1, seed=seed).estimate for seed, log in enumerate(logs)]
-    live = tacit.simulate(
-        [policy], tacit.BernoulliArms(MEANS.tolist()), horizon=rounds, runs=200, seed=1
-    )
+    live = tacit.simulate([policy], tacit.BernoulliArms(MEANS.tolist()), horizon=rounds, runs=200, seed=1)
     online = live.reward[0, :, -1] / rounds
     error = math.sqrt(np.var(offline) / len(offline) + np.var(online) / len(online))
     assert abs(np.mean(offline) - np.mean(online)) < RARE * error

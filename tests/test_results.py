@@ -49,9 +49,7 @@ def counted(events, results=None):
 
 events = st.lists(
     st.tuples(
-        st.integers(0, 40_000),
-        st.integers(0, ARMS - 1),
-        st.none() | st.sampled_from([0.25, 0.5, 1.0]),
+        st.integers(0, 40_000), st.integers(0, ARMS - 1), st.none() | st.sampled_from([0.25, 0.5, 1.0])
     ),
     min_size=1,
     max_size=60,

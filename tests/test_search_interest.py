@@ -107,11 +107,7 @@ def test_signals_tell_a_burst_and_a_loss_of_clicks(interest: SearchInterest) -> 
     arms=st.lists(st.integers(0, 2), min_size=5, max_size=60),
 )
 def test_signals_stay_between_0_and_1(
-    tmp_path_factory: pytest.TempPathFactory,
-    fast: float,
-    slow: float,
-    prior: float,
-    arms: list[int],
+    tmp_path_factory: pytest.TempPathFactory, fast: float, slow: float, prior: float, arms: list[int]
 ) -> None:
     path = table(tmp_path_factory.mktemp("interest") / "interest.csv")
     environment = WatchedInterest(SearchInterest(path), fast=fast, slow=slow, prior=prior)
@@ -129,9 +125,7 @@ def test_a_season_is_the_simulation_day_by_day(interest: SearchInterest, policy:
     ends = day_ends(environment, horizon)
     for run in range(2):
         one = season(policy, environment, horizon, 7, run)
-        whole = tacit.simulate(
-            policy, environment, horizon, runs=2, seed=7, checkpoints=ends.tolist()
-        )
+        whole = tacit.simulate(policy, environment, horizon, runs=2, seed=7, checkpoints=ends.tolist())
         assert one.regret.tolist() == whole.regret[0, run].tolist()
         assert one.clicks.tolist() == whole.reward[0, run].tolist()
         assert one.shown.sum(axis=1).tolist() == np.diff(ends, prepend=0).tolist()
@@ -197,8 +191,7 @@ def test_results_do_not_depend_on_the_workers(
 ) -> None:
     monkeypatch.setattr(study, "policies", lambda arms: [KLUCB(arms), UCB1(arms)])
     alone, together = (
-        study.played(WatchedInterest(interest), 2000, Setup(2, seed=1, workers=workers))
-        for workers in (1, 3)
+        study.played(WatchedInterest(interest), 2000, Setup(2, seed=1, workers=workers)) for workers in (1, 3)
     )
     for first, second in zip(alone, together, strict=True):
         for one, other in zip(first, second, strict=True):

@@ -144,10 +144,7 @@ def test_no_such_column_and_too_many_values_are_refused():
     with pytest.raises(LogError, match=r"by: there is no column 'devise' \(did you mean 'device'"):
         off_policy(TARGET, LOG, by="devise")
     many = shop(1100)
-    for function in (
-        off_policy,
-        lambda target, log, by: tacit.replay(tacit.UCB1(ARMS), log, by=by),
-    ):
+    for function in (off_policy, lambda target, log, by: tacit.replay(tacit.UCB1(ARMS), log, by=by)):
         with pytest.raises(UnfitLog, match="more than 1,000 values"):
             function(TARGET, many, by="decision_id")
 

@@ -42,15 +42,7 @@ from tacit.service.log.clock import LogClock
 from tacit.service.log.draws import Draws
 from tacit.service.log.impressions import DecisionRequest
 from tacit.service.log.requests import Feedback
-from tacit.service.log.rows import (
-    ACTIVATE,
-    EXAMINED,
-    REWARD,
-    SHADOW,
-    DecisionRow,
-    FeedbackRow,
-    MarkRow,
-)
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
 from tacit.service.maintenance.verify import verify
@@ -101,42 +93,22 @@ CLICK, HALF, NONE = 1.0, 0.5, 0.0
         ({}, [(30, REWARD, CLICK)], [(30, 0.0)], [LATE]),
         ({}, [(31, REWARD, CLICK)], [(31, 0.0)], [LATE]),
         # The last is known only at the end.
-        (
-            {"aggregation": "last"},
-            [(5, REWARD, CLICK), (9, REWARD, HALF)],
-            [(30, 0.5)],
-            [PENDING, PENDING],
-        ),
+        ({"aggregation": "last"}, [(5, REWARD, CLICK), (9, REWARD, HALF)], [(30, 0.5)], [PENDING, PENDING]),
         # Sum and max are known once they are 1.
-        (
-            {"aggregation": "sum"},
-            [(5, REWARD, 0.25), (6, REWARD, HALF)],
-            [(30, 0.75)],
-            [PENDING, PENDING],
-        ),
+        ({"aggregation": "sum"}, [(5, REWARD, 0.25), (6, REWARD, HALF)], [(30, 0.75)], [PENDING, PENDING]),
         (
             {"aggregation": "sum"},
             [(5, REWARD, HALF), (6, REWARD, 0.75), (7, REWARD, HALF)],
             [(6, 1.0)],
             [PENDING, LEARNED, REPEATED],
         ),
-        (
-            {"aggregation": "max"},
-            [(5, REWARD, HALF), (6, REWARD, 0.25)],
-            [(30, 0.5)],
-            [PENDING, PENDING],
-        ),
+        ({"aggregation": "max"}, [(5, REWARD, HALF), (6, REWARD, 0.25)], [(30, 0.5)], [PENDING, PENDING]),
         ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], [LEARNED]),
         # What was not looked at says nothing, what was clicked was looked at.
         ({"seen": "examined"}, [], [], []),
         ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], [NOTED]),
         ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], [LEARNED]),
-        (
-            {"seen": "examined", "aggregation": "last"},
-            [(3, REWARD, NONE)],
-            [(30, 0.0)],
-            [PENDING],
-        ),
+        ({"seen": "examined", "aggregation": "last"}, [(3, REWARD, NONE)], [(30, 0.0)], [PENDING]),
         # A deferred decision counts from its activation, if that comes in time.
         (
             {},
@@ -182,9 +154,7 @@ def everything(placement):
     """Return all that a placement is, bit for bit."""
     learners = [placement.learner, *([placement.shadow] if placement.shadow else [])]
     arrays = [
-        array[: len(learner.keys)].tobytes()
-        for learner in learners
-        for _, array in leaves(learner.state)
+        array[: len(learner.keys)].tobytes() for learner in learners for _, array in leaves(learner.state)
     ]
     counts = placement.mode, placement.decisions, placement.feedback, dict(placement.outcomes)
     keys = [learner.keys for learner in learners]
@@ -203,9 +173,7 @@ def folded(path, config):
 
 def plays(engine, key="k"):
     learner = engine.placements["home"].learner
-    return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[
-        learner.lane(key)
-    ].sum()
+    return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[learner.lane(key)].sum()
 
 
 def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
@@ -295,11 +263,7 @@ def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
             await engine.decide("home", "k")
             return outcome, everything(engine.placements["home"])
 
-    for skew, expected in (
-        (-86_400 * SECOND, LEARNED),
-        (365 * 86_400 * SECOND, LATE),
-        (-SECOND, LEARNED),
-    ):
+    for skew, expected in ((-86_400 * SECOND, LEARNED), (365 * 86_400 * SECOND, LATE), (-SECOND, LEARNED)):
         outcome, state = asyncio.run(session(skew))
         assert outcome == expected
         assert state == folded(path, config)
@@ -444,9 +408,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     [tacit.Thompson(ARMS, discount=0.9), Forgetful(ARMS), tacit.EXP3(ARMS)],
     ids=lambda policy: policy.label,
 )
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # A snapshot whose time is later than the log's end, and a clock that was set back since.
 @example(5441, Rule(window=5 * SECOND, activation=3 * SECOND), 20)
 @given(
@@ -465,9 +427,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
     tmp_path_factory, kind, policy, seed, rule, snapshot_every
 ):
     path = tmp_path_factory.mktemp("fold") / "s.db"
-    config = configured(
-        policy, rule=rule, snapshot_every=snapshot_every, shadow=tacit.Thompson(ARMS)
-    )
+    config = configured(policy, rule=rule, snapshot_every=snapshot_every, shadow=tacit.Thompson(ARMS))
     rng = np.random.default_rng(seed)
     clock, ids = Clock(), ["never made"]
 
@@ -564,19 +524,12 @@ def test_many_at_once_share_one_commit(tmp_path, kind):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
             check = engine.placement("home").checked
-            made = await engine.decide_many(
-                "home", [check(DecisionRequest(f"k {i}")) for i in range(50)]
-            )
+            made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
             told = [Feedback(row.id, REWARD, 1.0) for row in made]
-            outcomes = await engine.record_many(
-                "home", [*told, Feedback("never made", REWARD, 1.0)]
-            )
+            outcomes = await engine.record_many("home", [*told, Feedback("never made", REWARD, 1.0)])
             assert outcomes[:50] == [LEARNED] * 50
             assert isinstance(outcomes[50], UnknownDecision)
-            twice = [
-                check(DecisionRequest("k", id="twice")),
-                check(DecisionRequest("l", id="twice")),
-            ]
+            twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
             with pytest.raises(Conflict):
                 await engine.decide_many("home", twice)
             assert engine.store.end().seq == 100
@@ -643,9 +596,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     assert verify(config, store) == []
     counts = export(config, store, tmp_path / "log")
     assert counts == {"decisions": 13, "feedback": 8, "marks": 1, "records": 0, "clicks": 13}
-    clicks = [
-        c for batch in read_log(tmp_path / "log" / "clicks.parquet") for c in batch.to_pylist()
-    ]
+    clicks = [c for batch in read_log(tmp_path / "log" / "clicks.parquet") for c in batch.to_pylist()]
     # The windows of the first decisions have closed without a reward, those of the last are open.
     assert [c["reward"] for c in clicks] == [
         0, 1, 0, 0, 0, 1, None, 1, 0, None, 0, 1, None,
@@ -679,8 +630,7 @@ def terminate(postgres):
     """Cut every connection of the store, as a restart of the server would."""
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'tacit'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'"
         )
 
 

@@ -287,9 +287,7 @@ def test_shards_put_the_same_chapters_together(tmp_path):
     # In whatever order they come.
     other = sharded_view("home", configured({"share": 0.5, "unit": "user"}).placements["home"])
     other.show([views[1], views[0], views[2]])
-    for one, two in zip(
-        [whole.lift, *whole.lift.past], [other.lift, *other.lift.past], strict=True
-    ):
+    for one, two in zip([whole.lift, *whole.lift.past], [other.lift, *other.lift.past], strict=True):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)
 

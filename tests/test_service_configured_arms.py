@@ -267,9 +267,7 @@ serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]), engine=
 
 def test_a_file_that_is_to_be_read_anew_while_the_log_is_opened_is_read_then(tmp_path):
     path = tmp_path / "tacit.toml"
-    path.write_text(
-        '[server]\nport = 0\n[store]\npath = "s.db"\n[placements.home]\narms = ["a", "b"]\n'
-    )
+    path.write_text('[server]\nport = 0\n[store]\npath = "s.db"\n[placements.home]\narms = ["a", "b"]\n')
     process, port = harness.started(path, EARLY)
     try:
         with Client(f"http://127.0.0.1:{port}") as client:

@@ -22,8 +22,7 @@ from tacit.service.running.server import running
 
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 DECIDE = (
-    b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\n"
-    b"Content-Type: application/json\r\n"
+    b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 )
 SMALL = {"server.url_limit": 200, "server.header_limit": 400, "server.header_count": 10}
 SHORT = {f"server.{name}_timeout": 0.5 for name in ("first_byte", "header", "body", "idle", "send")}

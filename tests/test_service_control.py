@@ -168,9 +168,7 @@ def test_marks_of_an_earlier_export_have_nobody(tmp_path):
 PINNED = {"arms": ["b"], "shared": ["b"], "slates": ["c", "a"], "duels": ["b"], "features": ["y"]}
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["decide"] * 4 + ["learn"] * 4 + ["pin", "unpin", "freeze", "thaw", "stop"]
-        ),
+        st.sampled_from(["decide"] * 4 + ["learn"] * 4 + ["pin", "unpin", "freeze", "thaw", "stop"]),
         st.integers(0, 2**16),
     ),
     min_size=3,
@@ -205,13 +203,9 @@ async def take_step(engine, i, what, number, waiting):
 
 
 @pytest.mark.parametrize("kind", living.POLICIES)
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
-def test_what_pins_taught_is_a_fold_of_the_log(
-    tmp_path_factory, kind, steps, snapshot_every, crash
-):
+def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, snapshot_every, crash):
     folder = tmp_path_factory.mktemp("pins")
     config = living.configured(kind, snapshot_every)
     # The mode of a placement that has decided nothing is that of its configuration.
@@ -288,8 +282,7 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
         ]  # fmt: skip
         assert found[2].detail == {"arms": ["b"], "until": pinned.until}
         told = CliRunner().invoke(
-            cli,
-            ["placement", "pin", "home", "a", "--until", "2099-01-01", "--url", url, "--key", KEY],
+            cli, ["placement", "pin", "home", "a", "--until", "2099-01-01", "--url", url, "--key", KEY]
         )
         assert told.output == "a until 2099-01-01T00:00:00+00:00\n"
         told = CliRunner().invoke(cli, ["placement", "unpin", "home", "--url", url, "--key", KEY])
@@ -346,9 +339,7 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
             for arms, shown in ((["x", "y"], {"y"}), (["x", "z"], {"x", "z"})):
                 rows = []
                 for i in range(20):
-                    told = DecisionRequest(
-                        f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]]
-                    )
+                    told = DecisionRequest(f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]])
                     rows += await engine.decide_many("home", [placement.checked(told)])
                 assert {row.arm for row in rows} <= shown
                 assert await engine.feedback("home", rows[0].id, 1.0) == "learned"

@@ -165,6 +165,4 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
     store.close()
     check_log(events, traffic)
     assert snapshot.seq == events[-1].seq
-    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(
-        folded(events)[0]
-    )
+    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(folded(events)[0])

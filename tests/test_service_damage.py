@@ -19,14 +19,7 @@ from tacit.cli import cli
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, Unavailable
-from tacit.service.log.rows import (
-    DecisionRow,
-    FeedbackRow,
-    MarkRow,
-    RecordRow,
-    Rows,
-    row_checksum,
-)
+from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
 from tacit.service.maintenance.export import export
 from tacit.service.maintenance.take_in import take_in
 from tacit.service.maintenance.verify import verify
@@ -186,9 +179,7 @@ def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog
     sql(path, "sqlite", "UPDATE decisions SET arm = 'film ' WHERE seq = 4")
     for setting in ("set_up", "log_the_uncaught"):
         monkeypatch.setattr(f"tacit.service.running.logs.{setting}", lambda *_: None)
-    monkeypatch.setattr(
-        "tacit.service.running.server.serve", lambda config, **_: served_with.append(config)
-    )
+    monkeypatch.setattr("tacit.service.running.server.serve", lambda config, **_: served_with.append(config))
     with caplog.at_level(logging.WARNING):
         found = CliRunner().invoke(cli, ["serve", "--store", str(path), "--skip-damaged"])
     assert found.exit_code == 0, found.output

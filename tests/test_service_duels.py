@@ -12,17 +12,7 @@ import threading
 import harness
 import numpy as np
 import pytest
-from harness import (
-    PATIENCE,
-    START,
-    Client,
-    Clock,
-    as_after_a_crash,
-    eventually,
-    snapshots,
-    started,
-    stopped,
-)
+from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, snapshots, started, stopped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -47,11 +37,7 @@ from tacit.service.placements.duels import Tally, shown_list
 from tacit.service.running.server import running
 from tacit.service.stores.sqlite import SqliteStore
 
-RANKINGS = {
-    "old": ["a", "b", "c", "d"],
-    "new": ["b", "a", "e", "c"],
-    "odd": ["f", "d", "e", "b"],
-}
+RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
 RANKERS = list(RANKINGS)
 SECOND = 1_000_000
 WINDOW = 30 * SECOND
@@ -289,12 +275,7 @@ def test_modes(tmp_path):
 
 @pytest.mark.parametrize(
     "policy",
-    [
-        "rmed1",
-        "double-thompson-sampling",
-        "beat-the-mean(horizon=1000)",
-        "interleaved-filter2(1000)",
-    ],
+    ["rmed1", "double-thompson-sampling", "beat-the-mean(horizon=1000)", "interleaved-filter2(1000)"],
 )
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
@@ -455,9 +436,7 @@ def test_duels_survive_kill_9(tmp_path):
     shown, told = {}, {}
     process, port = started(tmp_path / "tacit.toml")
     enough = threading.Event()
-    clients = [
-        threading.Thread(target=searching, args=(port, shown, told, enough)) for _ in range(4)
-    ]
+    clients = [threading.Thread(target=searching, args=(port, shown, told, enough)) for _ in range(4)]
     for client in clients:
         client.start()
     assert enough.wait(PATIENCE)
@@ -487,9 +466,9 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("duels")
     # Where an answer says that a window is open, it must stay open for as long as a request takes.
     config = configured(folder / "s.db", attribution_window=600.0, ties="keep")
-    config.placements["race"] = configured(
-        folder / "s.db", attribution_window=1.0, ties="keep"
-    ).placements["search"]
+    config.placements["race"] = configured(folder / "s.db", attribution_window=1.0, ties="keep").placements[
+        "search"
+    ]
     config.placements["home"] = load_config().placements["default"]
     with running(config) as address:
         yield address

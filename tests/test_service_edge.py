@@ -29,10 +29,7 @@ from tacit.service.running.server import running
 HOW = {"decide": "default", "duel": "duels", "slate": "slates", "clicks": "slates"}
 PREFIX = "/personalizer/v1.0"
 WRITES = [
-    (
-        route.method,
-        path.template.format(name=HOW.get(name.partition("/")[0], "default"), id="e"),
-    )
+    (route.method, path.template.format(name=HOW.get(name.partition("/")[0], "default"), id="e"))
     for api in APIS
     for name, path in api.paths.items()
     for route in path.routes.values()
@@ -263,9 +260,7 @@ def answered(client):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_page_of_elsewhere_freezes_a_placement(
-    client, address, browser, elsewhere, host, attack
-):
+def test_no_page_of_elsewhere_freezes_a_placement(client, address, browser, elsewhere, host, attack):
     before = answered(client)
     page = browser.new_page()
     page.goto(f"http://{host}:{elsewhere}")
@@ -340,21 +335,13 @@ signal.signal(signal.SIGUSR1, trouble)
 main(["serve", "--config", sys.argv[1]])
 """
 FORGED = "/x%0aINFO tacit: forged%1b[31m%c2%85%e2%80%a8%7f".replace(" ", "%20")
-SAID = (
-    "GET /x",
-    "one warning\\n",
-    "one thread\\n",
-    "one object\\n",
-    "one other\\n",
-)
+SAID = ("GET /x", "one warning\\n", "one thread\\n", "one object\\n", "one other\\n")
 
 
 @contextlib.contextmanager
 def served(tmp_path, form, source=TROUBLE, store="s.db"):
     path = tmp_path / "tacit.toml"
-    path.write_text(
-        f'[server]\nport = 0\nlog = "{form}"\naccess_log = true\n[store]\npath = "{store}"\n'
-    )
+    path.write_text(f'[server]\nport = 0\nlog = "{form}"\naccess_log = true\n[store]\npath = "{store}"\n')
     with (tmp_path / "log").open("w") as log:
         command = [sys.executable, "-c", source, str(path)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -25,12 +25,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.errors import (
-    RepeatedFeedback,
-    StoreError,
-    Unavailable,
-    UnknownDecision,
-)
+from tacit.service.errors import RepeatedFeedback, StoreError, Unavailable, UnknownDecision
 from tacit.service.log.draws import Draws
 from tacit.service.log.ids import decision_id
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
@@ -140,14 +135,9 @@ def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
                 else:
                     open_windows = [row for row in open_windows if row.seq != event.decision]
                     learner.learn(decided[event.decision], event.reward)
-            assert (
-                len(open_windows)
-                < sum(isinstance(e, DecisionRow) for e in engine.store.events(0)) / 2
-            )
+            assert len(open_windows) < sum(isinstance(e, DecisionRow) for e in engine.store.events(0)) / 2
             for (_, mine), (_, its) in zip(
-                leaves(learner.state),
-                leaves(engine.placements["home"].learner.state),
-                strict=True,
+                leaves(learner.state), leaves(engine.placements["home"].learner.state), strict=True
             ):
                 assert mine[: len(learner.keys)].tobytes() == its[: len(learner.keys)].tobytes()
 
@@ -170,9 +160,7 @@ EVENTFUL = tacit.BWC(
     ],
     ids=lambda policy: policy.label,
 )
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),
@@ -234,9 +222,7 @@ def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
         async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
             old = await engine.decide("home", "a")
             await asyncio.gather(
-                engine.feedback("home", old.id, 1.0),
-                engine.decide("home", "b"),
-                engine.decide("home", "a"),
+                engine.feedback("home", old.id, 1.0), engine.decide("home", "b"), engine.decide("home", "a")
             )
             decisions, feedback = engine.store.groups[-1]
             assert [row.key for row in decisions] == ["b", "a"]
@@ -694,11 +680,7 @@ def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path,
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()),
-        min_size=1,
-        max_size=25,
-    )
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()), min_size=1, max_size=25)
 )
 @settings(max_examples=20)
 def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_factory, steps):

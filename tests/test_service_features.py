@@ -87,9 +87,7 @@ def test_it_learns_what_the_learner_learns(tmp_path):
         for i in range(20):
             relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
             told = placement.checked(
-                DecisionRequest(
-                    "k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist()
-                )
+                DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
             )
             (row,) = await engine.decide_many("home", [told])
             assert (await engine.decide_many("home", [told])) == [row]
@@ -112,9 +110,7 @@ def test_a_policy_with_fixed_arms_and_features(tmp_path):
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         placement = engine.placements["home"]
-        told = placement.checked(
-            DecisionRequest("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]])
-        )
+        told = placement.checked(DecisionRequest("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]]))
         (row,) = await engine.decide_many("home", [told])
         assert row.arm in ("a", "c")
         assert await engine.feedback("home", row.id, 1.0) == LEARNED

@@ -42,10 +42,7 @@ def configured(tmp_path, **values):
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
     values = {
-        "keys": {
-            NAMES[scope]: {"sha256": sha256, "scopes": [scope]}
-            for scope, (_, sha256) in MADE.items()
-        }
+        "keys": {NAMES[scope]: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in MADE.items()}
     }
     with running(configured(tmp_path_factory.mktemp("keys"), **values)) as address:
         yield Client(address)
@@ -190,9 +187,7 @@ def test_metrics_count(open_):
     assert grown('tacit_feedback_total{outcome="learned",placement="default"}') == 1
     assert grown('tacit_request_seconds_count{path="decide",status="200"}') == 1
     assert grown('tacit_request_seconds_count{path="other",status="404"}') == 1
-    buckets = [
-        value for name, value in after.items() if "seconds_bucket" in name and "decide" in name
-    ]
+    buckets = [value for name, value in after.items() if "seconds_bucket" in name and "decide" in name]
     assert buckets == sorted(buckets)
     assert buckets[-1] == after['tacit_request_seconds_count{path="decide",status="200"}']
     assert grown("tacit_commit_rows_sum") == 2

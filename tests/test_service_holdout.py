@@ -9,17 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
-from holdouts import (
-    ARMS,
-    FEATURED,
-    HALF,
-    RATES,
-    closed,
-    configured,
-    report,
-    shown,
-    traffic,
-)
+from holdouts import ARMS, FEATURED, HALF, RATES, closed, configured, report, shown, traffic
 from stores import store_at
 from test_cli import tacit
 
@@ -85,11 +75,7 @@ def test_more_share_keeps_whoever_was_held_out():
 
 @pytest.mark.parametrize(
     ("control", "slot", "chances"),
-    [
-        ("uniform", None, [1 / 3, 1 / 3, 1 / 2]),
-        ("baseline", None, [0, 1, 1]),
-        ("arm c", 2, [0, 1, 0]),
-    ],
+    [("uniform", None, [1 / 3, 1 / 3, 1 / 2]), ("baseline", None, [0, 1, 1]), ("arm c", 2, [0, 1, 0])],
 )
 def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
     coin = Coin(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
@@ -131,9 +117,7 @@ def alone(policy, rows, rewards):
     for row in rows:
         learner._batch.lanes.admit([row.key])
         slots = np.array([ARMS.index(row.arm)])
-        made = Decision(
-            0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING
-        )
+        made = Decision(0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING)
         learner._batch.recall([made])
         learner.learn(made, rewards.get(row.id, 0.0))
     return by_key(learner)
@@ -151,9 +135,7 @@ def by_key(learner):
 )
 def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
     async def session():
-        config = configured(
-            {"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
-        )
+        config = configured({"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150)
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             # In the order of the log: windows close in that order where nothing was clicked.
@@ -178,9 +160,7 @@ def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, contr
     assert home.lift.scores.overall[0] == len(rows)
 
 
-@pytest.mark.parametrize(
-    ("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")]
-)
+@pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
 def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
 
@@ -236,19 +216,14 @@ def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
 def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
     async def session():
         config = configured(
-            {"share": 0.5, "control": {"policy": FEATURED}},
-            arms=None,
-            kind="features",
-            policy=FEATURED,
+            {"share": 0.5, "control": {"policy": FEATURED}}, arms=None, kind="features", policy=FEATURED
         )
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             for _ in range(60):
                 engine.clock.now += SECOND
                 told = home.checked(
-                    DecisionRequest(
-                        "k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2
-                    )
+                    DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
                 )
                 (row,) = await engine.decide_many("home", [told])
                 await engine.feedback("home", row.id, float(row.arm == "b"))
@@ -397,10 +372,7 @@ def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
         config = configured(None, arms=[*ARMS, "holiday"], policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            asked = [
-                home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}"))
-                for i in range(40)
-            ]
+            asked = [home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)]
             # What was checked before does not know of the control's arm.
             await engine.hold(ChangeHoldout("home", HoldoutConfig(0.5, ControlTable(arm="recipe"))))
             return list(await engine.decide_many("home", asked))
@@ -569,10 +541,7 @@ def test_features_have_a_holdout(tmp_path):
         ({"holdout": {"control": {"policy": "best"}}}, "policy"),
         ({"holdout": {"control": {"policy": "ucb1"}}, "shadow": "exp3"}, "shadow"),
         ({"holdout": {"control": {"policy": "ucb1"}}, "mode": "shadow"}, "mode"),
-        (
-            {"holdout": {"control": {"policy": "ucb1"}}, "spread": True, "policy": "ucb1"},
-            "leave spread out",
-        ),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "spread": True, "policy": "ucb1"}, "leave spread out"),
         ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
         ({"metrics": {"revenue": {"range": [2, 1]}}}, "metrics.revenue.range"),
         ({"metrics": {"revenue": {"range": [0, 1], "half": 1.0}}}, "metrics.revenue.half"),

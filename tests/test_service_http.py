@@ -349,9 +349,7 @@ def test_many_clients_at_once_get_decisions_of_their_own(address):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path, number):
     path = tmp_path / "s.db"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(path)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", SERVE, str(path)], stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
     assert line.startswith("tacit serves at http://127.0.0.1:")
     client = Client(line.split()[3])
@@ -370,9 +368,7 @@ def test_a_taken_port_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = load_config(overrides={"store.path": str(tmp_path / "s.db")})
-        with pytest.raises(
-            ConfigError, match=f"server.port: cannot listen on 127.0.0.1 port {port}"
-        ):
+        with pytest.raises(ConfigError, match=f"server.port: cannot listen on 127.0.0.1 port {port}"):
             serve(config, port=port)
         (check,) = (c for c in doctor.checks(port) if c.name == f"port {port}")
         assert check.ok is False

@@ -19,14 +19,7 @@ from tacit.learning.learner import Learner
 from tacit.logs import read_log
 from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
-from tacit.service.attribution.attribution import (
-    CORRECTED,
-    DUPLICATE,
-    FROZEN,
-    LATE,
-    LEARNED,
-    Attribution,
-)
+from tacit.service.attribution.attribution import CORRECTED, DUPLICATE, FROZEN, LATE, LEARNED, Attribution
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import PlacementConfig
@@ -215,9 +208,7 @@ def test_an_exported_log_has_the_corrected_reward(tmp_path):
     assert [reward.as_py() for reward in rewards] == [1.0]
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),

@@ -11,16 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from harness import SECOND, Clock, served
-from holdouts import (
-    ARMS,
-    METRICS,
-    RATES,
-    closed,
-    configured,
-    report,
-    shown,
-    traffic,
-)
+from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import tacit
@@ -102,9 +93,7 @@ def test_a_lift_is_found(service):
     again = tacit("lift", "helps", "--url", service.address, "--json")
     part = service.client.lift("helps", begin="2023-11-14", end="2023-11-14T22:16")
     assert 0 < sum(group["decisions"] for group in part.groups.values()) < 8000
-    told = tacit(
-        "lift", "helps", "--url", service.address, "--from", "2023-11-14", "--to", part.until
-    )
+    told = tacit("lift", "helps", "--url", service.address, "--from", "2023-11-14", "--to", part.until)
     assert told.stdout.startswith("Of decisions from 14 November 22:13 to ")
     assert json.loads(again.stdout) == msgspec.to_builtins(found)
 
@@ -262,9 +251,7 @@ def samples(metrics):
     """Return metrics by name and labels."""
     metrics.look()
     return {
-        (one.name, *one.labels.values()): one.value
-        for family in metrics.collect()
-        for one in family.samples
+        (one.name, *one.labels.values()): one.value for family in metrics.collect() for one in family.samples
     }
 
 
@@ -337,10 +324,7 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
             return whole, first, last, none
 
     whole, first, last, none = asyncio.run(session())
-    counts = [
-        sum(group.decisions for group in found.groups.values())
-        for found in (whole, first, last, none)
-    ]
+    counts = [sum(group.decisions for group in found.groups.values()) for found in (whole, first, last, none)]
     assert counts == [1200, 600, 600, 0]
     assert abs(first.groups["policy"].rewards / first.groups["policy"].decisions - 0.3) < 0.1
     assert abs(last.groups["policy"].rewards / last.groups["policy"].decisions - 0.5) < 0.15

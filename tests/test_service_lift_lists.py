@@ -90,9 +90,7 @@ def test_what_a_control_lists_with_what_probability(named):
         assert math.isclose(chances.sum(), 1.0)
         prefixes, places = control.prefixes(lists, offers), control.places(lists, offers)
         for k in range(positions):
-            begun = [
-                chances[(lists[:, : k + 1] == one[: k + 1]).all(axis=1)].sum() for one in lists
-            ]
+            begun = [chances[(lists[:, : k + 1] == one[: k + 1]).all(axis=1)].sum() for one in lists]
             there = [chances[lists[:, k] == one[k]].sum() for one in lists]
             np.testing.assert_allclose(prefixes[:, k], begun)
             np.testing.assert_allclose(places[:, k], there)
@@ -103,8 +101,7 @@ def test_what_a_control_lists_with_what_probability(named):
 
 
 @pytest.mark.parametrize(
-    ("control", "policy"),
-    [("uniform", "list-mix"), ("baseline", "list-mix"), ("uniform", "cascade-kl-ucb")],
+    ("control", "policy"), [("uniform", "list-mix"), ("baseline", "list-mix"), ("uniform", "cascade-kl-ucb")]
 )
 def test_lists_have_a_holdout(tmp_path, control, policy):
     async def session():
@@ -219,9 +216,7 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             home = engine.placements["home"]
-            asked = [
-                DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)
-            ]
+            asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
             rows = []
             for one in asked:
                 (row,) = await told(engine, one)
@@ -377,9 +372,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             for _ in range(6):
                 made = client.slate_many("lists", [Wanted("k", user="ann")] * 300)
                 # Only d is ever clicked, which the control never lists.
-                sent = [
-                    Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made
-                ]
+                sent = [Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made]
                 client.clicks_many("lists", sent)
                 clock.now += 40 * SECOND
             client.slate("lists", "k", user="bob")

@@ -8,13 +8,7 @@ import json
 import numpy as np
 import pytest
 from harness import SECOND, Clock, as_after_a_crash, everything, served
-from holdouts import (
-    FEATURED,
-    METRICS,
-    closed,
-    configured,
-    report,
-)
+from holdouts import FEATURED, METRICS, closed, configured, report
 
 from tacit.errors import InvalidValue
 from tacit.service.engine.engine import Engine
@@ -34,18 +28,14 @@ def test_metrics_are_added_up_and_judged(tmp_path):
                 rng = np.random.default_rng(i)
                 engine.clock.now += 40 * SECOND
                 told = [
-                    engine.placements["home"].checked(DecisionRequest("k", id=f"{i} {j}"))
-                    for j in range(50)
+                    engine.placements["home"].checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(50)
                 ]
                 rows = await engine.decide_many("home", told)
                 for part in (rows[:25], rows[25:]):
                     sent = []
                     for row in part:
                         film = row.arm == "film"
-                        amounts = {
-                            "revenue": 2.0 + film,
-                            "returns": float(rng.random() < 0.1 + 0.6 * film),
-                        }
+                        amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
                         sent.append(Told(row.id, reward=float(film), metrics=as_content(amounts)))
                     await engine.record_many("home", sent)
                 if i == 20:
@@ -71,8 +61,7 @@ def test_metrics_are_added_up_and_judged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("metrics", "field"),
-    [({"clicks": 1.0}, "metrics.clicks"), ({"revenue": -1.0}, "metrics.revenue")],
+    ("metrics", "field"), [({"clicks": 1.0}, "metrics.clicks"), ({"revenue": -1.0}, "metrics.revenue")]
 )
 def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
     async def session():

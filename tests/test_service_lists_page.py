@@ -135,9 +135,7 @@ def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, 
     assert len(lists) == BROWSED
     clicked = [sum(i in clicks for _, clicks in lists) for i in range(3)]
     found = numbers(page, f"clicks-{placement}")
-    assert found == {
-        f"position {i + 1}": [BROWSED, pytest.approx(clicked[i] / BROWSED)] for i in range(3)
-    }
+    assert found == {f"position {i + 1}": [BROWSED, pytest.approx(clicked[i] / BROWSED)] for i in range(3)}
     examined = numbers(page, f"examination-{placement}")
     relevance = numbers(page, f"relevance-{placement}")
     assert set(relevance) == set("abcde")
@@ -184,9 +182,7 @@ def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
 
     report, page = answer["report"], opened("/placements/search")
     expect(page.locator("#live")).to_have_text("live")
-    assert (
-        page.locator('#placement-search [data-field="verdict"]').inner_text() == report["verdict"]
-    )
+    assert page.locator('#placement-search [data-field="verdict"]').inner_text() == report["verdict"]
     assert int(shown(page, "search", "left")) == len(report["left"])
     assert int(shown(page, "search", "duels")) == sum(key["duels"] for key in answer["keys"])
     rows = page.locator("#placement-search .matrix tbody tr")
@@ -212,16 +208,11 @@ def test_every_ranker_has_its_standing(opened, address):
     report, page = standings(address, "many")["report"], opened("/placements/many")
     rows = page.locator("#placement-many .standings tbody tr")
     assert rows.count() == 12
-    for name, text in zip(
-        rows.locator("th").all_inner_texts(), rows.all_inner_texts(), strict=True
-    ):
+    for name, text in zip(rows.locator("th").all_inner_texts(), rows.all_inner_texts(), strict=True):
         state = "wins" if name == report["winner"] else "out" if name in report["out"] else "in the"
         assert state in text
     assert page.locator("#placement-many .matrix tbody tr").count() == 10
-    assert (
-        "2 rankers with the lowest means are left out"
-        in page.locator("#placement-many").inner_text()
-    )
+    assert "2 rankers with the lowest means are left out" in page.locator("#placement-many").inner_text()
 
 
 def test_a_placement_without_duels_says_how_to_begin(opened):

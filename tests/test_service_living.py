@@ -55,10 +55,7 @@ def configured(kind="arms", snapshot_every=50_000, policy=None):
                 snapshot_every,
                 kind=KINDS.get(kind, kind),
                 options=options,
-                rule=Rule(
-                    window=WINDOW,
-                    aggregation="first" if kind in KINDS or kind == "arms" else "union",
-                ),
+                rule=Rule(window=WINDOW, aggregation="first" if kind in KINDS or kind == "arms" else "union"),
             )
         }
     )
@@ -91,9 +88,7 @@ def shown(engine, row):
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["decide"] * 4 + ["learn"] * 4 + ["add", "retire", "restore", "configure", "stop"]
-        ),
+        st.sampled_from(["decide"] * 4 + ["learn"] * 4 + ["add", "retire", "restore", "configure", "stop"]),
         st.integers(0, 2**16),
     ),
     min_size=3,
@@ -151,9 +146,7 @@ async def feedback(engine, row, number):
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
 def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, kind, steps, snapshot_every, crash

@@ -26,9 +26,7 @@ def address(tmp_path_factory):
             "ops": {"sha256": ADMIN[1], "scopes": ["admin"]},
             "eyes": {"sha256": READ[1], "scopes": ["read"]},
         },
-        "placements": dict.fromkeys(
-            ("home", "kept", "closed", "turned", "second", "rebuilt"), placement
-        )
+        "placements": dict.fromkeys(("home", "kept", "closed", "turned", "second", "rebuilt"), placement)
         | {"numbered": {"arms": 2, "policy": "thompson"}},
     }
     with running(load_config(overrides=overrides)) as address:

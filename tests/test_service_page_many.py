@@ -125,9 +125,7 @@ def test_a_page_that_fails_fails_for_all_and_is_made_again():
             raise ValueError("no page")
 
         looks = Looks()
-        found = await asyncio.gather(
-            *(looks.at("home", fails) for _ in range(3)), return_exceptions=True
-        )
+        found = await asyncio.gather(*(looks.at("home", fails) for _ in range(3)), return_exceptions=True)
         assert [str(each) for each in found] == ["no page"] * 3
         assert len(calls) == 1
         with pytest.raises(ValueError, match="no page"):

@@ -206,8 +206,7 @@ def test_keys_are_reloaded(tmp_path):
 
     def reload(keys):
         tables = [
-            f"[keys.{name}]\n"
-            + "\n".join(f"{field} = {json.dumps(value)}" for field, value in key.items())
+            f"[keys.{name}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in key.items())
             for name, key in keys.items()
         ]
         path.write_text(FILE + "\n".join(tables))

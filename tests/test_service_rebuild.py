@@ -41,12 +41,7 @@ from tacit.service.running.server import running
 from tacit.service.stores.base import BASES
 
 KEY, NAMES = control.KEY, control.NAMES
-OTHERS = {
-    "arms": "ucb1",
-    "shared": "thompson",
-    "slates": "cascade-ucb1",
-    "duels": "double-thompson-sampling",
-}
+OTHERS = {"arms": "ucb1", "shared": "thompson", "slates": "cascade-ucb1", "duels": "double-thompson-sampling"}
 DAY = 86_400 * harness.SECOND
 
 
@@ -92,9 +87,7 @@ def is_the_fold(config, path, live):
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("kind", OTHERS)
-def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(
-    tmp_path, kind, crash
-):
+def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(tmp_path, kind, crash):
     config = living.configured(kind, snapshot_every=9)
     before = type(living.POLICIES[kind]).__name__
 
@@ -116,25 +109,19 @@ def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(
     assert made.regime.left.endswith(before)
     assert live[1] != before
     is_the_fold(config, path, live)
-    made, live, path = asyncio.run(
-        session(path, 30, lambda engine: engine.rollback("home", None, "lead"))
-    )
+    made, live, path = asyncio.run(session(path, 30, lambda engine: engine.rollback("home", None, "lead")))
     assert live[1] == before
     is_the_fold(config, path, live)
 
 
 MOVES = st.lists(
-    st.sampled_from(
-        ["home"] * 3 + ["other"] * 3 + ["click", "wait", "rebuild", "rollback", "stop"]
-    ),
+    st.sampled_from(["home"] * 3 + ["other"] * 3 + ["click", "wait", "rebuild", "rollback", "stop"]),
     min_size=4,
     max_size=25,
 )
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=MOVES, crash=st.booleans())
 @example(moves=["home", "wait", "other", "rebuild", "home", "rollback"], crash=False)
 @example(moves=["home", "wait", "other", "rebuild", "home", "rollback", "home", "stop"], crash=True)
@@ -294,9 +281,7 @@ class Failing:
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(
-    tmp_path, monkeypatch, durability, after
-):
+def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monkeypatch, durability, after):
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.01)
     config, path = configured(durability=durability), tmp_path / "s.db"
 

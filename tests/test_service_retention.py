@@ -237,9 +237,7 @@ def test_it_moves_to_another_store_and_goes_on(tmp_path):
     assert verify(config, new) == []
     new.close()
     found = everything(tmp_path / "third.db", config)
-    assert {name: each[:2] for name, each in found.items()} == {
-        name: each[:2] for name, each in live.items()
-    }
+    assert {name: each[:2] for name, each in found.items()} == {name: each[:2] for name, each in live.items()}
 
 
 def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
@@ -355,8 +353,7 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
     config = msgspec.structs.replace(
         config,
         placements={
-            name: msgspec.structs.replace(each, retention=1.0)
-            for name, each in config.placements.items()
+            name: msgspec.structs.replace(each, retention=1.0) for name, each in config.placements.items()
         },
     )
 

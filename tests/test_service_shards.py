@@ -130,9 +130,7 @@ def agree_with_their_logs(folder, config):
     """Check that each state is a fold over its log, marks included."""
     for number in range(2):
         store = SqliteStore(folder / f"{number}.db")
-        assert any(
-            isinstance(event, MarkRow) and event.kind == "merge" for event in store.events(0)
-        )
+        assert any(isinstance(event, MarkRow) and event.kind == "merge" for event in store.events(0))
         assert verify(config, store) == []
         store.close()
 
@@ -283,9 +281,7 @@ def pool_of(engine):
     """Return what all keys of a shard share, wherever wrappers have it."""
     state = engine.placements["home"].learner.state
     return {
-        name.rpartition(".")[2]: array.tolist()
-        for name, array in leaves(state)
-        if ".shared." in f".{name}"
+        name.rpartition(".")[2]: array.tolist() for name, array in leaves(state) if ".shared." in f".{name}"
     }
 
 
@@ -527,9 +523,7 @@ def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
 def configured(schema):
     placements = {
         "home": PlacementConfig(tacit.Thompson(ARMS), 7),
-        "news": PlacementConfig(
-            tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8
-        ),
+        "news": PlacementConfig(tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8),
         "hot": PlacementConfig(tacit.UCB1(ARMS), 9, spread=True),
         "pool": PlacementConfig(Pooled(ARMS), 10),
     }
@@ -562,9 +556,7 @@ def shard_stores(config):
 
 def by_key(engines, name):
     return {
-        key: one_key(engine, key, name)
-        for engine in engines
-        for key in engine.placements[name].learner.keys
+        key: one_key(engine, key, name) for engine in engines for key in engine.placements[name].learner.keys
     }
 
 
@@ -581,9 +573,7 @@ def all_rows(stores_):
         for event in store.events(0):
             if isinstance(event, DecisionRow):
                 ids[number, event.seq] = event.id
-                decisions.append(
-                    (names[event.placement], *event._replace(seq=0, placement=0, policy=0))
-                )
+                decisions.append((names[event.placement], *event._replace(seq=0, placement=0, policy=0)))
             elif isinstance(event, FeedbackRow):
                 told = (event.time, event.kind, event.reward)
                 feedback.append((ids[number, event.decision], *told))
@@ -613,9 +603,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
         assert all_rows(opened) == rows
         async with contextlib.AsyncExitStack() as stack:
             engines = [
-                await stack.enter_async_context(
-                    served(store, config, Shard(i, number), clock=clock)
-                )
+                await stack.enter_async_context(served(store, config, Shard(i, number), clock=clock))
                 for i, store in enumerate(opened)
             ]
             learned = {name: by_key(engines, name) for name in ("home", "news")}

@@ -83,9 +83,7 @@ def known(engine):
     return learner.keys, arrays, placement.signals.saved(learner), dict(placement.outcomes)
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),
@@ -217,9 +215,7 @@ def test_an_exported_log_has_the_whole_contexts(tmp_path):
             return [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
 
     logged = [json.loads(row.context) for row in asyncio.run(session())]
-    contexts = [
-        c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]
-    ]
+    contexts = [c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]]
     assert [context.as_py() for context in contexts] == logged
 
 
@@ -227,9 +223,7 @@ def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
     async def session():
         signals = SignalConfig(("volume", "since-shift"), fast=60.0, slow=6000.0)
         policy = tacit.BWC(
-            classifier=tacit.Rectangle(dim=2, margin=0.2),
-            policy=tacit.Thompson(ARM_NAMES),
-            test_rounds=6,
+            classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
         )
         config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
         async with served(tmp_path / "s.db", config) as engine:
@@ -245,12 +239,8 @@ def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             assert json.loads(row.context) == list(busy.values())
             shift = placement.series.shifts[-1]
             assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
-            told = [
-                f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)
-            ]
-            assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement(
-                "home", {}
-            )
+            told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
+            assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
 
     asyncio.run(session())
 

@@ -47,10 +47,7 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         check = engine.placements["home"].checked
-        told = [
-            check(DecisionRequest(f"key {rng.integers(2)}", offer))
-            for offer in (None, ["d", "b"], None)
-        ]
+        told = [check(DecisionRequest(f"key {rng.integers(2)}", offer)) for offer in (None, ["d", "b"], None)]
         for row in await engine.decide_many("home", told):
             clicks = None
             if rng.random() < 0.6:
@@ -62,9 +59,7 @@ async def traffic(engine, rounds):
     return shown
 
 
-@pytest.mark.parametrize(
-    "policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"]
-)
+@pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"])
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
         config = configured(policy, snapshot_every=40)
@@ -84,9 +79,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
             rewards = [float(k in (clicks or ())) for k in range(3)]
             expected.learn(placement._decision(row, row.epoch), rewards)
         used = len(expected.keys)
-        for (_, a), (_, b) in zip(
-            leaves(placement.learner.state), leaves(expected.state), strict=True
-        ):
+        for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
             np.testing.assert_array_equal(a[:used], b[:used])
         await engine.stop()
         store = SqliteStore(crashed)

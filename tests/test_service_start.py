@@ -95,9 +95,7 @@ def is_the_fold(config, path, live):
     assert folded(config, path, snapshot=False) == live
 
 
-def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_process(
-    tmp_path, kind
-):
+def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_process(tmp_path, kind):
     file, config = tmp_path / "learner.tacit", tmp_path / "tacit.toml"
     log = tmp_path / "clicks.csv"
     rows = ["holiday,1", "film,0", "film,1", "holiday,0", "film,1"]

@@ -219,9 +219,7 @@ def test_a_store_of_version_0_1_opens_with_its_snapshots(tmp_path):
     for number, what in enumerate(("snapshots", "bases"), 1):
         for field in ("learner", "shadow", "series", "windows"):
             values = number, field, getattr(SNAPSHOT, field)
-            connection.execute(
-                "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)", values
-            )
+            connection.execute("INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)", values)
         connection.execute(
             f"INSERT INTO {what} (placement, seq, time, plan, pieces) VALUES (1, 5, ?, '{{}}', ?)",
             (START, number),
@@ -271,9 +269,7 @@ def led_elsewhere(path):
 
 
 @pytest.mark.parametrize(
-    "harm",
-    [removed, replaced, moved, cut, without_its_log, led_elsewhere],
-    ids=lambda f: f.__name__,
+    "harm", [removed, replaced, moved, cut, without_its_log, led_elsewhere], ids=lambda f: f.__name__
 )
 def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm, caplog):
     path = tmp_path / "s.db"
@@ -289,9 +285,7 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
-                engine.decide_many(
-                    "home", [engine.placement("home").checked(DecisionRequest("c"))]
-                ),
+                engine.decide_many("home", [engine.placement("home").checked(DecisionRequest("c"))]),
             ):
                 with pytest.raises(Unavailable):
                     await attempt

@@ -50,11 +50,7 @@ PLACEMENTS = {
     "shelf": {"kind": "slates", "arms": ["a", "b", "c", "d"], "positions": 3, "seed": 7},
     "search": {"kind": "duels", "rankers": ["old", "new"], "seed": 7, "length": 3},
     "home": {"arms": 3, "seed": 7},
-    "front": {
-        "kind": "features",
-        "policy": "lin-ts(relevance_dim=1, examination_dim=1)",
-        "seed": 7,
-    },
+    "front": {"kind": "features", "policy": "lin-ts(relevance_dim=1, examination_dim=1)", "seed": 7},
 }
 RANKINGS = {"old": [1, 2, 3, 4], "new": ["x", 2, "y", 1]}
 
@@ -115,10 +111,7 @@ def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
                 about(row, "add_to_cart", 2),
                 event("click", "theirs", "z", 1),
             ]
-            expected = (
-                ["known", "kept"],
-                ["noted", "duplicate", "pending", "kept", "kept"],
-            )
+            expected = (["known", "kept"], ["noted", "duplicate", "pending", "kept", "kept"])
             assert await sent(engine, "shelf", queries, events) == expected
             ((_, _, _, came, examined, *_),) = engine.placements["shelf"].open_windows()
             assert (came, examined) == ([2], True)
@@ -178,17 +171,13 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
             await slated(engine, "two")
             return harness.learned(engine, "shelf")[1]
 
-    assert asyncio.run(session(tmp_path / "a.db", True)) == asyncio.run(
-        session(tmp_path / "b.db", False)
-    )
+    assert asyncio.run(session(tmp_path / "a.db", True)) == asyncio.run(session(tmp_path / "b.db", False))
 
 
 def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
     async def session():
         async with served(tmp_path / "s.db") as engine:
-            told = engine.placements["search"].checked(
-                DecisionRequest("all", id="d", rankings=RANKINGS)
-            )
+            told = engine.placements["search"].checked(DecisionRequest("all", id="d", rankings=RANKINGS))
             (row,) = await engine.decide_many("search", [told])
             # Items may be numbers; in records they are text.
             click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
@@ -197,9 +186,7 @@ def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
             await engine.decide_many("search", [told])
             pair = event(id="pair", object="old")
             won = {"ordinal": 0}, {"reward": 1.0}
-            won = event("reward", "pair", None) | {
-                "event_attributes": {"position": won[0], "tacit": won[1]}
-            }
+            won = event("reward", "pair", None) | {"event_attributes": {"position": won[0], "tacit": won[1]}}
             became = await sent(engine, "search", [], [pair, won])
             assert became == ([], [("invalid-value", "action_name"), "learned"])
             row = await engine.decide("home", "k", id="one")
@@ -370,9 +357,7 @@ def check_log(made, log, folder):
         }
         slate = slate_of(row.shown) if name == "shelf" else None
         if slate is not None and slate.places:
-            offered["shelf"] = (
-                json.loads(row.offered) if row.offered else PLACEMENTS["shelf"]["arms"]
-            )
+            offered["shelf"] = json.loads(row.offered) if row.offered else PLACEMENTS["shelf"]["arms"]
         for at, item in enumerate(items):
             if item is not None:
                 if slate is not None:
@@ -440,9 +425,7 @@ def test_kept_records_move_with_the_log(tmp_path):
         counts = export(configured(), old, tmp_path / "out")
         assert counts["records"] == 2
         assert take_in(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
-        places = [
-            {stored.id: name for name, stored in store.placements().items()} for store in (old, new)
-        ]
+        places = [{stored.id: name for name, stored in store.placements().items()} for store in (old, new)]
         kept = [
             [(place[row.placement], *row[1:]) for row in store.records()]
             for place, store in zip(places, (old, new), strict=True)
@@ -462,9 +445,7 @@ def test_the_command_line_exports_records(tmp_path):
 
     asyncio.run(session())
     out = tmp_path / "out"
-    result = tacit_command(
-        "log", "export", "--store", tmp_path / "s.db", "--format", "ubi", "--json", out
-    )
+    result = tacit_command("log", "export", "--store", tmp_path / "s.db", "--format", "ubi", "--json", out)
     assert json.loads(result.stdout) == {"ubi_queries": 1, "ubi_events": 1}
     result = tacit_command("ubi", out, tmp_path / "clicks.parquet", "--json")
     assert json.loads(result.stdout)["rows"] == 3

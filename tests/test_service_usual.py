@@ -134,9 +134,7 @@ class Pair:
 
     def check(self, pieces, ahead=False):
         """Check that both answer the same."""
-        short, long = (
-            self.loop.run_until_complete(side.answered(pieces, ahead)) for side in self.sides
-        )
+        short, long = (self.loop.run_until_complete(side.answered(pieces, ahead)) for side in self.sides)
         assert short == long
         return short
 
@@ -223,13 +221,7 @@ def requests(draw, key=b"", wrong=False):
     """Draw the bytes of a request, which may be wrong as HTTP."""
     body = draw(BODIES)
     start = b" ".join((draw(METHODS), draw(PATHS), draw(VERSIONS)))
-    lines = [
-        start,
-        draw(HOSTS),
-        draw(MEDIA),
-        key,
-        *draw(st.lists(st.sampled_from(MORE), max_size=2)),
-    ]
+    lines = [start, draw(HOSTS), draw(MEDIA), key, *draw(st.lists(st.sampled_from(MORE), max_size=2))]
     chunked = any(line.startswith(b"Transfer-Encoding") for line in lines)
     if chunked:
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
@@ -290,9 +282,7 @@ def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypa
     open_.check([DECIDE + DECIDE])
     assert len(taken) == 6
     texts = [open_.loop.run_until_complete(side.metrics.text()) for side in open_.sides]
-    short, long = (
-        [line for line in text.decode().splitlines() if "seconds_count" in line] for text in texts
-    )
+    short, long = ([line for line in text.decode().splitlines() if "seconds_count" in line] for text in texts)
     assert short == long
 
 

@@ -100,11 +100,7 @@ async def traffic(engine, rounds, seed):
 
 
 @settings(max_examples=6)
-@given(
-    seed=st.integers(0, 2**32),
-    looks=st.integers(1, 4),
-    seen=st.sampled_from(["decided", "examined"]),
-)
+@given(seed=st.integers(0, 2**32), looks=st.integers(1, 4), seen=st.sampled_from(["decided", "examined"]))
 def test_the_live_verdict_is_that_of_the_exported_log(tmp_path_factory, seed, looks, seen):
     folder = tmp_path_factory.mktemp("verdict")
     more = {"seen": seen, "activation_window": 60.0}
@@ -284,10 +280,7 @@ def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypat
                 return await logged(name, after, count)
 
             monkeypatch.setattr(engine, "logged", counted)
-            asked = [
-                asyncio.create_task(engine._verdicts.of("search", 0.95, 0.05, 0.01))
-                for _ in range(50)
-            ]
+            asked = [asyncio.create_task(engine._verdicts.of("search", 0.95, 0.05, 0.01)) for _ in range(50)]
             early = await asyncio.gather(*asked)
             assert {(one.whole, one.report, one.verdict) for one in early} == {
                 (False, None, verdicts.NOT_READ)
@@ -371,9 +364,7 @@ def address(tmp_path_factory):
 
 
 def test_a_verdict_over_http(client, address):
-    searches = [
-        {"rankings": LISTS, "user": f"u{i}", "segments": {"market": "de"}} for i in range(60)
-    ]
+    searches = [{"rankings": LISTS, "user": f"u{i}", "segments": {"market": "de"}} for i in range(60)]
     status, _, made = client.post("search/duel/batch", {"decisions": searches})
     assert status == 200
     told = [

@@ -36,9 +36,7 @@ def test_a_shard_that_never_merges_learns_from_its_own_rounds_alone():
     assert np.sum(np.array(more) > 0) >= 7
 
 
-def test_the_item_gives_the_same_for_any_number_of_workers_and_writes_its_files(
-    tmp_path, monkeypatch
-):
+def test_the_item_gives_the_same_for_any_number_of_workers_and_writes_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(sharded, "BENCHMARKS", SMALL)
     monkeypatch.setattr(sharded, "SHARDS", (4,))
     monkeypatch.setattr(sharded, "INTERVALS", (1, 100, None))

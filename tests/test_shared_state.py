@@ -136,9 +136,7 @@ STEPS = st.lists(
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, seed=st.integers(0, 2**32))
 def test_lanes_arms_and_snapshots_come_as_they_like(tmp_path, steps, seed):
     learner = tacit.Learner(Pooled(ARMS, epsilon=0.1), seed=seed)
@@ -181,9 +179,7 @@ def test_what_was_learned_wrongly_is_taken_out_of_what_is_shared():
 
 def test_a_simulation_of_many_keys_is_the_learner_bit_for_bit():
     policy, environment = Pooled(3), tacit.ShiftingArms(arms=3, keys=8, events=2)
-    run, replica = (
-        Run(p, environment, 500, 7, 0, np.array([500])) for p in (policy, tacit.UniformRandom(3))
-    )
+    run, replica = (Run(p, environment, 500, 7, 0, np.array([500])) for p in (policy, tacit.UniformRandom(3)))
     run.advance(500)
     seed = np.random.SeedSequence(7, spawn_key=(0, POLICY_STREAM))
     learner = tacit.Learner(policy, seed, propensities=False)
@@ -242,10 +238,7 @@ async def traffic(engine, rounds, start=0):
         engine.clock.now = START + i * 7_000_000
         asked = [(f"{i} {j}", f"key {rng.integers(2 + i)}", rng.integers(4) == 0) for j in range(4)]
         rows = await asyncio.gather(
-            *(
-                engine.decide("home", key, None, [float(flag)] * dim or None, id)
-                for id, key, flag in asked
-            )
+            *(engine.decide("home", key, None, [float(flag)] * dim or None, id) for id, key, flag in asked)
         )
         told = [engine.feedback("home", row.id, float(rng.integers(2))) for row in rows[: i % 4]]
         shown += [(row.arm, row.propensity, row.epoch) for row in rows]
@@ -320,8 +313,6 @@ def test_rows_that_are_dropped_leave_what_they_taught_all_keys(tmp_path):
         assert learned(again) == state
         return state, left
 
-    (kept, some), (whole, every) = (
-        asyncio.run(session(f"{days}.db", days)) for days in (1.0, None)
-    )
+    (kept, some), (whole, every) = (asyncio.run(session(f"{days}.db", days)) for days in (1.0, None))
     assert kept == whole
     assert some < 12 < every == 24

@@ -32,9 +32,7 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     few = ("KLUCB", "GLRKLUCB.tuned", "ProbationBandit(Rectangle), noise signals")
     everyone = study.rows
     monkeypatch.setattr(
-        study,
-        "rows",
-        lambda horizon, events: [r for r in everyone(horizon, events) if study.named(r) in few],
+        study, "rows", lambda horizon, events: [r for r in everyone(horizon, events) if study.named(r) in few]
     )
     found = item("shift-horizons")
     paths = write("shift-horizons", found.reproduce(Setup(2, seed=1, workers=2)), tmp_path)

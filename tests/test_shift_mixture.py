@@ -204,11 +204,7 @@ class Plain:
         imagined = stats.betabinom(32, *beside)
         s, f, n = (
             np.array([sum(x > level for x in column) for level in j], float)
-            for column in (
-                [c[0] for c in counts],
-                [c[1] for c in counts],
-                [sum(c) for c in counts],
-            )
+            for column in ([c[0] for c in counts], [c[1] for c in counts], [sum(c) for c in counts])
         )
         s[:32] += keys * imagined.sf(np.arange(32))
         f[:32] += keys * imagined.cdf(31 - np.arange(32))
@@ -803,12 +799,7 @@ def test_a_change_in_what_is_not_shown_is_noticed_in_time():
     environment = tacit.ShiftingArms(arms=4, events=[10_001], clicks=clicks)
     ends = [10_600, 10_900]
     result = tacit.simulate(
-        tacit.ShiftMixture(4, notice_within=600),
-        environment,
-        10_900,
-        runs=20,
-        seed=6,
-        checkpoints=ends,
+        tacit.ShiftMixture(4, notice_within=600), environment, 10_900, runs=20, seed=6, checkpoints=ends
     )
     lost = np.diff(result.regret[0], axis=1)[:, 0] / 300
     assert np.count_nonzero(lost < 0.15) >= 12
@@ -820,9 +811,7 @@ def test_a_change_in_what_is_not_shown_is_noticed_in_time():
 def test_shifts_cost_it_little():
     """Three shifts in 3,000 rounds: against Thompson sampling by two standard errors."""
     environment = tacit.ShiftingArms(arms=5, events=3)
-    result = tacit.simulate(
-        [tacit.ShiftMixture(5), tacit.Thompson(5)], environment, 3000, runs=12, seed=2
-    )
+    result = tacit.simulate([tacit.ShiftMixture(5), tacit.Thompson(5)], environment, 3000, runs=12, seed=2)
     gap = result.compare(0, 1)
     assert gap.difference + 2 * gap.standard_error < 0
 

@@ -387,9 +387,9 @@ def test_bad_input_names_the_field(make, field):
 
 def test_environments_as_text():
     assert environment_from_spec("bernoulli-arms([0.1, 0.2])") == tacit.BernoulliArms([0.1, 0.2])
-    assert environment_from_spec(
-        "shifting-arms(3, events=[10], delay=(1, 2))"
-    ) == tacit.ShiftingArms(3, events=[10], delay=(1, 2))
+    assert environment_from_spec("shifting-arms(3, events=[10], delay=(1, 2))") == tacit.ShiftingArms(
+        3, events=[10], delay=(1, 2)
+    )
     with pytest.raises(UnknownName, match="did you mean BernoulliArms"):
         environment_from_spec("bernouli-arms([0.1])")
     with pytest.raises(InvalidValue, match="means"):
@@ -405,9 +405,7 @@ def test_lai_robbins_by_hand():
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_regret_and_reward_are_bounded_by_the_truth(means, seed):
-    result = tacit.simulate(
-        tacit.UniformRandom(len(means)), tacit.BernoulliArms(means), 50, seed=seed
-    )
+    result = tacit.simulate(tacit.UniformRandom(len(means)), tacit.BernoulliArms(means), 50, seed=seed)
     assert (result.regret >= 0).all()
     assert result.regret[0, 0, -1] <= 50 * (max(means) - min(means)) + 1e-9
     assert 0 <= result.reward[0, 0, -1] <= 50

@@ -155,9 +155,7 @@ def test_every_error_and_problem_is_in_the_reference(generate):
     errors = generate("errors")
     page = errors.part()
     assert all(f"`{errors.name(kind)}`" in page for kind in errors.errors())
-    assert {"ConfigError", "StoreError", "NoCluster", "Denied"} <= {
-        kind.__name__ for kind in errors.errors()
-    }
+    assert {"ConfigError", "StoreError", "NoCluster", "Denied"} <= {kind.__name__ for kind in errors.errors()}
     assert all(f"`{kind}`" in page for kind in PROBLEMS)
     assert [code for code, _ in errors.exit_codes()] == ["`0`", "`1`", "`2`", "`130`"]
 
@@ -228,12 +226,7 @@ NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("recover_from_a_shift", []),
-        ("weigh_a_log", []),
-        ("from_raw_columns", []),
-        ("news_event", NEWS),
-    ],
+    [("recover_from_a_shift", []), ("weigh_a_log", []), ("from_raw_columns", []), ("news_event", NEWS)],
 )
 def test_examples_run(name, options, tmp_path):
     if name == "from_raw_columns":

@@ -82,9 +82,7 @@ def test_the_theory_preset_is_algorithm_2():
     shared = policy.confidence(policy.params, state, 0)
     indices = [policy.index(policy.params, state, 0, arm, shared) for arm in range(3)]
     radius = 12 * math.sqrt(2 * math.log(4 + 1000))
-    assert indices == pytest.approx(
-        [0.5 + radius / math.sqrt(3), 1.0 + radius / math.sqrt(2), radius]
-    )
+    assert indices == pytest.approx([0.5 + radius / math.sqrt(3), 1.0 + radius / math.sqrt(2), radius])
     assert radius == pytest.approx(6 * theory.confidence_radius(0, 4, 1000))
 
 
@@ -98,10 +96,7 @@ def test_the_practical_preset_plays_as_ucb1_does():
 def test_it_can_be_the_bandit_of_bwc():
     inner = tacit.TestableUCB1.practical(2, horizon=5000)
     options = {"classifier": tacit.Rectangle(dim=1, margin=0.5), "merge_phases": False}
-    policies = [
-        tacit.BWC(policy=inner, test_rounds=200, **options),
-        tacit.BWC(2, test_rounds=200, **options),
-    ]
+    policies = [tacit.BWC(policy=inner, test_rounds=200, **options), tacit.BWC(2, test_rounds=200, **options)]
     clicks = [[0.9, 0.1], [0.1, 0.9]]
     environment = tacit.ShiftingArms(arms=2, events=[2501], clicks=clicks, announced=True)
     result = tacit.simulate(policies, environment, horizon=5000, runs=5, seed=1)
@@ -229,10 +224,7 @@ def test_event_free_regret_is_concave_as_theorem_1_wants(arms, gap, s, t):
 
 def test_regret_is_within_equation_5():
     horizon, means = 100_000, [0.9, 0.1, 0.1]
-    policies = [
-        tacit.TestableUCB1.theory(3, horizon),
-        tacit.TestableUCB1(3, horizon, alpha=1, t0=0),
-    ]
+    policies = [tacit.TestableUCB1.theory(3, horizon), tacit.TestableUCB1(3, horizon, alpha=1, t0=0)]
     result = tacit.simulate(policies, tacit.BernoulliArms(means), horizon, runs=10, seed=1)
     for policy, regret in zip(policies, result.regret.mean(axis=1), strict=True):
         for rounds, found in zip(result.rounds[20:], regret[20:], strict=True):
@@ -252,9 +244,7 @@ def test_theorem_4_wants_a_horizon_beyond_l():
 @given(st.integers(1, 40), st.floats(0.01, 1.0))
 def test_diameters_in_the_box_are_those_of_the_classifiers(dim, margin):
     assert theory.rectangle_diameter(dim, margin) == tacit.Rectangle(dim, margin).diameter
-    assert theory.hyperplane_diameter(dim, margin) == pytest.approx(
-        tacit.Hyperplane(dim, margin).diameter
-    )
+    assert theory.hyperplane_diameter(dim, margin) == pytest.approx(tacit.Hyperplane(dim, margin).diameter)
 
 
 def test_diameters_in_the_ball_of_the_paper():
@@ -329,10 +319,7 @@ def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
 
 
 def test_theorem_6_ii_instances_agree_until_the_event():
-    quiet, eventful = (
-        hard_instances.false_alarms(1000, 100, 0),
-        hard_instances.false_alarms(1000, 100, 4),
-    )
+    quiet, eventful = (hard_instances.false_alarms(1000, 100, 0), hard_instances.false_alarms(1000, 100, 4))
     assert len(quiet.signals) == 10  # min(d, T^(1/3)) phases
     assert quiet.signals[:4] == eventful.signals
     assert eventful.events == (301,)
@@ -359,9 +346,7 @@ def test_scripted_contexts_and_clicks_come_as_written():
 
 def test_bwc_tests_every_alarm_of_theorem_6_ii():
     """Nothing but a test tells a false alarm from the event, and context 0 never alarms."""
-    policy = tacit.BWC(
-        2, classifier=hard_instances.alarm_concepts(3), test_rounds=1000, min_shift=0.08
-    )
+    policy = tacit.BWC(2, classifier=hard_instances.alarm_concepts(3), test_rounds=1000, min_shift=0.08)
     environment = hard_instances.false_alarms(27_000, 3, 3)
     run = Run(policy, environment, 27_000, 1, 0, np.empty(0, np.int64))
     run.advance(27_000)
@@ -374,14 +359,11 @@ def test_theorem_5_separates_those_who_read_contexts_from_those_who_do_not():
     slopes = {}
     for name in ("UCB1", "BWC"):
         regrets = [
-            syed2009_theory.worst_regret(
-                syed2009_theory.contenders(root**2)[name], root, setup
-            ).mean()
+            syed2009_theory.worst_regret(syed2009_theory.contenders(root**2)[name], root, setup).mean()
             for root in roots
         ]
         assert all(
-            regret > syed2009_theory.HIDDEN * root / 4
-            for regret, root in zip(regrets, roots, strict=True)
+            regret > syed2009_theory.HIDDEN * root / 4 for regret, root in zip(regrets, roots, strict=True)
         )
         squares = [root**2 for root in roots]
         slopes[name], _ = log_slope(squares, regrets, [0.0] * 3)
@@ -423,9 +405,7 @@ def test_the_rate_of_theorem_6_by_hand():
 def test_what_events_cost_grows_with_arms_and_phases(monkeypatch):
     monkeypatch.setattr(syed2009_theory, "FRESH_HORIZONS", (10_000,))
     monkeypatch.setattr(syed2009_theory, "FRESH_SIZES", ((3, 1), (3, 4), (6, 4)))
-    monkeypatch.setattr(
-        syed2009_theory, "told", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))}
-    )
+    monkeypatch.setattr(syed2009_theory, "told", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))})
     found = syed2009_theory.fresh_regret(Setup(6, seed=1, workers=1))
     once, often, many = (cell["value"] for cell in found)
     assert 2.0 * once < often < 0.7 * many

@@ -25,9 +25,7 @@ def taught(policy, rounds=300, lists=False):
     for number in range(rounds):
         context = rng.random(policy.context_dim) if policy.context_dim else None
         decision = learner.choose("ab"[number % 2], context)
-        reward = (
-            (rng.random(2) < 0.3).astype(float).tolist() if lists else float(rng.random() < 0.3)
-        )
+        reward = (rng.random(2) < 0.3).astype(float).tolist() if lists else float(rng.random() < 0.3)
         learner.learn(decision, reward)
         decisions.append(decision)
         rewards.append(reward)
@@ -92,8 +90,7 @@ def test_what_does_not_fit_is_refused():
         tacit.Learner(tacit.ShiftMixture(ARMS, context_dim=2)).fit_log(log)
     index = log.schema.get_field_index("placement")
     two = pa.concat_tables(
-        [log, log.set_column(index, "placement", pa.array(["other"] * 10))],
-        promote_options="permissive",
+        [log, log.set_column(index, "placement", pa.array(["other"] * 10))], promote_options="permissive"
     )
     with pytest.raises(UnfitLog, match=r"row 11: placement: it is 'other'.*placement=\.\.\."):
         tacit.Learner(tacit.UCB1(ARMS)).fit_log(two)
@@ -152,11 +149,7 @@ def taught_by_features(policy, rounds=150, offered=2):
 @pytest.mark.parametrize("offered", [2, 3])
 @pytest.mark.parametrize(
     "policy",
-    [
-        tacit.ClickMixture(2, 1, context_dim=1),
-        tacit.HLinUCB(ARMS, 2, 1),
-        tacit.CascadeEC(2, 1, positions=2),
-    ],
+    [tacit.ClickMixture(2, 1, context_dim=1), tacit.HLinUCB(ARMS, 2, 1), tacit.CascadeEC(2, 1, positions=2)],
     ids=lambda policy: policy.label,
 )
 def test_a_log_and_a_table_of_features_are_what_was_learned(policy, offered):
@@ -284,9 +277,7 @@ def test_a_log_is_learned_from_the_command_line(tmp_path):
 def test_a_policy_over_features_learns_a_log_from_the_command_line(tmp_path):
     learner, log = taught_by_features(tacit.LinUCB(2, 1))
     pq.write_table(log, tmp_path / "log.parquet")
-    (tmp_path / "arms.csv").write_text(
-        "arm,price,age\nfilm,0.1,0.9\nholiday,0.8,0.3\nspeech,0.4,0.4\n"
-    )
+    (tmp_path / "arms.csv").write_text("arm,price,age\nfilm,0.1,0.9\nholiday,0.8,0.3\nspeech,0.4,0.4\n")
     output = tmp_path / "learner.tacit"
 
     def run(*options):
@@ -298,10 +289,7 @@ def test_a_policy_over_features_learns_a_log_from_the_command_line(tmp_path):
         assert found.exit_code == 0, found.output
         same(tacit.Learner.load(output), learner)
     for options, told in [
-        (
-            ("--policy", "lin-ucb"),
-            "LinUCB knows arms by their features: give --relevance price,age",
-        ),
+        (("--policy", "lin-ucb"), "LinUCB knows arms by their features: give --relevance price,age"),
         (("--policy", "lin-ucb", "--relevance", "prise,age"), "did you mean 'price'?"),
         (("--policy", "lin-ucb", "--relevance", "table:none.csv"), "none.csv"),
         (("--policy", "lin-ucb(3)", "--relevance", "price,age"), "another relevance_dim"),

@@ -182,14 +182,7 @@ def check_open(attribution, plain):
         for row, deadline, active, reward, examined, settled, told, _ in saved
     }
     assert found == {
-        one.seq: (
-            one.deadline,
-            one.active,
-            one.reward,
-            one.examined,
-            one.settled,
-            one.told,
-        )
+        one.seq: (one.deadline, one.active, one.reward, one.examined, one.settled, one.told)
         for one in plain.open.values()
     }
     assert len(attribution) == len(saved) == len(plain.open)
@@ -219,9 +212,7 @@ def test_slots_are_given_again():
 
 def test_a_shorter_window_closes_before_a_longer_one_that_began_earlier():
     attribution = Attribution(Rule(window=100))
-    first, second = (
-        DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in (1, 2)
-    )
+    first, second = (DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in (1, 2))
     attribution.decided(block_of(DecisionRow, [first]))
     attribution.rule = Rule(window=10)
     attribution.decided(block_of(DecisionRow, [second]))
@@ -233,10 +224,7 @@ def test_a_shorter_window_closes_before_a_longer_one_that_began_earlier():
 @pytest.mark.parametrize("rows", [1, 300])
 def test_what_was_saved_stays_as_it_was(rows):
     attribution = Attribution(Rule(window=10))
-    made = [
-        DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None)
-        for seq in range(1, rows + 1)
-    ]
+    made = [DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in range(1, rows + 1)]
     attribution.decided(block_of(DecisionRow, made))
     saved = attribution.saved(lambda slots: ())
     told = [FeedbackRow(0, 1, row.seq, "x", 1, REWARD, 1.0) for row in made]

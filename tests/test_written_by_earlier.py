@@ -72,9 +72,7 @@ def test_its_service_goes_on(config):
             # The same request again gets the same answer.
             seqs = {}
             for name in PLACEMENTS:
-                told = engine.placements[name].checked(
-                    DecisionRequest("key 0", id="d48", **ASKED[name])
-                )
+                told = engine.placements[name].checked(DecisionRequest("key 0", id="d48", **ASKED[name]))
                 (row,) = await engine.decide_many(name, [told])
                 seqs[name] = row.seq
                 assert engine.placements[name].decisions == DECISIONS

@@ -1,14 +1,7 @@
 """bayesianbandits: its agents over arms, and its regressions over arms' features."""
 
 import numpy as np
-from bayesianbandits import (
-    Agent,
-    Arm,
-    BayesianGLM,
-    DirichletClassifier,
-    NormalRegressor,
-    ThompsonSampling,
-)
+from bayesianbandits import Agent, Arm, BayesianGLM, DirichletClassifier, NormalRegressor, ThompsonSampling
 
 
 def agent(stream, forgetting=None):
@@ -96,6 +89,4 @@ def examination(stream):
         f"NormalRegressor({alpha:g}, {beta:g})": normal(stream, alpha, beta)
         for alpha, beta in ((1.0, 4.0), (1.0, 16.0), (1.0, 64.0), (1.0, 256.0))
     }
-    return found | {
-        f"BayesianGLM({alpha:g})": logistic(stream, alpha) for alpha in (0.5, 1.0, 5.0, 20.0)
-    }
+    return found | {f"BayesianGLM({alpha:g})": logistic(stream, alpha) for alpha in (0.5, 1.0, 5.0, 20.0)}

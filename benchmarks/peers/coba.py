@@ -56,9 +56,7 @@ def shifting(stream):
 def contextual(stream):
     """Linear Thompson sampling."""
     features = [1, "a"]
-    return {
-        "LinTS": linear(stream, lambda seed: LinTSLearner(v=0.25, features=features, seed=seed)),
-    }
+    return {"LinTS": linear(stream, lambda seed: LinTSLearner(v=0.25, features=features, seed=seed))}
 
 
 def examination(stream):
@@ -72,8 +70,7 @@ def examination(stream):
     }
     return found | {
         f"LinUCBLearner({alpha})": linear(
-            stream,
-            lambda seed, alpha=alpha: LinUCBLearner(alpha=alpha, features=features, seed=seed),
+            stream, lambda seed, alpha=alpha: LinUCBLearner(alpha=alpha, features=features, seed=seed)
         )
         for alpha in (0.1, 0.25, 0.5, 1.0)
     }

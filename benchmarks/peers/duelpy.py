@@ -72,10 +72,7 @@ def dueling(stream):
             "Rmed1": (Rmed1, {}),
             "RelativeUCB": (RelativeUCB, {}),
             "RelativeConfidenceSampling": (RelativeConfidenceSampling, {}),
-            "WinnerStaysStrongRegret(1.5)": (
-                WinnerStaysStrongRegret,
-                {"exploitation_factor": 1.5},
-            ),
+            "WinnerStaysStrongRegret(1.5)": (WinnerStaysStrongRegret, {"exploitation_factor": 1.5}),
             "WinnerStaysStrongRegret(2)": (WinnerStaysStrongRegret, {}),
             "BeatTheMeanBandit": (BeatTheMeanBandit, {}),
         },

@@ -44,9 +44,7 @@ def featured(stream):
 def shifting(stream):
     """What may follow a change: exploring and forgetting more or less."""
     return {
-        f"epsilon={epsilon}, forgetfulness={kept}": player(
-            named(stream), epsilon=epsilon, forgetfulness=kept
-        )
+        f"epsilon={epsilon}, forgetfulness={kept}": player(named(stream), epsilon=epsilon, forgetfulness=kept)
         for epsilon in (0.01, 0.05, 0.1, 0.2)
         for kept in (1.0, 0.995)
     }

@@ -46,9 +46,7 @@ def shifting(stream):
         )
         for epsilon, fading in ((0.01, 0.02), (0.01, 0.05), (0.05, 0.02), (0.05, 0.05), (0.1, 0.05))
     }
-    policies["ThompsonSampling"] = lambda seed: bandit.ThompsonSampling(
-        reward_obj=proba.Beta(), seed=seed
-    )
+    policies["ThompsonSampling"] = lambda seed: bandit.ThompsonSampling(reward_obj=proba.Beta(), seed=seed)
     policies["UCB(0.1)"] = lambda seed: bandit.UCB(delta=0.1, seed=seed)
     policies["UCB(0.25)"] = lambda seed: bandit.UCB(delta=0.25, seed=seed)
     return players(stream, policies)

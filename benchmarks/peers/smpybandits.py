@@ -40,11 +40,7 @@ def classical(stream):
     """The classical policies."""
     arms = stream["chances"].shape[1]
     return players(
-        {
-            "UCB1": lambda: UCB(arms),
-            "Thompson": lambda: Thompson(arms),
-            "EXP3": lambda: Exp3(arms, gamma=0.1),
-        }
+        {"UCB1": lambda: UCB(arms), "Thompson": lambda: Thompson(arms), "EXP3": lambda: Exp3(arms, gamma=0.1)}
     )
 
 

@@ -46,11 +46,7 @@ def simulated(policy, environment, stream, runs):
 
 def classics(arms):
     """Return the classical policies."""
-    return {
-        "UCB1": tacit.UCB1(arms),
-        "Thompson": tacit.Thompson(arms),
-        "EXP3": tacit.EXP3(arms),
-    }
+    return {"UCB1": tacit.UCB1(arms), "Thompson": tacit.Thompson(arms), "EXP3": tacit.EXP3(arms)}
 
 
 def classical(stream):
@@ -90,12 +86,9 @@ def changes(stream):
 def changes_compiled(stream):
     """What detects or forgets, in the compiled loop."""
     arms, horizon = stream["chances"].shape[1], int(stream["horizon"])
-    environment = tacit.ShiftingArms(
-        arms, events=[horizon // 2 + 1], clicks=stream["chances"].tolist()
-    )
+    environment = tacit.ShiftingArms(arms, events=[horizon // 2 + 1], clicks=stream["chances"].tolist())
     return {
-        name: simulated(policy, environment, stream, 40)
-        for name, policy in detectors(arms, horizon).items()
+        name: simulated(policy, environment, stream, 40) for name, policy in detectors(arms, horizon).items()
     }
 
 
@@ -190,10 +183,7 @@ def called_with_features(policy):
 
         compiled = tacit.Learner(policy)
         compiled.learn(
-            compiled.choose(
-                "one", relevance=features[:2, :split], examination=features[:2, split:]
-            ),
-            1.0,
+            compiled.choose("one", relevance=features[:2, :split], examination=features[:2, split:]), 1.0
         )
 
         def seeded(seed):
@@ -202,9 +192,7 @@ def called_with_features(policy):
 
             def choose(offer):
                 rows = features[offer]
-                last[:] = (
-                    learner.choose("one", relevance=rows[:, :split], examination=rows[:, split:]),
-                )
+                last[:] = (learner.choose("one", relevance=rows[:, :split], examination=rows[:, split:]),)
                 return offer[last[0].slot]
 
             return choose, lambda arm, reward: learner.learn(last[0], reward)

@@ -17,9 +17,7 @@ def shifting(stream):
 
 def dueling(stream):
     """Duels of arms."""
-    return _tacit["dueled"](
-        stream, {"auto": tacit.auto(len(stream["preferences"]), shows="duel")}, 1
-    )
+    return _tacit["dueled"](stream, {"auto": tacit.auto(len(stream["preferences"]), shows="duel")}, 1)
 
 
 def examination(stream):

@@ -8,9 +8,7 @@ def player(rows, options):
     """Return a function of a seed; predict, draw, learn with the cost and the probability."""
 
     def seeded(seed):
-        workspace = vowpalwabbit.Workspace(
-            f"--cb_explore_adf {options} --quiet --random_seed {seed}"
-        )
+        workspace = vowpalwabbit.Workspace(f"--cb_explore_adf {options} --quiet --random_seed {seed}")
         rng = np.random.default_rng(seed)
         last, every = {}, range(len(rows))
 
@@ -32,18 +30,13 @@ def player(rows, options):
 
 def featured(stream):
     """Return an example per arm."""
-    return [
-        "| " + " ".join(f"f{i}:{x:.6g}" for i, x in enumerate(row)) for row in stream["features"]
-    ]
+    return ["| " + " ".join(f"f{i}:{x:.6g}" for i, x in enumerate(row)) for row in stream["features"]]
 
 
 def contextual(stream):
     """It has no Thompson sampling; this is what its documentation has beside it."""
     rows = featured(stream)
-    return {
-        "squarecb": player(rows, "--squarecb"),
-        "bag of 5": player(rows, "--bag 5"),
-    }
+    return {"squarecb": player(rows, "--squarecb"), "bag of 5": player(rows, "--bag 5")}
 
 
 def examination(stream):

@@ -16,9 +16,7 @@ from mabwiser.simulator import Simulator
 
 bandit = MAB([0, 1], LearningPolicy.EpsilonGreedy(epsilon=0.0))
 decisions, rewards = [0, 1] * 4, [0, 1] * 2 + [0] * 4
-simulator = Simulator(
-    [("greedy", bandit)], decisions, rewards, test_size=0.5, is_ordered=True, is_quick=True
-)
+simulator = Simulator([("greedy", bandit)], decisions, rewards, test_size=0.5, is_ordered=True, is_quick=True)
 simulator.run()
 found = simulator.bandit_to_arm_to_stats_avg["greedy"][1]["mean"]
 print(json.dumps({"expected": 0.0, "found": float(found)}))

@@ -11,9 +11,7 @@ from generate.tables import code, table
 from tacit.cli import cli
 
 
-def commands(
-    command: click.Command = cli, path: str = "tacit"
-) -> Iterator[tuple[str, click.Command]]:
+def commands(command: click.Command = cli, path: str = "tacit") -> Iterator[tuple[str, click.Command]]:
     """Give every command with what is typed to call it."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():

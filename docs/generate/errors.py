@@ -19,12 +19,8 @@ from tacit.service.http.problems import PROBLEMS
 def part() -> str:
     """Return exceptions, warnings, exit codes and problems."""
     raised = [[code(name(kind)), code(name(kind.__bases__[0])), summary(kind)] for kind in errors()]
-    warned = [
-        [code(name(kind)), summary(kind)] for kind in (AssumptionWarning, IdentifiabilityWarning)
-    ]
-    problems = [
-        [code(kind), str(status), title + "."] for kind, (status, title) in PROBLEMS.items()
-    ]
+    warned = [[code(name(kind)), summary(kind)] for kind in (AssumptionWarning, IdentifiabilityWarning)]
+    problems = [[code(kind), str(status), title + "."] for kind, (status, title) in PROBLEMS.items()]
     return (
         f"## Exceptions\n\n{table(['exception', 'is a', 'when'], raised)}\n\n"
         f"## Warnings\n\n{table(['warning', 'when'], warned)}\n\n"

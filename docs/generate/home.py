@@ -29,23 +29,11 @@ THEMES = {
 def shift() -> tuple[tacit.SimulationResult, dict[str, str]]:
     """Play a query whose intent shifts twice."""
     environment = tacit.ShiftingArms(
-        arms=3,
-        events=[1001, 3001],
-        clicks=[[0.6, 0.2, 0.1], [0.2, 0.6, 0.1], [0.5, 0.2, 0.1]],
+        arms=3, events=[1001, 3001], clicks=[[0.6, 0.2, 0.1], [0.2, 0.6, 0.1], [0.5, 0.2, 0.1]]
     )
-    policies = [
-        tacit.KLUCB(3),
-        tacit.Thompson(3, discount=0.995),
-        tacit.GLRKLUCB(3),
-        tacit.auto(arms=3),
-    ]
+    policies = [tacit.KLUCB(3), tacit.Thompson(3, discount=0.995), tacit.GLRKLUCB(3), tacit.auto(arms=3)]
     result = tacit.simulate(policies, environment, horizon=5000, runs=50, seed=SEED)
-    labels = (
-        "KLUCB: learns once",
-        "Thompson: forgets",
-        "GLRKLUCB: notices",
-        "the default: weighs both",
-    )
+    labels = ("KLUCB: learns once", "Thompson: forgets", "GLRKLUCB: notices", "the default: weighs both")
     return result, dict(zip(result.names, labels, strict=True))
 
 
@@ -84,9 +72,7 @@ def draw(result: Any, labels: dict[str, str], rounds: str, theme: str, path: Pat
     for name, samples in zip(result.names, result.regret, strict=True):
         band(ax, result.rounds, samples, labels[name], lw=2, **shown[name])
     ax.set_xlabel(rounds, color=text)
-    ax.set_ylabel(
-        "clicks missed, in all" if "duels" not in rounds else "regret, in all", color=text
-    )
+    ax.set_ylabel("clicks missed, in all" if "duels" not in rounds else "regret, in all", color=text)
     ax.set_xlim(0, result.rounds[-1])
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter("{x:,.0f}")

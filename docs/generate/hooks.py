@@ -15,16 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import (
-    cli,
-    configuration,
-    errors,
-    gallery,
-    http,
-    logs,
-    metrics,
-    policies,
-)
+from generate import cli, configuration, errors, gallery, http, logs, metrics, policies
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 PARTS: dict[str, Callable[[], str]] = {

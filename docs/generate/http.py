@@ -39,10 +39,7 @@ def operation(path: str, method: str, what: dict[str, Any], parameters: list[Any
     needs = "Needs no key." if scope is None else f"Needs the scope {code(scope)}."
     lines = [f"### {heading(path, method)}", f"{what['summary']}. {needs}"]
     if parameters:
-        rows = [
-            [code(p["name"]), p["in"], shape(p["schema"]), p.get("description", "")]
-            for p in parameters
-        ]
+        rows = [[code(p["name"]), p["in"], shape(p["schema"]), p.get("description", "")] for p in parameters]
         lines.append(table(["parameter", "in", "type", ""], rows))
     if "requestBody" in what:
         lines.append(f"Takes {body(what['requestBody'])}.")

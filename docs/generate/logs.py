@@ -46,11 +46,7 @@ def versions() -> str:
     return table(
         ["what", "version", "where it stands"],
         [
-            [
-                "click log",
-                str(schema.VERSION),
-                f"`{schema.VERSION_KEY.decode()}` in a Parquet file",
-            ],
+            ["click log", str(schema.VERSION), f"`{schema.VERSION_KEY.decode()}` in a Parquet file"],
             ["exported log of the service", str(log.VERSION), "`log.json` of the folder"],
             ["store of the service", str(len(sqlite.MIGRATIONS)), "the table `store`"],
         ],

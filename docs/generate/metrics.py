@@ -14,10 +14,7 @@ DECISIONS = 300
 
 def part() -> str:
     """Return every metric with its labels."""
-    rows = [
-        [code(name), kind, ", ".join(map(code, labels)), help]
-        for name, kind, labels, help in metrics()
-    ]
+    rows = [[code(name), kind, ", ".join(map(code, labels)), help] for name, kind, labels, help in metrics()]
     return table(["metric", "kind", "labels", "meaning"], rows)
 
 

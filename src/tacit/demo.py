@@ -74,9 +74,7 @@ def scenario(
     keys = ("independence day", "tomato", "jaguar")
     return Scenario(
         title=f"{len(keys)} queries, {len(arms)} kinds of result, intent that shifts",
-        environment=ShiftingArms(
-            arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5
-        ),
+        environment=ShiftingArms(arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5),
         keys=keys,
         arms=arms,
         policy=policy_from_spec(policy or "auto", arms),
@@ -127,10 +125,7 @@ class Traffic:
     def best_fixed(self) -> Ints:
         """Return, per impression, the slot that is best for its key in hindsight."""
         best = np.array(
-            [
-                self.truth[self.lanes == lane].sum(axis=0).argmax()
-                for lane in range(self.lanes.max() + 1)
-            ]
+            [self.truth[self.lanes == lane].sum(axis=0).argmax() for lane in range(self.lanes.max() + 1)]
         )
         return np.asarray(best[self.lanes])
 
@@ -191,11 +186,7 @@ def report(
     rate = scene.impressions / seconds
     if as_json:
         rows = [
-            {
-                "shown by": name,
-                "clicks_per_1000": o.clicks_per_1000,
-                "regret": float(o.regret.sum()),
-            }
+            {"shown by": name, "clicks_per_1000": o.clicks_per_1000, "regret": float(o.regret.sum())}
             for name, o in outcomes.items()
         ]
         figure_path = str(figure) if figure else None
@@ -212,9 +203,7 @@ def report(
         f"{scene.impressions:,} impressions through the service in {seconds:.1f} s "
         f"({rate:,.0f}/s, each a decision and its feedback, both durable before the answer)"
     )
-    click.echo(
-        f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'"
-    )
+    click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
     click.echo(f"page {address} (tacit demo --keep leaves it open)")
 
 
@@ -321,10 +310,7 @@ def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
             advance(1)
 
     began = time.monotonic()
-    with (
-        progress(scene.impressions, "searchers") as advance,
-        ThreadPoolExecutor(SEARCHERS) as pool,
-    ):
+    with progress(scene.impressions, "searchers") as advance, ThreadPoolExecutor(SEARCHERS) as pool:
         try:
             for future in [pool.submit(searcher) for _ in range(SEARCHERS)]:
                 future.result()

@@ -26,9 +26,7 @@ def is_frame(value: Any) -> bool:
     (True, False, False)
     """
     speaks = ("__arrow_c_stream__", "__arrow_c_array__")
-    return (
-        isinstance(value, Mapping) or _is_dataset(value) or any(hasattr(value, n) for n in speaks)
-    )
+    return isinstance(value, Mapping) or _is_dataset(value) or any(hasattr(value, n) for n in speaks)
 
 
 def _is_dataset(value: Any) -> bool:

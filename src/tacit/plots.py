@@ -41,9 +41,7 @@ PAPERS = {
 """What papers call a policy, and figures after them, where it is not its name set otherwise."""
 
 
-def figure(
-    width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any
-) -> tuple[Any, Any]:
+def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """Return a matplotlib figure and its axes in the house style, with no global state.
 
     Raises
@@ -72,9 +70,7 @@ def save(drawing: Any, path: Path) -> Path:
 
 
 @contextmanager
-def drawn(
-    path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3
-) -> Iterator[Any]:
+def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
     """Yield the axes to draw on, and write their figure in the end if there is a path.
 
     Parameters
@@ -173,9 +169,7 @@ def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
     (line,) = ax.plot(x, mean, label=label, **style)
     if len(samples) > 1:
         error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-        ax.fill_between(
-            x, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, lw=0
-        )
+        ax.fill_between(x, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, lw=0)
 
 
 def regret_curves(ax: Any, curves: dict[str, Any], rounds: Any, title: str) -> None:

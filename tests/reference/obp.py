@@ -25,8 +25,7 @@ for kind in ("Tensor", "Module", "Dataset"):
     for part in (stand_in, stand_in.nn, stand_in.utils.data):
         setattr(part, kind, type(kind, (), {}))
 sys.modules |= {
-    name: attrgetter(name.removeprefix("torch."))(stand_in) if "." in name else stand_in
-    for name in TORCH
+    name: attrgetter(name.removeprefix("torch."))(stand_in) if "." in name else stand_in for name in TORCH
 }
 
 import numpy as np  # noqa: E402
@@ -53,9 +52,7 @@ def single(folder, policy):
     return {
         "rounds": n,
         "ips": ope.InverseProbabilityWeighting().estimate_policy_value(**common),
-        "ips-clipped": ope.InverseProbabilityWeighting(lambda_=clip).estimate_policy_value(
-            **common
-        ),
+        "ips-clipped": ope.InverseProbabilityWeighting(lambda_=clip).estimate_policy_value(**common),
         "snips": ope.SelfNormalizedInverseProbabilityWeighting().estimate_policy_value(**common),
         "dm": ope.DirectMethod().estimate_policy_value(**common, **model),
         "dr": ope.DoublyRobust().estimate_policy_value(**common, **model),
@@ -73,10 +70,7 @@ def slates():
         "pscore": np.repeat(logged.prod(axis=1), 3),
         "evaluation_policy_pscore": np.repeat(wanted.prod(axis=1), 3),
     }
-    each = {
-        "pscore_item_position": log["logged"],
-        "evaluation_policy_pscore_item_position": log["target"],
-    }
+    each = {"pscore_item_position": log["logged"], "evaluation_policy_pscore_item_position": log["target"]}
     cascade = {
         "pscore_cascade": logged.cumprod(axis=1).ravel(),
         "evaluation_policy_pscore_cascade": wanted.cumprod(axis=1).ravel(),
@@ -84,9 +78,7 @@ def slates():
     return {
         "sips": ope.SlateStandardIPS(len_list=3).estimate_policy_value(**common, **whole),
         "iips": ope.SlateIndependentIPS(len_list=3).estimate_policy_value(**common, **each),
-        "rips": ope.SlateRewardInteractionIPS(len_list=3).estimate_policy_value(
-            **common, **cascade
-        ),
+        "rips": ope.SlateRewardInteractionIPS(len_list=3).estimate_policy_value(**common, **cascade),
     }
 
 

@@ -199,9 +199,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
             draws.begin(learner.rng, str(round))
             decision = trial.choose(learner, f"key {round % 3}", round)
             if not lists and decision.arm != row.arm:
-                raise Failed(
-                    f"round {round}: the service shows {row.arm}, a learner {decision.arm}"
-                )
+                raise Failed(f"round {round}: the service shows {row.arm}, a learner {decision.arm}")
             if round == trial.rounds:
                 break
             reward = trial.rewards(round, decision.slots)

@@ -61,9 +61,7 @@ def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
     return shown, state
 
 
-def _decided(
-    trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints
-) -> Ints:
+def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Return what is shown; fail if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
     if policy.shows == "arm" and type(policy).decide is Policy.decide:
@@ -96,13 +94,9 @@ def compiled_as_in_python(trial: Trial) -> str:
     for round, expected in enumerate(shown):
         decision = trial.choose(learner, "a", round)
         if decision.slots.tolist() != expected:
-            raise Failed(
-                f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}"
-            )
+            raise Failed(f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}")
         learner.learn(decision, trial.rewards(round, decision.slots))
-    for (name, one), (_, other) in zip(
-        leaves(state), leaves(learner._batch.lanes.used()), strict=True
-    ):
+    for (name, one), (_, other) in zip(leaves(state), leaves(learner._batch.lanes.used()), strict=True):
         if not np.allclose(one, other, equal_nan=True, **SAME):
             raise Failed(f"{name}: after {PLAIN_ROUNDS} rounds it differs from plain Python's")
     return f"{PLAIN_ROUNDS} rounds: the same choices, the same state to rounding"
@@ -164,13 +158,7 @@ def draws_from_its_generator(trial: Trial) -> str:
 
 
 def draw(
-    params: Any,
-    state: Any,
-    batch: Batch,
-    rng: Generator,
-    actions: Ints,
-    asked: Ints,
-    chances: Floats,
+    params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, asked: Ints, chances: Floats
 ) -> None:
     """Decide many times for one impression, and ask with what probability things are shown."""
     lane, impression = batch.lanes[0], impression_of(batch, 0)
@@ -276,9 +264,7 @@ def ties_are_broken_at_random(trial: Trial) -> str:
                 f"of {trial.draws:,} draws, not in {1 / trial.arms:.4f}; break ties at random, as "
                 "tacit.IndexPolicy does"
             )
-    return (
-        f"keys that know nothing begin with each arm alike; errs with probability {trial.error:g}"
-    )
+    return f"keys that know nothing begin with each arm alike; errs with probability {trial.error:g}"
 
 
 # Lanes ----------------------------------------------------------------------------------------

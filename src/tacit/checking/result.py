@@ -57,11 +57,7 @@ class PolicyCheck(Tabulated):
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            "policy": self.policy,
-            "passed": self.passed,
-            "tests": self.records(),
-        }
+        return {"policy": self.policy, "passed": self.passed, "tests": self.records()}
 
     def summary(self) -> str:
         """Return an aligned table of what passed and what failed, with the reasons."""

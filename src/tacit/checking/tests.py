@@ -18,10 +18,7 @@ from tacit.policies.base import Policy
 
 Test = Callable[[Trial], str]
 
-FIRST: dict[str, Test] = {
-    "in Python": kernels.runs_in_python,
-    "compiles": kernels.compiles,
-}
+FIRST: dict[str, Test] = {"in Python": kernels.runs_in_python, "compiles": kernels.compiles}
 """What must hold before compiled code may run: it looks at no bounds."""
 
 TESTS: dict[str, Test] = {

@@ -36,11 +36,7 @@ class Given(NamedTuple):
     @property
     def arguments(self) -> dict[str, Any]:
         """What a learner is given."""
-        named = {
-            "context": self.context,
-            "relevance": self.relevance,
-            "examination": self.examination,
-        }
+        named = {"context": self.context, "relevance": self.relevance, "examination": self.examination}
         return {name: array for name, array in named.items() if array.size}
 
 
@@ -86,8 +82,7 @@ class Trial:
         rng = np.random.default_rng([self.seed, round])
         context = rng.random(self.policy.context_dim)
         relevance, examination = (
-            rng.standard_normal((self.arms, dim)) if dim else NO_FEATURES
-            for dim in self.policy.feature_dims
+            rng.standard_normal((self.arms, dim)) if dim else NO_FEATURES for dim in self.policy.feature_dims
         )
         return Given(context, relevance, examination, rng.random(self.arms))
 

@@ -101,9 +101,7 @@ class FiniteConcepts(Classifier):
         return cls(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))
 
     @classmethod
-    def of(
-        cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]
-    ) -> Self:
+    def of(cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]) -> Self:
         """Return the classifier of concepts that are given as functions.
 
         Parameters

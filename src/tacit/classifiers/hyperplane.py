@@ -279,9 +279,7 @@ def hull_distance(
 
 
 @kernel
-def distance_from(
-    state: Hull, row: int, context: Floats, near: float, far: float, skip: int
-) -> float:
+def distance_from(state: Hull, row: int, context: Floats, near: float, far: float, skip: int) -> float:
     """Return the distance of a context from the hull of a row, as :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
     return hull_distance(row_of(state.scratch, row), points, context, near, far, skip)

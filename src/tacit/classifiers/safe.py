@@ -50,18 +50,14 @@ class SafeClassifier:
         from tacit.core.compiled import compiled
 
         if not isinstance(classifier, Classifier):
-            raise InvalidValue(
-                "classifier", classifier, "give one, such as Rectangle(dim=2, margin=0.1)"
-            )
+            raise InvalidValue("classifier", classifier, "give one, such as Rectangle(dim=2, margin=0.1)")
         self.classifier = classifier
         self.state = classifier.init(1)
         self.positives = 0
         self.false_labels = 0
         self._params = params = classifier.params
         contexts, positive = np.empty((0, classifier.dim)), np.empty(0, np.bool_)
-        self._predict = compiled(predict_all, params).entry(
-            (params, self.state, 0, contexts, positive)
-        )
+        self._predict = compiled(predict_all, params).entry((params, self.state, 0, contexts, positive))
         self._learn = compiled(learn_all_false, params).entry((params, self.state, 0, contexts))
 
     def predict(self, context: npt.ArrayLike) -> bool:

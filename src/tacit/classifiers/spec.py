@@ -50,7 +50,5 @@ def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
     >>> classifier_to_spec(Hyperplane(dim=2, margin=0.1))
     {'name': 'Hyperplane', 'dim': 2, 'margin': 0.1, 'capacity': 1024}
     """
-    made = {
-        field.name: getattr(classifier, field.name) for field in fields(classifier) if field.init
-    }
+    made = {field.name: getattr(classifier, field.name) for field in fields(classifier) if field.init}
     return {"name": type(classifier).__name__, **made}

@@ -26,9 +26,7 @@ def policies(called: tuple[str, ...], as_json: bool) -> None:
     recommended = [policy for policy in registry.values() if policy.about.suits]
     with usage():
         chosen = [
-            policy
-            for name in called
-            for policy in (recommended if is_auto(name) else [policy_class(name)])
+            policy for name in called for policy in (recommended if is_auto(name) else [policy_class(name)])
         ] or list(registry.values())
     # A class of one's own may have no example.
     known = shipped(registry, "policies")
@@ -46,9 +44,7 @@ def policies(called: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @click.argument("policy")
-@click.option(
-    "--arms", default=3, show_default=True, type=click.IntRange(2), help="How many arms there are."
-)
+@click.option("--arms", default=3, show_default=True, type=click.IntRange(2), help="How many arms there are.")
 @click.option(
     "--draws",
     default=20_000,

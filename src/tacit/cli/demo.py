@@ -11,9 +11,7 @@ from tacit.cli.options import config_option, json_option, seed_option, usage
 
 @click.command()
 @config_option
-@click.option(
-    "--policy", default=None, help='The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".'
-)
+@click.option("--policy", default=None, help='The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".')
 @click.option(
     "--interest",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -25,9 +23,7 @@ from tacit.cli.options import config_option, json_option, seed_option, usage
     type=click.FloatRange(0, 0.5, min_open=True),
     help="Show this share of searchers an arm at random, and say what learning earned beside them.",
 )
-@click.option(
-    "--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder."
-)
+@click.option("--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder.")
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65535), help="Port of the page; 0 takes a free one."
 )

@@ -38,9 +38,7 @@ POSITIONS = "equal, inverse, dcg, effort, or numbers with commas, from the top"
     help="Column or field that says whose a search is.  [default: user, client_id, session or "
     "session_id, else each search]",
 )
-@click.option(
-    "--by", multiple=True, metavar="NAME", help="Tell apart by this column or field, e.g. market."
-)
+@click.option("--by", multiple=True, metavar="NAME", help="Tell apart by this column or field, e.g. market.")
 @click.option(
     "--worth",
     multiple=True,
@@ -154,9 +152,7 @@ RULE = ("worth", "position", "most", "distinct")
 OPTIONS = (*RULE, "unit", "by", "credits", "wins", "depth", "ab")
 
 
-def rule_of(
-    worth: tuple[str, ...], position: str | None, most: float | None, distinct: bool
-) -> Any:
+def rule_of(worth: tuple[str, ...], position: str | None, most: float | None, distinct: bool) -> Any:
     """Return the rule of credit that options ask for."""
     from tacit.interleaving import CreditRule
 

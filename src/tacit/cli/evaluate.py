@@ -51,27 +51,17 @@ from tacit.cli.options import (
     help="logged: those of the log; estimated: how often it shows each arm for a key at a "
     "position; uniform, or table:FILE with the chance of each arm.",
 )
-@click.option(
-    "--by", metavar="COLUMN", help="Tell of each value of a column besides, as of device."
-)
-@click.option(
-    "--confidence", default=0.95, show_default=True, help="Of the intervals, but for replay."
-)
+@click.option("--by", metavar="COLUMN", help="Tell of each value of a column besides, as of device.")
+@click.option("--confidence", default=0.95, show_default=True, help="Of the intervals, but for replay.")
 @click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
 @click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
 @plot_option("Draw the estimates with their intervals.")
 @click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
 @reads_log
 @click.option(
-    "--window",
-    default=1_000_000,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Rows shuffled at once.",
+    "--window", default=1_000_000, show_default=True, type=click.IntRange(1), help="Rows shuffled at once."
 )
-@click.option(
-    "--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice."
-)
+@click.option("--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice.")
 @ray_option_as("ray", "Give LOGS first.")
 @click.option(
     "--shards",
@@ -175,8 +165,7 @@ class Question:
         table = fixed_target(self.propensities)
         if table is None:
             raise click.UsageError(
-                f"--propensities: {self.propensities!r} is none of logged, estimated, uniform and "
-                "table:FILE"
+                f"--propensities: {self.propensities!r} is none of logged, estimated, uniform and table:FILE"
             )
         return table
 
@@ -207,9 +196,7 @@ class Question:
                     "list; give independent-ips, cascade-ips or slate-ips"
                 )
             if self.target is not None:
-                raise click.UsageError(
-                    f"--estimator: replay needs a policy that learns, not {self.policy!r}"
-                )
+                raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
         self._estimators(self.slots or 3)
 
     def player(self, evaluation: Evaluation) -> Any:
@@ -255,9 +242,7 @@ class Question:
     def _estimators(self, slots: int) -> Any:
         from tacit.evaluate import named_estimators
 
-        return named_estimators(
-            self.weighted, clip=self.clip, threshold=self.threshold, slots=slots
-        )
+        return named_estimators(self.weighted, clip=self.clip, threshold=self.threshold, slots=slots)
 
 
 def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
@@ -317,9 +302,7 @@ class Evaluation:
         from tacit.evaluate import off_policy
 
         if self._shards is not None:
-            return cluster.off_policy(
-                target, self.reader, estimators, shards=self._shards, **options
-            )
+            return cluster.off_policy(target, self.reader, estimators, shards=self._shards, **options)
         return self._watched(off_policy, "weighting", target, self.reader, estimators, **options)
 
     @staticmethod

@@ -31,14 +31,7 @@ from tacit.cli.options import (
 @reads_log
 @plot_option("Draw the effects into this file.")
 @json_option
-def examine(
-    config: Path | None,
-    log: Path,
-    method: str,
-    read: Any,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def examine(config: Path | None, log: Path, method: str, read: Any, plot: Path | None, as_json: bool) -> None:
     """Estimate how much each position is examined, from a click log with positions.
 
     LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.

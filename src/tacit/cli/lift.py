@@ -14,9 +14,7 @@ from tacit.errors import MissingExtra
 @click.command()
 @config_option
 @click.argument("placement")
-@click.option(
-    "--url", default="http://127.0.0.1:8787", show_default=True, help="Where the service answers."
-)
+@click.option("--url", default="http://127.0.0.1:8787", show_default=True, help="Where the service answers.")
 @click.option("--key", help="API key with the scope read; better in TACIT_LIFT_KEY.")
 @click.option(
     "--confidence",
@@ -26,8 +24,7 @@ from tacit.errors import MissingExtra
     help="Of the intervals, at whatever time they are looked at.",
 )
 @click.option(
-    "--control",
-    help="In place of the holdout, what propensities compare with: uniform, or 'arm NAME'.",
+    "--control", help="In place of the holdout, what propensities compare with: uniform, or 'arm NAME'."
 )
 @click.option("--from", "begin", help="Only decisions from then on: a day, or a chapter's number.")
 @click.option("--to", "end", help="Only decisions before then, or to that chapter's end.")

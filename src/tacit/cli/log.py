@@ -12,13 +12,7 @@ from urllib.request import Request, urlopen
 import click
 
 from tacit.cli.options import json_option, show, usage
-from tacit.cli.store import (
-    placements_option,
-    service_config,
-    service_log,
-    service_logs,
-    store_option,
-)
+from tacit.cli.store import placements_option, service_config, service_log, service_logs, store_option
 
 
 @click.group()
@@ -59,9 +53,7 @@ def verify(config: Path | None, store: str | None, as_json: bool) -> None:
     help="Parquet, which can be imported, or records of User Behavior Insights as JSON lines.",
 )
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def export(
-    config: Path | None, store: str | None, as_json: bool, format: str, folder: Path
-) -> None:
+def export(config: Path | None, store: str | None, as_json: bool, format: str, folder: Path) -> None:
     """Write the log to FOLDER; that of each shard to a folder of its own in it."""
     counts: dict[str, int] = {}
     for name, configuration, opened in service_logs(config, store):
@@ -117,9 +109,7 @@ def back_up(config: Path | None, store: str | None, as_json: bool, target: Path)
 @click.option("--session", help="Forget a session.")
 @click.option("--client", help="Forget a client_id of User Behavior Insights.")
 @click.option("--url", help="Where the service answers, if it runs.")
-@click.option(
-    "--key", envvar="TACIT_PLACEMENT_KEY", help="Its API key; better in TACIT_PLACEMENT_KEY."
-)
+@click.option("--key", envvar="TACIT_PLACEMENT_KEY", help="Its API key; better in TACIT_PLACEMENT_KEY.")
 @click.option(
     "--backups",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -157,8 +147,7 @@ def forget(
     ] or [f"nothing tells of this {kind}"]
     lines += [f"holds the person, as before: {path}" for path in holding]
     found = {
-        place: {"decisions": decisions, "records": records}
-        for place, (decisions, records) in done.items()
+        place: {"decisions": decisions, "records": records} for place, (decisions, records) in done.items()
     }
     show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
 
@@ -190,9 +179,7 @@ def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
 @log.command()
 @placements_option
 @store_option
-@click.option(
-    "--shards", required=True, type=click.IntRange(1, 1024), help="How many there shall be."
-)
+@click.option("--shards", required=True, type=click.IntRange(1, 1024), help="How many there shall be.")
 @click.option("--drop", is_flag=True, help="Remove the shards there were, once all is done.")
 @json_option
 def reshard(config: Path | None, store: str | None, shards: int, drop: bool, as_json: bool) -> None:

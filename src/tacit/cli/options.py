@@ -47,9 +47,7 @@ def from_config(context: click.Context, _: click.Parameter, path: Path | None) -
         for name in table:
             if name.replace("-", "_") not in options:
                 raise click.UsageError(f"{path}: [{context.info_name}] has no option {name!r}")
-        context.default_map = {
-            options[name.replace("-", "_")]: value for name, value in table.items()
-        }
+        context.default_map = {options[name.replace("-", "_")]: value for name, value in table.items()}
     return path
 
 
@@ -66,16 +64,10 @@ def config_option(command: Command) -> Command:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 seed_option = click.option(
-    "--seed",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Where every draw comes from.",
+    "--seed", default=1, show_default=True, type=click.IntRange(0), help="Where every draw comes from."
 )
 workers_option = click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="Threads; by default one per core. Never changes results.",
+    "--workers", type=click.IntRange(1), help="Threads; by default one per core. Never changes results."
 )
 column_option = click.option(
     "--column", multiple=True, metavar="OURS=THEIRS", help="Map a foreign column's name."

@@ -16,9 +16,7 @@ LONGEST = 86_400.0
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where the service answers, and with which key."""
-    key = click.option(
-        "--key", envvar="TACIT_PLACEMENT_KEY", help="API key; better in TACIT_PLACEMENT_KEY."
-    )
+    key = click.option("--key", envvar="TACIT_PLACEMENT_KEY", help="API key; better in TACIT_PLACEMENT_KEY.")
     url = click.option(
         "--url",
         default="http://127.0.0.1:8787",
@@ -48,9 +46,7 @@ def placement() -> None:
 @click.argument("arms", nargs=-1, required=True)
 @click.option("--until", required=True, help="When it ends, such as 2026-05-03T18:00 (UTC).")
 @service_options
-def pin(
-    name: str, arms: tuple[str, ...], until: str, url: str, key: str | None, as_json: bool
-) -> None:
+def pin(name: str, arms: tuple[str, ...], until: str, url: str, key: str | None, as_json: bool) -> None:
     """Let every decision of the placement NAME show ARMS: one, or a list from the top."""
     with connected(url, key) as client:
         _show_pin(client.pin(name, list(arms), until), as_json)
@@ -77,10 +73,7 @@ def _show_pin(pinned: Any, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--share", type=float, default=0.1, show_default=True, help="Of decisions; to 0.5.")
 @click.option(
-    "--control",
-    default="uniform",
-    show_default=True,
-    help="What it shows: uniform, baseline, or arm=NAME.",
+    "--control", default="uniform", show_default=True, help="What it shows: uniform, baseline, or arm=NAME."
 )
 @click.option(
     "--unit",
@@ -183,10 +176,7 @@ def history(name: str, limit: int, url: str, key: str | None, as_json: bool) -> 
 
     with connected(url, key) as client:
         changes = client.history(name, limit)
-    rows = [
-        (one.at[:19].replace("T", " "), one.by or "-", one.what, _said(one.detail))
-        for one in changes
-    ]
+    rows = [(one.at[:19].replace("T", " "), one.by or "-", one.what, _said(one.detail)) for one in changes]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
     lines = [
         "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])

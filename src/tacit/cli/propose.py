@@ -32,13 +32,7 @@ from tacit.cli.options import (
     help="Search shifts in so many of the busiest keys.",
 )
 @json_option
-def propose(
-    config: Path | None,
-    log: Path,
-    read: Any,
-    keys: int,
-    as_json: bool,
-) -> None:
+def propose(config: Path | None, log: Path, read: Any, keys: int, as_json: bool) -> None:
     """Propose parameters for policies that follow shifting intent, from a click log.
 
     Says where the log contradicts what such policies assume. LOG is as for evaluate.
@@ -124,9 +118,7 @@ def fit(
     with concluding(reader), progress(None, "learning"):
         learned = learner.fit_log(reader, placement=placement, **features)
     learner.save(output)
-    text = (
-        f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
-    )
+    text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
 
 

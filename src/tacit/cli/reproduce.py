@@ -23,9 +23,7 @@ from tacit.cli.options import (
 @config_option
 @click.option("--list", "listing", is_flag=True, help="List what can be reproduced.")
 @click.argument("name", required=False)
-@click.option(
-    "--out", default="out", show_default=True, type=click.Path(path_type=Path), help="Folder."
-)
+@click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path), help="Folder.")
 @click.option("--runs", type=click.IntRange(1), help="Repetitions; each item has its own default.")
 @click.option("--reading", help="Which reading of the paper, where an item offers several.")
 @click.option(

@@ -36,17 +36,13 @@ from tacit.cli.options import (
     show_default=True,
     help='E.g. "shifting-arms(arms=5, keys=10, delay=(5, 20))" or "search-interest(\'FILE\')".',
 )
-@click.option(
-    "--horizon", default=100_000, show_default=True, type=click.IntRange(1), help="Rounds per run."
-)
+@click.option("--horizon", default=100_000, show_default=True, type=click.IntRange(1), help="Rounds per run.")
 @click.option("--runs", default=20, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @seed_option
 @workers_option
 @ray_option
 @plot_option("Draw the regret curves into this file.")
-@click.option(
-    "--table", type=click.Path(path_type=Path), help="Write all checkpoints (.csv or .parquet)."
-)
+@click.option("--table", type=click.Path(path_type=Path), help="Write all checkpoints (.csv or .parquet).")
 @json_option
 def simulate(
     config: Path | None,
@@ -69,9 +65,7 @@ def simulate(
 
     with usage():
         world = environment_from_spec(environment)
-        players = [
-            policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy
-        ]
+        players = [policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy]
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
         if table and table.suffix not in (".csv", ".parquet"):

@@ -17,9 +17,7 @@ placements_option = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file of the service; by default one placement named default.",
 )
-store_option = click.option(
-    "--store", help="The log: an SQLite file, or postgresql://user@host/database."
-)
+store_option = click.option("--store", help="The log: an SQLite file, or postgresql://user@host/database.")
 
 
 def store_place(store: str | None) -> dict[str, str | None]:

@@ -30,10 +30,7 @@ from tacit.cli.options import (
     help="Actions that are clicks; with commas between several.",
 )
 @click.option(
-    "--examined",
-    default="impression,view",
-    show_default=True,
-    help="Actions that say an object was seen.",
+    "--examined", default="impression,view", show_default=True, help="Actions that say an object was seen."
 )
 @click.option(
     "--seen",

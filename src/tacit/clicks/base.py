@@ -96,9 +96,7 @@ class ClickModel(Checked):
         examining = np.ones(len(table), np.bool_)
         for position in range(table.shape[1]):
             clicked = examining & (rng.random(len(table)) < chain.click[:, position])
-            onward = np.where(
-                clicked, chain.after_click[:, position], chain.after_skip[:, position]
-            )
+            onward = np.where(clicked, chain.after_click[:, position], chain.after_skip[:, position])
             examining &= rng.random(len(table)) < onward
             clicks[:, position] = clicked
         return clicks[0] if single else clicks
@@ -128,8 +126,7 @@ class ClickModel(Checked):
             click = chain.click[:, position]
             found[:, position] = examined * click
             examined = examined * (
-                click * chain.after_click[:, position]
-                + (1.0 - click) * chain.after_skip[:, position]
+                click * chain.after_click[:, position] + (1.0 - click) * chain.after_skip[:, position]
             )
         return found[0] if single else found
 
@@ -188,9 +185,7 @@ def conditional(chain: Chain, clicks: Booleans) -> Floats:
         skipped = np.divide(
             examined * (1.0 - click), unclicked, out=np.zeros(len(clicks)), where=unclicked > 0
         )
-        examined = np.where(
-            clicked, chain.after_click[:, position], skipped * chain.after_skip[:, position]
-        )
+        examined = np.where(clicked, chain.after_click[:, position], skipped * chain.after_skip[:, position])
     return found
 
 

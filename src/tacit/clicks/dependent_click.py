@@ -8,15 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
-from tacit.clicks.fitting import (
-    UNKNOWN,
-    Fit,
-    examined_given,
-    maximised,
-    prepared,
-    rates,
-    totals,
-)
+from tacit.clicks.fitting import UNKNOWN, Fit, examined_given, maximised, prepared, rates, totals
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 

@@ -8,15 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
-from tacit.clicks.fitting import (
-    UNKNOWN,
-    Fit,
-    examined_given,
-    maximised,
-    prepared,
-    rates,
-    totals,
-)
+from tacit.clicks.fitting import UNKNOWN, Fit, examined_given, maximised, prepared, rates, totals
 from tacit.core.arrays import Ints
 from tacit.core.ranges import Fraction
 from tacit.errors import InvalidValue
@@ -132,7 +124,5 @@ class DynamicBayesian(ClickModel):
             goes_on = rates(went_on.sum(), tempted.sum(), model.persistence)
             return cls(attraction, satisfaction, float(goes_on))
 
-        start = cls(
-            [UNKNOWN] * count, [UNKNOWN] * count, UNKNOWN if persistence is None else persistence
-        )
+        start = cls([UNKNOWN] * count, [UNKNOWN] * count, UNKNOWN if persistence is None else persistence)
         return maximised(start, step, table, clicked, iterations, tolerance)

@@ -87,9 +87,7 @@ def examined_given(chain: Chain, clicks: Booleans) -> Floats:
     onward = np.empty((count, positions))  # the chance to go on, given no further click
     quiet = np.ones(count)  # the chance of no click from here on, if examined
     for position in reversed(range(positions)):
-        go = np.where(
-            clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position]
-        )
+        go = np.where(clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position])
         reach = go * quiet
         total = 1.0 - go + reach
         onward[:, position] = np.divide(reach, total, out=np.zeros(count), where=total > 0)
@@ -97,9 +95,7 @@ def examined_given(chain: Chain, clicks: Booleans) -> Floats:
     examined = np.ones((count, positions))
     for position in range(positions - 1):
         later = clicks[:, position + 1 :].any(axis=1)
-        examined[:, position + 1] = np.where(
-            later, 1.0, examined[:, position] * onward[:, position]
-        )
+        examined[:, position + 1] = np.where(later, 1.0, examined[:, position] * onward[:, position])
     return examined
 
 

@@ -101,9 +101,7 @@ class PositionBased(ClickModel):
             examined = np.where(
                 clicked, 1.0, rates(examines - attracts * examines, unclicked, 0.0 * unclicked)
             )
-            attraction = rates(
-                totals(attracted, table, count), totals(1.0, table, count), model.attraction
-            )
+            attraction = rates(totals(attracted, table, count), totals(1.0, table, count), model.attraction)
             examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
             return cls(attraction, [1.0, *examination[1:]])
 

@@ -16,14 +16,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "a package", "client") from error
 
 from tacit.client.clients import AsyncClient, Client
-from tacit.client.errors import (
-    Conflict,
-    Denied,
-    InvalidRequest,
-    NotFound,
-    ServiceError,
-    Unavailable,
-)
+from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.client.messages import (
     Between,
     Change,

@@ -44,9 +44,7 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
     {'decision_id': '018bcfe5', 'reward': 1.0, 'feedback_id': 'click 7'}
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
-        raise InvalidValue(
-            f"{place}clicks", message.clicks, "give clicks, or items in place of them"
-        )
+        raise InvalidValue(f"{place}clicks", message.clicks, "give clicks, or items in place of them")
     fields = message.__struct_fields__
     required = len(fields) - len(message.__struct_defaults__)
     sent = {}
@@ -117,10 +115,7 @@ def _metrics(field: str, given: Any) -> dict[str, float]:
 def _segments(field: str, given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise InvalidValue(field, given, "give a value for each segment, by name")
-    return {
-        checks.name(field, name): checks.name(f"{field}.{name}", value)
-        for name, value in given.items()
-    }
+    return {checks.name(field, name): checks.name(f"{field}.{name}", value) for name, value in given.items()}
 
 
 def _new_arms(field: str, given: Any) -> int | list[Arm]:

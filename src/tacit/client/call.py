@@ -69,9 +69,7 @@ def call_to(
     """
     # What is no such name would lead to another path.
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
-        raise InvalidValue(
-            "placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -"
-        )
+        raise InvalidValue("placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -")
     method = method or ("GET" if content is None else "POST")
     sent = None if content is None else msgspec.json.encode(content)
     return Call(placement, action, sent, read, method)

@@ -190,10 +190,7 @@ class Client(_Connection[httpx.Client], Blocking):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -250,10 +247,7 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
@@ -301,7 +295,5 @@ def _checked_url(url: str) -> str:
     ):
         # What stands before an @ may be a password.
         shown = HIDDEN if "@" in str(url) else url
-        raise InvalidValue(
-            "url", shown, "give http://HOST:PORT or https://HOST; the key goes apart"
-        )
+        raise InvalidValue("url", shown, "give http://HOST:PORT or https://HOST; the key goes apart")
     return str(parts).rstrip("/")

@@ -54,9 +54,7 @@ class ControlCalls:
     """What both clients ask of a placement itself: the public methods here are calls."""
 
     @call
-    def pin(
-        self, placement: str, arms: Sequence[Arm], until: str | datetime
-    ) -> Call[Pinned | None]:
+    def pin(self, placement: str, arms: Sequence[Arm], until: str | datetime) -> Call[Pinned | None]:
         """Let every decision of a placement show some arms until a time.
 
         What does not offer them is decided by the policy. Feedback is learned as ever.
@@ -137,9 +135,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(
-            placement, "holdout", body(HoldoutOf(share, control, unit, look)), _read_holdout
-        )
+        return call_to(placement, "holdout", body(HoldoutOf(share, control, unit, look)), _read_holdout)
 
     @call
     def end_holdout(self, placement: str) -> Call[Holdout | None]:
@@ -247,8 +243,5 @@ class ControlCalls:
         """
         (asked,) = body(HistoryOf(limit)).values()
         return call_to(
-            placement,
-            f"history?limit={asked}",
-            None,
-            lambda reply: decode(reply, type=_History).history,
+            placement, f"history?limit={asked}", None, lambda reply: decode(reply, type=_History).history
         )

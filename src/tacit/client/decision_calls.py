@@ -332,9 +332,7 @@ class DecisionCalls:
         asked = body(LiftOf(confidence, control, begin, end, shown, share, rate, daily))
         # What is said so there is no name in Python.
         named = {{"begin": "from", "end": "to"}.get(name, name): x for name, x in asked.items()}
-        return call_to(
-            placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode
-        )
+        return call_to(placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode)
 
     @call
     def learner(self, placement: str) -> Call[bytes]:
@@ -359,9 +357,7 @@ class DecisionCalls:
         return call_to(placement, "learner", None, bytes)
 
     @call
-    def take_over(
-        self, placement: str, decisions: Iterable[LocalDecision]
-    ) -> Call[list[TakenOver]]:
+    def take_over(self, placement: str, decisions: Iterable[LocalDecision]) -> Call[list[TakenOver]]:
         """Say what was decided next to the caller, 1 to 1000 decisions; each is logged, or refused.
 
         Parameters

@@ -35,9 +35,7 @@ class ServiceError(TacitError):
     'send the same'
     """
 
-    def __init__(
-        self, field: str, value: Any, what: str, kind: str = "", status: int | None = None
-    ) -> None:
+    def __init__(self, field: str, value: Any, what: str, kind: str = "", status: int | None = None) -> None:
         shown = repr(value)
         if len(shown) > LONGEST_SHOWN:
             shown = shown[: LONGEST_SHOWN - 3] + "..."

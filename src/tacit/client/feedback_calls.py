@@ -6,17 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tacit.client.bodies import body
 from tacit.client.call import Call, Route, call_to, decode
-from tacit.client.messages import (
-    Arm,
-    ArmsNow,
-    ArmsOf,
-    Clicks,
-    Event,
-    Feedback,
-    Mode,
-    ModeOf,
-    Recorded,
-)
+from tacit.client.messages import Arm, ArmsNow, ArmsOf, Clicks, Event, Feedback, Mode, ModeOf, Recorded
 from tacit.client.method import call
 
 FEEDBACK = Route("feedback", Feedback, Recorded)
@@ -151,9 +141,7 @@ class FeedbackCalls:
         return CLICKS.many(placement, clicks)
 
     @call
-    def activate(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Call[Recorded]:
+    def activate(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
         """Record that a deferred decision counts from now on.
 
         Parameters
@@ -175,9 +163,7 @@ class FeedbackCalls:
         return ACTIVATE.one(placement, Event(decision_id, feedback_id))
 
     @call
-    def examined(
-        self, placement: str, decision_id: str, *, feedback_id: str | None = None
-    ) -> Call[Recorded]:
+    def examined(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
         """Record that what was shown was looked at.
 
         Parameters
@@ -219,9 +205,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(
-            placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode
-        )
+        return call_to(placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode)
 
     @call
     def change_arms(

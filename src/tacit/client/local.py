@@ -136,11 +136,7 @@ class Local:
     # What callers ask ------------------------------------------------------------------------
 
     def decide(
-        self,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
+        self, key: str, *, arms: Sequence[Arm] | None = None, context: Sequence[float] | None = None
     ) -> Decided:
         """Return what to show.
 
@@ -235,10 +231,7 @@ class Local:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -319,15 +312,11 @@ class Local:
         refused: list[Any] = []
         if made:
             taken = self._asked(self._client.take_over, made)
-            refused += [
-                (one, became) for one, became in zip(made, taken, strict=True) if became.detail
-            ]
+            refused += [(one, became) for one, became in zip(made, taken, strict=True) if became.detail]
         if told:
             recorded = self._asked(self._client.feedback_many, told)
             refused += [
-                (one, became)
-                for one, became in zip(told, recorded, strict=True)
-                if became.outcome in REFUSED
+                (one, became) for one, became in zip(told, recorded, strict=True) if became.outcome in REFUSED
             ]
         if refused:
             logger.warning(

@@ -109,20 +109,14 @@ def off_policy(
     if shards > 1 and not weighing.sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
     parts: list[Any] = (
-        _shards(reader, shards)
-        if weighing.sequential
-        else parts_of(reader, whole=weighing.weighs_slates)
+        _shards(reader, shards) if weighing.sequential else parts_of(reader, whole=weighing.weighs_slates)
     )
     first = [0] * len(parts)
     if weighing.means:
         counts = _read("counting", partial(_counts, weighing), parts, workers, reader)
-        weighing = weighing.fitted(
-            [reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)]
-        )
+        weighing = weighing.fitted([reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)])
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
-    found = _read(
-        "weighting", partial(_sums, weighing), parts, workers, reader, [(at,) for at in first]
-    )
+    found = _read("weighting", partial(_sums, weighing), parts, workers, reader, [(at,) for at in first])
     say_rejected(reader, reader)
     return warned(weighing.concluded(reduce(weighing.merged, found)))
 

@@ -64,9 +64,7 @@ class Exchange:
                 strict=True,
             )
         )
-        await asyncio.gather(
-            *(self._tell(receiver, times, began) for receiver in range(len(self._links)))
-        )
+        await asyncio.gather(*(self._tell(receiver, times, began) for receiver in range(len(self._links))))
 
     async def _ask(self, sender: int) -> dict[str, int]:
         """Take what a shard tells into what others are owed; return when it was true."""

@@ -26,13 +26,7 @@ from tacit.service.log.changes import Change
 from tacit.service.log.clock import LogClock
 from tacit.service.log.impressions import Impression
 from tacit.service.log.pins import Pin
-from tacit.service.log.requests import (
-    ChangeArms,
-    ChangeHoldout,
-    Feedback,
-    PinArms,
-    checked_feedback,
-)
+from tacit.service.log.requests import ChangeArms, ChangeHoldout, Feedback, PinArms, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
@@ -64,9 +58,7 @@ class Ingress(Verbs):
         self.kept: Counter[tuple[str, str]] = Counter()
         self.commits = Commits()
         self.links = links
-        self.placements = {
-            name: sharded_view(name, each) for name, each in config.placements.items()
-        }
+        self.placements = {name: sharded_view(name, each) for name, each in config.placements.items()}
         self._turns = itertools.cycle(range(len(links)))
         self._homes: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,8 +113,7 @@ class Ingress(Verbs):
                 strange.append(id)
         if strange:
             answers = await asyncio.gather(
-                *(link.serve((MADE, placement, strange)) for link in self.links),
-                return_exceptions=True,
+                *(link.serve((MADE, placement, strange)) for link in self.links), return_exceptions=True
             )
             for id in strange:
                 known = [one if isinstance(one, BaseException) else id in one for one in answers]
@@ -131,9 +122,7 @@ class Ingress(Verbs):
 
     # Requests --------------------------------------------------------------------------------
 
-    async def decide_many(
-        self, placement: str, impressions: Sequence[Impression]
-    ) -> Sequence[DecisionRow]:
+    async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Choose for many impressions; of those of one shard, all or none.
 
         Raises
@@ -144,16 +133,12 @@ class Ingress(Verbs):
         self.placement(placement)
         shards = [self._shard_asked(placement, one) for one in impressions]
         if len(shards) == 1:
-            rows: list[DecisionRow] = await self.links[shards[0]].serve(
-                (DECIDE, placement, impressions)
-            )
+            rows: list[DecisionRow] = await self.links[shards[0]].serve((DECIDE, placement, impressions))
         else:
             rows = await self._dealt(DECIDE, placement, impressions, shards)
         return rows
 
-    async def record_many(
-        self, placement: str, feedback: Sequence[Feedback]
-    ) -> list[str | TacitError]:
+    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
         """Record much feedback; otherwise as ``Engine.record_many``.
 
         Raises
@@ -303,9 +288,7 @@ class Ingress(Verbs):
         self.placement(placement)
         raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
-    async def rollback(
-        self, placement: str, to: str | None = None, who: str | None = None
-    ) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
         """Refuse to go back, as :meth:`rebuild`."""
         return await self.rebuild(placement, to, who)
 
@@ -366,9 +349,7 @@ class Ingress(Verbs):
         """
         before, self.config = self.config, config
         self.placements = {
-            name: self.placements[name]
-            if before.placements.get(name) == each
-            else sharded_view(name, each)
+            name: self.placements[name] if before.placements.get(name) == each else sharded_view(name, each)
             for name, each in config.placements.items()
         }
         await self._look()
@@ -455,6 +436,5 @@ def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int
         if isinstance(one, BaseException):
             return Unavailable("shard: one that may know the decision is down; try again later")
     return UnknownDecision(
-        f"decision_id: placement {placement!r} made no decision {id!r}; send the id that its "
-        "answer gave"
+        f"decision_id: placement {placement!r} made no decision {id!r}; send the id that its answer gave"
     )

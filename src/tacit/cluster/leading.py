@@ -54,10 +54,7 @@ class LeadingIngress(Ingress):
     async def start(self) -> None:
         """Begin to serve, once every shard has opened its log."""
         await super().start()
-        self._tasks += [
-            asyncio.create_task(self._exchange.run()),
-            asyncio.create_task(self._spares.refill()),
-        ]
+        self._tasks += [asyncio.create_task(self._exchange.run()), asyncio.create_task(self._spares.refill())]
 
     async def open_doors(self, host: str, port: int) -> None:
         """Let others answer, too, at the address where this one does."""

@@ -64,8 +64,7 @@ def serve(
     checks.number("merge_seconds", merge_seconds, 0.0, 86_400.0, open_low=True)
     if config.store.url is None:
         raise ConfigError(
-            "store.url: shards keep their log in PostgreSQL; give --store "
-            "postgresql://user@host/database"
+            "store.url: shards keep their log in PostgreSQL; give --store postgresql://user@host/database"
         )
     from tacit.service.stores.layout import check_kinds
 
@@ -93,9 +92,7 @@ def serve(
         run(config, engine=engine, ready=ready, shared=ingresses > 1, **options)
 
 
-def opened(
-    config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1
-) -> LeadingIngress:
+def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1) -> LeadingIngress:
     """Return an ingress over as many shards as there must be."""
     import msgspec
 

@@ -14,9 +14,7 @@ from tacit.errors import InvalidValue, UnknownName
 
 Kind = TypeVar("Kind")
 
-GRAMMAR = (
-    'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
-)
+GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
 
 
 def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> type[Kind]:
@@ -44,9 +42,7 @@ def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
     return found
 
 
-def matched(
-    made: type, order: list[str], positional: list[Any], named: dict[str, Any]
-) -> dict[str, Any]:
+def matched(made: type, order: list[str], positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
     """Match a call's arguments to the fields of a dataclass, or say what it takes."""
     takes = [field.name for field in fields(made) if field.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
@@ -61,9 +57,7 @@ def matched(
     return given
 
 
-def read_call(
-    kind: str, spec: Any, remedy: str, *, imports: bool
-) -> tuple[str, list[Any], dict[str, Any]]:
+def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> tuple[str, list[Any], dict[str, Any]]:
     """Return name and arguments of a part that is told as text or as a table with its ``name``.
 
     Raises

@@ -49,9 +49,7 @@ def name(field: str, value: Any) -> str:
     if isinstance(value, str):
         try:
             # A string of 128 characters cannot exceed 512 bytes, and isascii() needs no copy.
-            if (len(value) <= MAX_NAME_BYTES and value.isascii()) or len(
-                value.encode()
-            ) <= MAX_NAME_BYTES:
+            if (len(value) <= MAX_NAME_BYTES and value.isascii()) or len(value.encode()) <= MAX_NAME_BYTES:
                 return value
         except UnicodeEncodeError:
             raise InvalidValue(field, value, "give a string that is valid Unicode") from None

@@ -92,11 +92,7 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
-    options: Any = OPTIONS | {
-        "nogil": True,
-        "_nrt": counting,
-        "pipeline_class": LoopCompiler,
-    }
+    options: Any = OPTIONS | {"nogil": True, "_nrt": counting, "pipeline_class": LoopCompiler}
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher._cache = LoopCache(function, key, "counting" if counting else "lean")
     _dispatchers.append(dispatcher)

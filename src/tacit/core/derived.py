@@ -30,11 +30,6 @@ def derived(first: int, second: int, third: int) -> Generator:
     """
     words = np.array([first, second, third, 1], np.uint64)
     bits = np.random.SFC64(0)
-    bits.state = {
-        "bit_generator": "SFC64",
-        "state": {"state": words},
-        "has_uint32": 0,
-        "uinteger": 0,
-    }
+    bits.state = {"bit_generator": "SFC64", "state": {"state": words}, "has_uint32": 0, "uinteger": 0}
     bits.random_raw(STEPS, output=False)
     return np.random.Generator(bits)

@@ -260,9 +260,7 @@ def line_up(
     parts[type(params)].line_up(params, state, lane, impression, z, arm, place, action)
 
 
-def share(
-    params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int, without: int
-) -> Any:
+def share(params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int, without: int) -> Any:
     """Give the probability that the order, with one arm taken out, begins with those arms."""
     return parts[type(params)].share(params, state, lane, impression, begin, count, without)
 

@@ -49,8 +49,7 @@ def left_aligned(rows: Sequence[Sequence[str]]) -> str:
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
@@ -126,18 +125,14 @@ def html_table(records: Sequence[dict[str, Any]]) -> str:
     heading = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     rows = "".join(
         "<tr>"
-        + "".join(
-            f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(aligned, row, strict=True)
-        )
+        + "".join(f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(aligned, row, strict=True))
         + "</tr>"
         for row in body
     )
     return f"<table><thead><tr>{heading}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _cells(
-    records: Sequence[dict[str, Any]],
-) -> tuple[list[str], list[list[str]], list[bool]]:
+def _cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
     """Return head and body as text, and which columns are numbers."""
     head = list(records[0]) if records else []
     numeric = [all(row[name] is None or _is_number(row[name]) for row in records) for name in head]

@@ -175,9 +175,7 @@ class ContextualCascade(Environment):
         sets = np.arange(2**self.offered)
         return self.World(
             impression=Impression(
-                np.arange(self.offered),
-                np.zeros(0),
-                *(np.zeros((self.offered, dim)) for dim in dims),
+                np.arange(self.offered), np.zeros(0), *(np.zeros((self.offered, dim)) for dim in dims)
             ),
             relevance=relevance,
             examination=examination,

@@ -18,13 +18,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.ranges import one_of, whole
 from tacit.environments.duel import DuelEnvironment
 from tacit.errors import InvalidValue
-from tacit.interleaving import (
-    Balanced,
-    InterleavingMethod,
-    Optimized,
-    Probabilistic,
-    TeamDraft,
-)
+from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
 from tacit.interleaving.base import TIE, Item, fair_depth, ranking
 from tacit.interleaving.weights import outcome_weights
 from tacit.policies.base import Impression
@@ -135,9 +129,7 @@ class InterleavedRankers(DuelEnvironment):
     def _checked_rankings(self) -> Any:
         if len(self.rankings) != len(self.grades) or len(self.rankings) == 0:
             raise InvalidValue("rankings", self.rankings, "give as many queries as in grades")
-        rankings = tuple(
-            tuple(ranking("rankings", items) for items in query) for query in self.rankings
-        )
+        rankings = tuple(tuple(ranking("rankings", items) for items in query) for query in self.rankings)
         for query, grades in zip(rankings, self.grades, strict=True):
             if len(query) != len(rankings[0]) or len(query) < 2:
                 raise InvalidValue("rankings", len(query), "give the same rankers for each query")
@@ -281,9 +273,7 @@ class InterleavedRankers(DuelEnvironment):
         return 0.5
 
 
-def draft_lists(
-    orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, shown: Ints
-) -> None:
+def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, shown: Ints) -> None:
     """Fill ``lists`` with what rankers give in their turns, and ``weights`` with their teams.
 
     Parameters
@@ -320,12 +310,7 @@ def draft_lists(
 
 
 def chances_of_lists(
-    click: Floats,
-    after_click: Floats,
-    after_skip: Floats,
-    weights: Floats,
-    found: Floats,
-    scratch: Floats,
+    click: Floats, after_click: Floats, after_skip: Floats, weights: Floats, found: Floats, scratch: Floats
 ) -> None:
     """Fill ``found`` with the chances that left wins, ties, loses, for each list.
 
@@ -337,9 +322,7 @@ def chances_of_lists(
     scratch : array of float64, shape (2, 2^positions)
     """
     for i in range(len(found)):
-        sum_over_clicks(
-            click[i], after_click[i], after_skip[i], weights[i], found[i], scratch[0], scratch[1]
-        )
+        sum_over_clicks(click[i], after_click[i], after_skip[i], weights[i], found[i], scratch[0], scratch[1])
 
 
 @kernel

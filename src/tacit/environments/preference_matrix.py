@@ -35,12 +35,7 @@ def logistic_utilities(arms: int, seed: int = 1) -> Floats:
 
 NAMED: dict[str, Callable[..., Floats]] = {
     canonical(matrix.__name__): matrix
-    for matrix in (
-        preferences.arxiv,
-        preferences.uniform_gap,
-        preferences.relaxed_chain,
-        logistic_utilities,
-    )
+    for matrix in (preferences.arxiv, preferences.uniform_gap, preferences.relaxed_chain, logistic_utilities)
 }
 """Matrices of the literature, by canonical name."""
 

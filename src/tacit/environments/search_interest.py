@@ -173,9 +173,7 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
             dates.append(date.fromisoformat(row[0]))
         except ValueError:
             raise InvalidValue(f"{path}, row {number}, date", row[0], "give YYYY-MM-DD") from None
-        values.append(
-            [_interest(path, number, *cell) for cell in zip(topics, row[1:], strict=True)]
-        )
+        values.append([_interest(path, number, *cell) for cell in zip(topics, row[1:], strict=True)])
         if sum(values[-1]) <= 0.0:
             raise InvalidValue(f"{path}, row {number}", row, "give some interest on every day")
     if len(set(topics)) < len(topics) or sorted(set(dates)) != dates:

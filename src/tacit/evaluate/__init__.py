@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.weighting.predicted import Greedy, Predicted
     from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
     from tacit.evaluate.weighting.rewards import RewardFunction, RewardModel, Rewards
-    from tacit.evaluate.weighting.slates import (
-        CascadeIPS,
-        IndependentIPS,
-        PositionBasedIPS,
-        SlateIPS,
-    )
+    from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
     from tacit.evaluate.weighting.spec import fixed_target, named_estimators
 
 # The service reads parts of this room, and no log: pyarrow is brought along by who does.

@@ -153,12 +153,7 @@ def normal(
 
 
 def widened(
-    bounds: Bounds,
-    sums: Sums,
-    confidence: float = CONFIDENCE,
-    *,
-    slots: float = 1.0,
-    clustered: bool = False,
+    bounds: Bounds, sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, clustered: bool = False
 ) -> Bounds:
     """Return an interval that also holds what is left possible where all rewards are alike.
 
@@ -299,11 +294,7 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
 
 
 def anytime(
-    sums: Sums,
-    confidence: float = CONFIDENCE,
-    *,
-    slots: float = 1.0,
-    weight_bound: float | None = None,
+    sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
     """Return an interval that covers the value at all times at once, from importance weights.
 

@@ -232,11 +232,7 @@ class RowReader:
             np.where(np.isnan(at_position), propensity, at_position),
             numbers(batch, "reward", self._missing or 0.0),
             propensity,
-            {
-                name: self._vocabularies[name].coded(batch[name])
-                for name in NAMES
-                if name in self._columns
-            },
+            {name: self._vocabularies[name].coded(batch[name]) for name in NAMES if name in self._columns},
         )
         if self._need_propensity and np.isnan(rows.propensity).any():
             raise unanswerable(rows, int(np.argmax(np.isnan(rows.propensity))))

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tacit.core.arrays import Generator
-from tacit.interleaving.base import (
-    Credit,
-    Interleaved,
-    InterleavingMethod,
-    Item,
-    compared,
-    ranks,
-)
+from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod, Item, compared, ranks
 
 
 @dataclass(frozen=True)
@@ -79,9 +72,7 @@ class Balanced(InterleavingMethod):
             return Credit((0.0, 0.0), 0, 0.5)
         last = [rank[clicks[-1]] for rank in given]
         depth = min((rank for rank in last if rank is not None), default=0)
-        left, right = (
-            float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in given
-        )
+        left, right = (float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in given)
         return Credit((left, right), len(clicks), compared(left - right))
 
 

@@ -259,9 +259,7 @@ class InterleavingMethod(Checked):
         if interleaved.method != name:
             raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
         if set(interleaved.memory) != {self._remembers}:
-            raise InvalidValue(
-                "interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}"
-            )
+            raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
         last = len(interleaved.items) - 1
         positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
         return self._credits(interleaved, positions)
@@ -291,9 +289,7 @@ class InterleavingMethod(Checked):
     def _interleaved(
         self, items: Sequence[Item], rankers: int, memory: Any, probability: float | None
     ) -> Interleaved:
-        return Interleaved(
-            tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability
-        )
+        return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
 
 
 def ranking(field: str, items: Any) -> tuple[Item, ...]:

@@ -52,9 +52,7 @@ def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
     True
     """
     if interleaved.method not in METHODS:
-        raise InvalidValue(
-            "interleaved.method", interleaved.method, f"give one of {', '.join(METHODS)}"
-        )
+        raise InvalidValue("interleaved.method", interleaved.method, f"give one of {', '.join(METHODS)}")
     if interleaved.method == "Probabilistic" and "teams" in interleaved.memory:
         return Probabilistic(marginalised=False).credit(interleaved, clicks)
     return METHODS[interleaved.method]().credit(interleaved, clicks)

@@ -13,14 +13,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.ranges import optional, whole
 from tacit.errors import InvalidValue
 from tacit.interleaving.balanced import merged
-from tacit.interleaving.base import (
-    LONGEST,
-    Credit,
-    Interleaved,
-    InterleavingMethod,
-    Item,
-    compared,
-)
+from tacit.interleaving.base import LONGEST, Credit, Interleaved, InterleavingMethod, Item, compared
 
 
 def examination(field: str, value: Any) -> Any:
@@ -104,9 +97,7 @@ class DebiasedBalanced(InterleavingMethod):
             for place, item in enumerate(items):
                 seen[item] = seen.get(item, 0.0) + curve[place] / 2
         top = (self.length + 1) // 2 if self.top is None else self.top
-        earned = [
-            {item: curve[rank] for rank, item in enumerate(given[:top])} for given in rankings
-        ]
+        earned = [{item: curve[rank] for rank, item in enumerate(given[:top])} for given in rankings]
         for items in both:
             credits = [
                 [own.get(item, 0.0) / seen[item] if seen[item] > 0 else 0.0 for item in items]
@@ -122,7 +113,5 @@ class DebiasedBalanced(InterleavingMethod):
         return curve
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        left, right = (
-            float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"]
-        )
+        left, right = (float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"])
         return Credit((left, right), len(clicks), compared(left - right))

@@ -13,14 +13,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.ranges import one_of, whole
 from tacit.errors import MissingExtra
-from tacit.interleaving.base import (
-    Credit,
-    Interleaved,
-    InterleavingMethod,
-    Item,
-    compared,
-    ranks,
-)
+from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod, Item, compared, ranks
 
 MOST_ITEMS = 12
 """Up to 2^length lists enter the linear program."""
@@ -131,9 +124,7 @@ def allowed(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item,
     return lists
 
 
-def differences(
-    rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Item]], score: str
-) -> Floats:
+def differences(rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Item]], score: str) -> Floats:
     """Return the left ranker's credit minus the right one's, per list and position."""
     found = []
     for items in lists:
@@ -182,9 +173,7 @@ def solved(
     probabilities = _program(np.cumsum(difference, axis=1), sensitivity(difference))
     probabilities[probabilities < 1e-9] = 0.0
     probabilities /= probabilities.sum()
-    return tuple(
-        (float(probabilities[i]), lists[i], difference[i]) for i in np.flatnonzero(probabilities)
-    )
+    return tuple((float(probabilities[i]), lists[i], difference[i]) for i in np.flatnonzero(probabilities))
 
 
 def _program(unfairness: Floats, telling: Floats) -> Any:
@@ -196,9 +185,7 @@ def _program(unfairness: Floats, telling: Floats) -> Any:
 
     count, positions = unfairness.shape
     fair = linprog(
-        -telling,
-        A_eq=np.vstack([np.ones(count), unfairness.T]),
-        b_eq=np.array([1.0, *[0.0] * positions]),
+        -telling, A_eq=np.vstack([np.ones(count), unfairness.T]), b_eq=np.array([1.0, *[0.0] * positions])
     )
     if fair.status == 0:
         return fair.x

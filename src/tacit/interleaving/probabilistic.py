@@ -104,9 +104,7 @@ class Probabilistic(InterleavingMethod):
                     yield shown.probability, shown
                 continue
             for teams in product(range(2), repeat=depth):
-                joint = math.prod(
-                    chances[team, position] / 2 for position, team in enumerate(teams)
-                )
+                joint = math.prod(chances[team, position] / 2 for position, team in enumerate(teams))
                 if joint > 0.0:
                     yield joint, self._finished(rankings, list(items), list(teams))
 
@@ -139,9 +137,7 @@ class Urn:
     """The items that a ranker has left, to be drawn with probability ∝ 1/rank^decay."""
 
     def __init__(self, items: Sequence[Item], decay: float) -> None:
-        self._weights: dict[Item, float] = {
-            item: rank**-decay for rank, item in enumerate(items, 1)
-        }
+        self._weights: dict[Item, float] = {item: rank**-decay for rank, item in enumerate(items, 1)}
 
     def drawn(self, rng: Generator) -> Item:
         """Draw an item."""
@@ -158,9 +154,7 @@ class Urn:
         self._weights.pop(item, None)
 
 
-def given_chances(
-    rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float
-) -> Floats:
+def given_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float) -> Floats:
     """Return the probability that each ranker, when it is its turn, gives the item shown.
 
     Returns

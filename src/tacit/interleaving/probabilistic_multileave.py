@@ -116,13 +116,10 @@ class ProbabilisticMultileave(InterleavingMethod):
         nobody = [None] * (len(complete) - len(items))
         given = np.vstack([share for _, share in rounds]).T.tolist()
         probability = math.prod(total for total, _ in rounds)
-        return self._interleaved(
-            complete, len(rankings), [[*row, *nobody] for row in given], probability
-        )
+        return self._interleaved(complete, len(rankings), [[*row, *nobody] for row in given], probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         given = interleaved.memory["shares"]
         return Credit(
-            tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in given),
-            len(clicks),
+            tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in given), len(clicks)
         )

@@ -113,10 +113,7 @@ class CreditRule:
             raise InvalidValue("most", self.most, "give a number above 0")
 
     def credits(
-        self,
-        shown: Interleaved,
-        actions: Iterable[Action],
-        rankings: Sequence[Sequence[Any]] | None = None,
+        self, shown: Interleaved, actions: Iterable[Action], rankings: Sequence[Sequence[Any]] | None = None
     ) -> tuple[float, ...]:
         """Return the credit of each ranker.
 
@@ -149,9 +146,7 @@ class CreditRule:
             for action in done
         ]
         return tuple(
-            math.fsum(
-                amount * row[action.position] for action, amount in zip(done, amounts, strict=True)
-            )
+            math.fsum(amount * row[action.position] for action, amount in zip(done, amounts, strict=True))
             for row in shares
         )
 
@@ -208,8 +203,6 @@ def parts(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
     if "ranks" in memory:
         lowest = [row[max(clicks)] for row in memory["ranks"]] if clicks else []
         depth = min((rank for rank in lowest if rank is not None), default=0)
-        return [
-            [float(rank is not None and rank <= depth) for rank in row] for row in memory["ranks"]
-        ]
+        return [[float(rank is not None and rank <= depth) for rank in row] for row in memory["ranks"]]
     (rows,) = memory.values()
     return [[cell or 0.0 for cell in row] for row in rows]

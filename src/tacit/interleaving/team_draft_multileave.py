@@ -10,14 +10,7 @@ from itertools import permutations
 import numpy as np
 
 from tacit.core.arrays import Generator
-from tacit.interleaving.base import (
-    Credit,
-    Interleaved,
-    InterleavingMethod,
-    Item,
-    fair_depth,
-    filled,
-)
+from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod, Item, fair_depth, filled
 from tacit.interleaving.drafts import MOST_RANKERS, shares
 
 Teams = list[int | None]
@@ -84,11 +77,7 @@ class TeamDraftMultileave(InterleavingMethod):
         yield from self._drafts(rankings, [], [], 1.0)
 
     def _drafts(
-        self,
-        rankings: tuple[tuple[Item, ...], ...],
-        items: list[Item],
-        teams: Teams,
-        chance: float,
+        self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
         """Return all ways in which a draft that has come so far can go on."""
         slots = self._slots(rankings, items)
@@ -132,9 +121,7 @@ def pick(rankings: tuple[tuple[Item, ...], ...], order: Sequence[int], items: li
         shown.add(item)
 
 
-def draft_probability(
-    rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]
-) -> float | None:
+def draft_probability(rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]) -> float | None:
     """Return the probability that drafts give these items, whatever the teams."""
     rankers = len(rankings)
     if rankers > MOST_RANKERS:

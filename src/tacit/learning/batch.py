@@ -55,10 +55,7 @@ def impression_of(batch: Batch, i: int) -> Impression:
     """Return row ``i`` of a batch as kernels see it."""
     start, stop = batch.starts[i], batch.stops[i]
     return Impression(
-        batch.arms[start:stop],
-        batch.contexts[i],
-        batch.relevance[start:stop],
-        batch.examination[start:stop],
+        batch.arms[start:stop], batch.contexts[i], batch.relevance[start:stop], batch.examination[start:stop]
     )
 
 

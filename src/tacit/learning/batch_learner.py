@@ -87,9 +87,7 @@ class BatchLearner:
             If a value is out of its range, or the policy would keep its state otherwise.
         """
         tuned = replace(self.policy, **hyperparameters)
-        for (name, now), (_, then) in zip(
-            leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True
-        ):
+        for (name, now), (_, then) in zip(leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True):
             if now.shape != then.shape:
                 raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
         self.policy = tuned
@@ -120,16 +118,12 @@ class BatchLearner:
         loops, lanes = self.loops, self.lanes
         lane = lanes.of.get(key)
         loops.one.lanes[0] = lanes.add(key) if lane is None else lane
-        loops.choose(
-            loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked
-        )
+        loops.choose(loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked)
         slots, names = loops.shown.copy(), self.offer.names
         propensity = None if loops.asked is None else loops.asked.item()
         prefixes = places = NOTHING
         if self.reports_places:
-            loops.place(
-                loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places
-            )
+            loops.place(loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places)
             prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
         made = self.made
         self.made += 1
@@ -154,10 +148,7 @@ class BatchLearner:
         )
 
     def choose(
-        self,
-        keys: Sequence[str],
-        given: tuple[Any, Any, Any, Any],
-        imposed: Ints | None = None,
+        self, keys: Sequence[str], given: tuple[Any, Any, Any, Any], imposed: Ints | None = None
     ) -> Decisions[Any]:
         """Choose for many impressions, in their order.
 
@@ -356,9 +347,7 @@ class BatchLearner:
         self.loops.learn(self.loops.params, self.lanes.state, *given)
         return fresh
 
-    def correct(
-        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
-    ) -> int:
+    def correct(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
         """Put other rewards in the place of those that were learned; return how many were.
 
         Raises
@@ -423,9 +412,7 @@ class BatchLearner:
         """
         return self.loops.plain_batch(lanes, contexts)
 
-    def decisions(
-        self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
-    ) -> Decisions[Any]:
+    def decisions(self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats) -> Decisions[Any]:
         """Return decisions that were made here as columns, without their keys.
 
         Parameters

@@ -50,9 +50,7 @@ class DecisionReader(NamedTuple):
         rows = len(decisions)
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
             refuse_others(decision)
-        _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(
-            *decisions, strict=True
-        )
+        _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(*decisions, strict=True)
         lanes = list(map(self.lanes.of.get, keys))
         if None in lanes:
             lanes = list(map(self.lanes.lane, keys))
@@ -143,6 +141,5 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
     raise InvalidValue(
         f"decisions[{place[ids[first]]}].id",
         ids[first],
-        f"decisions[{first}] has it too; give each decision once, and those of different "
-        "learners apart",
+        f"decisions[{first}] has it too; give each decision once, and those of different learners apart",
     )

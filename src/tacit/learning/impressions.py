@@ -36,9 +36,7 @@ class ImpressionReader:
         self._users = UserWatch()
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
-    def read(
-        self, policy: Policy, offer: Offer, rows: int, given: tuple[Any, Any, Any, Any]
-    ) -> Columns:
+    def read(self, policy: Policy, offer: Offer, rows: int, given: tuple[Any, Any, Any, Any]) -> Columns:
         """Return all columns of a :class:`~tacit.learning.batch.Batch` but the lanes.
 
         Parameters
@@ -110,9 +108,7 @@ def _features(
             continue
         blocks[i], block_sizes = _stacked(field, given, rows, dim)
         if sizes is not None and not np.array_equal(sizes, block_sizes):
-            raise InvalidValue(
-                field, given, "give as many rows as of relevance: one for each arm on offer"
-            )
+            raise InvalidValue(field, given, "give as many rows as of relevance: one for each arm on offer")
         sizes = block_sizes
     return (blocks[0], blocks[1]), sizes
 

@@ -17,12 +17,7 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
 from tacit.learning.decisions import NEWEST, Arm, ArmT_co, Decision, Decisions, Key, Learned
 from tacit.learning.estimates.arms import Estimates, estimates_of
-from tacit.learning.estimates.features import (
-    DRAWS,
-    Coefficients,
-    coefficients_of,
-    estimates_by_draws,
-)
+from tacit.learning.estimates.features import DRAWS, Coefficients, coefficients_of, estimates_by_draws
 from tacit.learning.offer import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy
@@ -357,9 +352,7 @@ class Learner(Generic[ArmT_co]):
         self._learned.many(decisions, self._batch.made)
         return taught
 
-    def correct_many(
-        self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike
-    ) -> int:
+    def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
         """Put other rewards in the place of those that were learned, whatever was learned since.
 
         For policies that can take out what they have learned (``correctable``).

@@ -143,9 +143,7 @@ class _LogLessons:
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         known = _numbers(chunk.batch, "propensity")
         self._learner.check_propensities(
-            known,
-            batch.stops - batch.starts,
-            lambda row, wrong: UnfitLog(f"{chunk.where(row)}: {wrong}"),
+            known, batch.stops - batch.starts, lambda row, wrong: UnfitLog(f"{chunk.where(row)}: {wrong}")
         )
         return Lesson(batch, shown[:, None], rewards[:, None].copy(), known)
 

@@ -53,9 +53,7 @@ class Loops:
         ``propensity``, if it is wanted of decisions.
     """
 
-    def __init__(
-        self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool
-    ) -> None:
+    def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
         self.params = policy.params
         self._offered = offer.slots
         self._lanes, self._rng = lanes, rng
@@ -86,9 +84,7 @@ class Loops:
     def impose(self) -> Any:
         """The loop over ``impose_rows``."""
         imposed = np.empty((0, 0), np.int64), False
-        return self._entry(
-            impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity
-        )
+        return self._entry(impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity)
 
     @cached_property
     def observe(self) -> Any:
@@ -140,6 +136,4 @@ class Loops:
     def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
         from tacit.core.compiled import compiled
 
-        return compiled(loop, self.params).entry(
-            (self.params, self._lanes.state, self.one, *others)
-        )
+        return compiled(loop, self.params).entry((self.params, self._lanes.state, self.one, *others))

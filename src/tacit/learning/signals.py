@@ -203,9 +203,7 @@ def calm_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def follow(
-    lanes: Lanes, sessions: Sessions, scales: Scales, lane: int, time: int, number: int
-) -> None:
+def follow(lanes: Lanes, sessions: Sessions, scales: Scales, lane: int, time: int, number: int) -> None:
     """Count a decision of a session, and that it left another key for this one."""
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
@@ -393,18 +391,14 @@ class Signals:
         counts = np.ones(rows, np.bool_) if counted is None else np.array(counted, np.bool_)
         return Arrivals(lanes, times, numbers, counts, offered, starts, stops)
 
-    def answered(
-        self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
-    ) -> None:
+    def answered(self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]) -> None:
         """Take in that decisions were answered: by a click, or by none."""
         rows = np.array(lanes, np.int64)
         self._reach(rows)
         given = np.array(times, np.int64), np.array(clicked, np.bool_)
         self._answer(self._lanes, self._scales, rows, *given)
 
-    def at_epochs(
-        self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]
-    ) -> None:
+    def at_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
         """Take in the epochs of decisions; a new one is a restart, which counts from then on."""
         rows = np.asarray(lanes, np.int64)
         self._reach(rows)

@@ -253,9 +253,7 @@ def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
     return from_bytes(content, str(path), restore)
 
 
-def from_bytes(
-    content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]
-) -> Learned:
+def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
     """Return what ``restore`` makes of a snapshot; ``source`` names it in errors.
 
     Raises
@@ -264,9 +262,7 @@ def from_bytes(
         If it is damaged, truncated, foreign or of a newer version, whoever notices that.
     """
     if not content.startswith(b"PK\x03\x04"):
-        raise SnapshotError(
-            f"{source}: foreign: this is no tacit snapshot; give a file that save wrote"
-        )
+        raise SnapshotError(f"{source}: foreign: this is no tacit snapshot; give a file that save wrote")
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile as error:
@@ -330,7 +326,5 @@ def _array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
         if member.read(1):
             raise ValueError(f"{name} is longer than it says")
     if array.shape != expected.shape or array.dtype != expected.dtype:
-        raise ValueError(
-            f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}"
-        )
+        raise ValueError(f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}")
     return array

@@ -65,9 +65,7 @@ class Doubt(NamedTuple):
         )
 
 
-def of_names(
-    given: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
-) -> Iterator[Doubt]:
+def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
     """Yield what is doubted of names.
 
     Parameters

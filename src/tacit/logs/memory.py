@@ -45,9 +45,7 @@ class Frame:
         if not is_frame(data) and not isinstance(data, Iterable):
             lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
             raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
-        self.once = isinstance(data, pa.RecordBatchReader) or (
-            not is_frame(data) and iter(data) is data
-        )
+        self.once = isinstance(data, pa.RecordBatchReader) or (not is_frame(data) and iter(data) is data)
         self._data = data
         self._read = False
 

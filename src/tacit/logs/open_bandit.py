@@ -17,12 +17,7 @@ from tacit.logs.formats import FORMATS
 from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, reading
 from tacit.logs.rows import converted
 
-COLUMNS = {
-    "decision_id": "",
-    "arm": "item_id",
-    "propensity": "propensity_score",
-    "reward": "click",
-}
+COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}
 ITEMS = "item_context.csv"
 
 
@@ -86,21 +81,13 @@ def read_open_bandit(
             "one without a name"
         )
     campaign = folder.resolve().name
-    fixed: dict[str, Any] = {
-        "placement": campaign,
-        "key": campaign,
-        "policy": folder.resolve().parent.name,
-    }
+    fixed: dict[str, Any] = {"placement": campaign, "key": campaign, "policy": folder.resolve().parent.name}
     fixed |= constants or {}
     if "arms" not in fixed:
         fixed["arms"] = _items(folder / ITEMS if (folder / ITEMS).is_file() else file)
     renamed = COLUMNS | ({"key": "position"} if key == "position" else {})
     return LogReader(
-        [file],
-        columns=renamed | dict(columns or {}),
-        constants=fixed,
-        strict=strict,
-        batch_rows=batch_rows,
+        [file], columns=renamed | dict(columns or {}), constants=fixed, strict=strict, batch_rows=batch_rows
     )
 
 
@@ -114,9 +101,7 @@ def _items(file: Path) -> list[str]:
     return list(items)
 
 
-def _opened(
-    places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
-) -> LogReader:
+def _opened(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> LogReader:
     if len(places) > 1:
         raise InvalidValue("path", places, "give one folder of the Open Bandit Dataset at a time")
     return read_open_bandit(places[0], columns=columns, **options)

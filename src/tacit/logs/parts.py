@@ -82,10 +82,7 @@ def _pieces(file: LogFile) -> list[_Piece]:
         return [_Piece(file, None, 0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
         told = opened.metadata
-        return [
-            _Piece(file, group, told.row_group(group).num_rows)
-            for group in range(told.num_row_groups)
-        ]
+        return [_Piece(file, group, told.row_group(group).num_rows) for group in range(told.num_row_groups)]
 
 
 def _joined(log: LogReader, pieces: list[_Piece]) -> LogPart:
@@ -140,8 +137,7 @@ def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
     pairs += key.indices.to_numpy()
     distinct, which = np.unique(pairs, return_inverse=True)
     found = [
-        zlib.crc32(names[pair % len(names)], salts[pair // len(names)]) % shards
-        for pair in distinct.tolist()
+        zlib.crc32(names[pair % len(names)], salts[pair // len(names)]) % shards for pair in distinct.tolist()
     ]
     return np.array(found, np.int64)[which]
 

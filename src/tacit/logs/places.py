@@ -93,9 +93,7 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
         )
     if path.exists() or "*" not in str(place):
         return list(_local(path, suffixes))
-    found: list[File] = [
-        file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)
-    ]
+    found: list[File] = [file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)]
     if not found:
         raise LogError(f"{place}: no file fits this pattern")
     return sorted(set(found), key=str)
@@ -105,9 +103,7 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(
-        file
-        for file in path.rglob("*")
-        if _taken(file.relative_to(path).parts, suffixes) and file.is_file()
+        file for file in path.rglob("*") if _taken(file.relative_to(path).parts, suffixes) and file.is_file()
     )
     if not files:
         raise _nothing_in(path, suffixes)
@@ -138,9 +134,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
         raise LogError(f"{url}: cannot be read: {error}") from error
     base = base.rstrip("/")
     names = sorted(
-        info.path[len(root.rstrip("/")) + 1 :]
-        for info in infos
-        if info.type == pyarrow.fs.FileType.File
+        info.path[len(root.rstrip("/")) + 1 :] for info in infos if info.type == pyarrow.fs.FileType.File
     )
     wanted = address[len(base) + 1 :].split("/") if "*" in address else []
     found = [
@@ -149,9 +143,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
         if _taken(name.split("/"), suffixes) and _fits(name.split("/"), wanted)
     ]
     if not found:
-        raise (
-            LogError(f"{url}: no file fits this pattern") if wanted else _nothing_in(url, suffixes)
-        )
+        raise (LogError(f"{url}: no file fits this pattern") if wanted else _nothing_in(url, suffixes))
     return found
 
 

@@ -44,14 +44,7 @@ Bools = npt.NDArray[np.bool_]
 
 MALFORMED = "malformed-row"
 
-TEXT = (
-    pa.string(),
-    pa.large_string(),
-    pa.string_view(),
-    pa.binary(),
-    pa.large_binary(),
-    pa.binary_view(),
-)
+TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
 NOTHING = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
@@ -438,8 +431,7 @@ def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
     offers = {row: arms[row].as_py() or [] for row in set(alike)}
     distinct = {row: set(offer) for row, offer in offers.items()}
     bad = {
-        row: not offer or None in offer or len(distinct[row]) < len(offer)
-        for row, offer in offers.items()
+        row: not offer or None in offer or len(distinct[row]) < len(offer) for row, offer in offers.items()
     }
     yield _Fault("bad-arms", "arms", np.array([bad[row] for row in alike], bool))
     shown = zip(alike, arm.to_pylist(), strict=True)
@@ -455,9 +447,7 @@ def _not_finite(contexts: Any) -> Bools:
     return found
 
 
-def checked(
-    raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None
-) -> Chunk:
+def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None) -> Chunk:
     """Return the rows that pass every check, and count the others in ``report``.
 
     Parameters
@@ -479,9 +469,7 @@ def checked(
         Under ``strict``; names source, row, column and value.
     """
     times = EpochTimes(time_unit, report.time_units)
-    columns = {
-        column.name: converted(raw.columns[column.name], column.type, times) for column in SCHEMA
-    }
+    columns = {column.name: converted(raw.columns[column.name], column.type, times) for column in SCHEMA}
     kept = np.ones(len(raw.rows), bool)
     rejected = []
     if raw.malformed:

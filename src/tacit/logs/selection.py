@@ -69,9 +69,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     return kept(log, chunks) if groups is None else chunks
 
 
-def _parquet(
-    log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]
-) -> Iterator[Chunk]:
+def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
     log.report = report = LogReport()
     decided = Decided()
     for file, span in zip(log.files, groups, strict=True):
@@ -134,9 +132,7 @@ def _leaves(file: Any) -> list[str]:
     return [file.schema.column(leaf).path for leaf in range(len(file.schema))]
 
 
-def _batches(
-    path: File, group: int, size: int, columns: list[str], encoded: list[str]
-) -> Iterator[Any]:
+def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
     """Yield the batches of a row group; without dictionaries where arrow cannot keep them."""
     done = 0
     for texts in (encoded, []):
@@ -173,9 +169,7 @@ def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[st
             full[field.name] = without_nothing(_plain(arrays[field.name]), field.type)
         else:
             filler = fixed.get(field.name, FILLERS.get(field.name))
-            full[field.name] = (
-                pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
-            )
+            full[field.name] = pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
     return full | {name: arrays[name] for name in arrays if name not in full}
 
 

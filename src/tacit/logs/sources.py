@@ -157,9 +157,7 @@ def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
 def _shown(log: LogReader) -> list[str]:
     """Return the distinct arms that a log shows, in the order of their appearance."""
     if log.once:
-        raise InvalidValue(
-            "arms", SHOWN, "name the arms: the log is a stream, to be read only once"
-        )
+        raise InvalidValue("arms", SHOWN, "name the arms: the log is a stream, to be read only once")
     arms: dict[str, None] = {}
     for file in log.files:
         column = file.columns.get("arm")

@@ -112,8 +112,7 @@ def _told(arms: Any) -> Any:
         raise InvalidValue(
             "arms",
             None,
-            "say the number of arms or their names, or, where they are known by features, "
-            "relevance_dim",
+            "say the number of arms or their names, or, where they are known by features, relevance_dim",
         )
     return arms
 

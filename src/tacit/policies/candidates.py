@@ -16,14 +16,7 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.derived import derived
-from tacit.core.dispatch import (
-    choose,
-    decide,
-    epoch,
-    kernel,
-    learn,
-    observe,
-)
+from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe
 from tacit.core.ranges import whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -133,28 +126,19 @@ class Candidates(Wrapper):
         observe(params.policy, state.policy, lane, impression)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> Any:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
         return choose(params.policy, state.policy, lane, impression, drawn)
 
     @staticmethod
     def decide(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
         decide(params.policy, state.policy, lane, impression, drawn, action)
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, shown: Any
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, shown: Any) -> float:
         same = 0
         for candidate in range(params.draws):
             drawn = derived(state.past.code[lane], lane, candidate)

@@ -10,16 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from tacit.core.arrays import Generator, Ints
-from tacit.core.dispatch import (
-    choose,
-    decide,
-    epoch,
-    learn,
-    observe,
-    propensity,
-    refit,
-    unlearn,
-)
+from tacit.core.dispatch import choose, decide, epoch, learn, observe, propensity, refit, unlearn
 from tacit.core.ranges import PositiveFraction, whole
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -186,9 +177,7 @@ class ExplorationFloor(Wrapper):
         observe(params.policy, state, lane, impression)
 
     @staticmethod
-    def choose(
-        params: Params, state: Any, lane: int, impression: Impression, rng: Generator
-    ) -> Any:
+    def choose(params: Params, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
         arms = impression.arms
         if rng.random() < params.epsilon:
             return arms[int(rng.random() * len(arms))]
@@ -206,9 +195,7 @@ class ExplorationFloor(Wrapper):
             decide(params.policy, state, lane, impression, rng, action)
 
     @staticmethod
-    def propensity(
-        params: Params, state: Any, lane: int, impression: Impression, shown: Any
-    ) -> Any:
+    def propensity(params: Params, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
         inner = propensity(params.policy, state, lane, impression, shown)
         ways = float(len(impression.arms)) ** params.width
         return params.epsilon / ways + (1.0 - params.epsilon) * inner

@@ -8,23 +8,12 @@ from typing import Any, ClassVar
 from tacit.core import dispatch
 from tacit.core.arrays import Generator
 from tacit.core.dispatch import confidence, index, kernel
-from tacit.policies.base import (
-    ArmBeliefs,
-    Counts,
-    Impression,
-    Outcome,
-    Policy,
-    count,
-    forget,
-    uncount,
-)
+from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy, count, forget, uncount
 from tacit.policies.known import TellsArms
 
 
 @kernel
-def greedy_choice(
-    params: Any, state: Any, lane: int, impression: Impression, rng: Generator
-) -> int:
+def greedy_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
     """Return the offered arm of the highest index; ties are broken uniformly at random."""
     shared = confidence(params, state, lane)
     best, leader, ties = -math.inf, -1, 0.0
@@ -41,9 +30,7 @@ def greedy_choice(
 
 
 @kernel
-def greedy_propensity(
-    params: Any, state: Any, lane: int, impression: Impression, shown: int
-) -> float:
+def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
     """Return the probability of ``greedy_choice`` returning that: 0, 1, or a share of a tie."""
     shared = confidence(params, state, lane)
     best, ties = -math.inf, 0.0

@@ -143,9 +143,7 @@ def _as_stored(spec: Any) -> Any:
     return told
 
 
-def _recommended(
-    positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting
-) -> Policy:
+def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
     takes = list(signature(auto).parameters)
     surplus = [*positional, *(name for name in named if name not in takes)]
     if surplus:
@@ -177,9 +175,7 @@ def reads_features(spec: str) -> str | None:
     return kind.__name__ if takes & {"dim", "relevance_dim", "examination_dim"} else None
 
 
-def _given(
-    policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any
-) -> dict[str, Any]:
+def _given(policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any) -> dict[str, Any]:
     """Match what a spec says to a policy's hyperparameters; its arms are those it says, or ours."""
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     allowed = [field.name for field in fields(policy) if field.init]

@@ -11,11 +11,7 @@ Safety = Literal["early", "harm", "safe", "unknown"]
 
 
 def guarded(
-    lift: Lift,
-    margin: float = 0.0,
-    *,
-    better: Literal["more", "less"] = "more",
-    span: float = 1.0,
+    lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more", span: float = 1.0
 ) -> Safety:
     """Return whether a metric was harmed.
 

@@ -48,10 +48,7 @@ class Scores(NamedTuple):
     @property
     def enough(self) -> Booleans:
         """Whether there is traffic enough for an interval."""
-        square, gg = (
-            np.where(self.square > 0, self.square, 1.0),
-            np.where(self.gg > 0, self.gg, 1.0),
-        )
+        square, gg = (np.where(self.square > 0, self.square, 1.0), np.where(self.gg > 0, self.gg, 1.0))
         information = self.total * self.total / square * self.n / gg
         return np.asarray((self.square > 0) & (self.gg > 0) & (information >= ENOUGH))
 

@@ -68,14 +68,10 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
     """
     if days <= 0:
         return f"A lift of {percent(shown)} would have shown by now (4 times in 5)."
-    return (
-        f"At today's traffic a lift of {percent(shown)} would show in {_when(days)} (4 times in 5)."
-    )
+    return f"At today's traffic a lift of {percent(shown)} would show in {_when(days)} (4 times in 5)."
 
 
-def plan_sentence(
-    decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1
-) -> str:
+def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1) -> str:
     """Return when a lift would show, for who has not begun.
 
     Parameters
@@ -133,9 +129,7 @@ def day(moment: datetime, now: datetime) -> str:
     return f"{moment.day} {moment:%B}{year}"
 
 
-def counted_sentence(
-    now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None
-) -> str:
+def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
     """Return when a lift was worked out, from how much, and what does not count yet.
 
     Examples

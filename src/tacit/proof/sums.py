@@ -112,10 +112,7 @@ class HoldoutSums(NamedTuple):
         if self.buckets is not None and other.buckets is not None:
             buckets = self.buckets + other.buckets
         return HoldoutSums(
-            self.counts + other.counts,
-            self.totals + other.totals,
-            self.squares + other.squares,
-            buckets,
+            self.counts + other.counts, self.totals + other.totals, self.squares + other.squares, buckets
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -179,9 +179,7 @@ class FrequencySums(NamedTuple):
         """Return sums of nothing."""
         return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
 
-    def add(
-        self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]
-    ) -> None:
+    def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]) -> None:
         """Add decisions, one after the other.
 
         Parameters

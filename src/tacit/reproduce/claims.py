@@ -51,9 +51,7 @@ def verdict(claim: str, holds: bool | None, evidence: str) -> str:
     return f"- **{found}**: {claim} {evidence}"
 
 
-def log_slope(
-    x: Sequence[float], means: Sequence[float], errors: Sequence[float]
-) -> tuple[float, float]:
+def log_slope(x: Sequence[float], means: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """Return the least-squares slope of ln mean over ln x, and its standard error.
 
     The error is that of the means, propagated to first order; it does not cover curvature.
@@ -89,10 +87,7 @@ def exact_interval(count: int, trials: int) -> tuple[float, float]:
     tail = (1.0 - 0.95) / 2.0
 
     def at_most(k: int, p: float) -> float:
-        return sum(
-            math.exp(ways(i) + i * math.log(p) + (trials - i) * math.log1p(-p))
-            for i in range(k + 1)
-        )
+        return sum(math.exp(ways(i) + i * math.log(p) + (trials - i) * math.log1p(-p)) for i in range(k + 1))
 
     def ways(i: int) -> float:
         return math.lgamma(trials + 1) - math.lgamma(i + 1) - math.lgamma(trials - i + 1)

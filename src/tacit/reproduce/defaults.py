@@ -53,11 +53,7 @@ TITLE = "One default, untuned, beside everything else, tuned"
 TUNING_SHARE, LEAST_TUNING = 4, 5
 TUNING_SEED = 1_000_000
 """Added to the seed for the streams on which candidates are tuned."""
-INTENTS = (
-    (0.55, 0.25, 0.15, 0.10, 0.05),
-    (0.10, 0.50, 0.15, 0.25, 0.05),
-    (0.05, 0.15, 0.60, 0.10, 0.35),
-)
+INTENTS = ((0.55, 0.25, 0.15, 0.10, 0.05), (0.10, 0.50, 0.15, 0.25, 0.05), (0.05, 0.15, 0.60, 0.10, 0.35))
 
 
 def _grid(make: Callable[..., Policy], **values: tuple[Any, ...]) -> list[Policy]:
@@ -166,9 +162,7 @@ def _cell(name: str, setting: Setting, setup: Setup) -> Cell:
     """Tune the candidates, and play the best of them beside the recommended policy."""
     world, horizon = setting.environment, setting.horizon
     candidates = setting.candidates(world, horizon)
-    tuning = setup._replace(
-        runs=max(setup.runs // TUNING_SHARE, LEAST_TUNING), seed=setup.seed + TUNING_SEED
-    )
+    tuning = setup._replace(runs=max(setup.runs // TUNING_SHARE, LEAST_TUNING), seed=setup.seed + TUNING_SEED)
     tuned = play(candidates, world, horizon, tuning).regret[:, :, -1].mean(axis=1)
     best = candidates[int(tuned.argmin())]
     own = policy_from_spec("auto", world.arm_count, setting=world.setting)
@@ -212,9 +206,7 @@ def _told(cells: list[Cell], setup: Setup) -> str:
     open_ = [cell for cell in cells if not cell["stealthy"]]
     summary = listed([_summary(cells, "All settings"), _summary(open_, "Without stealthy shifts")])
     tuning = cells[0]["tuning_runs"]
-    return report(
-        "defaults", setup, title=TITLE, tuning=tuning, table=table(cells, columns), summary=summary
-    )
+    return report("defaults", setup, title=TITLE, tuning=tuning, table=table(cells, columns), summary=summary)
 
 
 def _draw(cells: list[Cell], path: Path) -> None:

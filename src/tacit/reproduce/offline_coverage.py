@@ -18,17 +18,7 @@ from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums, summed
 from tacit.plots import COLOURS
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import (
-    Cell,
-    Tell,
-    drawing,
-    inscribe,
-    legend_below,
-    listed,
-    report,
-    select,
-    table,
-)
+from tacit.reproduce.study import Cell, Tell, drawing, inscribe, legend_below, listed, report, select, table
 
 TITLE = "Coverage of the intervals of offline estimators"
 CONFIDENCE = 0.95
@@ -122,9 +112,7 @@ def estimates(log: Drawn) -> dict[str, tuple[Sums, bool]]:
     }
 
 
-def bounds_of(
-    name: str, sums: Sums, ratio: bool, world: World, seed: int
-) -> Iterator[tuple[str, Bounds]]:
+def bounds_of(name: str, sums: Sums, ratio: bool, world: World, seed: int) -> Iterator[tuple[str, Bounds]]:
     """Give the intervals of one estimator by kind, as ``off_policy`` computes them."""
     limits = intervals.normal(sums, ratio, CONFIDENCE)
     yield "normal", intervals.widened(limits, sums, CONFIDENCE)
@@ -154,9 +142,7 @@ def reproduce(setup: Setup) -> Reproduction:
     return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 
-def _cells(
-    name: str, world: World, rows: int, seeds: np.random.SeedSequence, runs: int
-) -> list[Cell]:
+def _cells(name: str, world: World, rows: int, seeds: np.random.SeedSequence, runs: int) -> list[Cell]:
     values: dict[str, list[float]] = {}
     held: dict[tuple[str, str], list[tuple[bool, float]]] = {}
     for run, seed in enumerate(seeds.spawn(runs)):

@@ -50,13 +50,7 @@ def lai_robbins(means: tuple[float, ...]) -> float:
 
 def policies(arms: int) -> list[Policy]:
     """Return the policies that are compared."""
-    return [
-        EpsilonGreedy(arms),
-        EXP3.tuned(arms, HORIZON),
-        UCB1(arms),
-        KLUCB(arms),
-        Thompson(arms),
-    ]
+    return [EpsilonGreedy(arms), EXP3.tuned(arms, HORIZON), UCB1(arms), KLUCB(arms), Thompson(arms)]
 
 
 def reproduce(setup: Setup) -> Reproduction:

@@ -91,10 +91,7 @@ def play_classified(
         total[0] += regret(env, world, lane, shown)
         learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
         for i in range(box.low.shape[1]):
-            if (
-                box.low[lane, i] != shards.low[shard, i]
-                or box.high[lane, i] != shards.high[shard, i]
-            ):
+            if box.low[lane, i] != shards.low[shard, i] or box.high[lane, i] != shards.high[shard, i]:
                 dirty = True
                 learned[shard] = True
             shards.low[shard, i], shards.high[shard, i] = box.low[lane, i], box.high[lane, i]
@@ -141,9 +138,7 @@ def play_posteriors(
 # A run ----------------------------------------------------------------------------------------
 
 
-def sharded_regret(
-    benchmark: Benchmark, shards: int, interval: int | None, seed: int, number: int
-) -> float:
+def sharded_regret(benchmark: Benchmark, shards: int, interval: int | None, seed: int, number: int) -> float:
     """Return the regret of all shards together in one run.
 
     Parameters
@@ -163,9 +158,7 @@ def sharded_regret(
     env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
     rng = run_stream(seed, number, POLICY_STREAM)
     world = environment.world(env_rng, horizon)
-    params, play, state, parts, merge = _made(
-        benchmark, shards, run_stream(seed, number, SHARD_STREAM)
-    )
+    params, play, state, parts, merge = _made(benchmark, shards, run_stream(seed, number, SHARD_STREAM))
     action, feedback, total = np.zeros(1, np.int64), np.zeros(1), np.zeros(1)
     learned = np.zeros(shards, np.bool_)
     span = np.array([0, horizon, interval or horizon + 1])
@@ -222,9 +215,7 @@ def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
 
     def merge(learned: Any) -> None:
         nonlocal base
-        base = _copy(
-            added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()])
-        )
+        base = _copy(added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()]))
         _give(state, base)
 
     return merge

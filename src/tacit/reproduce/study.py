@@ -43,9 +43,7 @@ def play(
     )
 
 
-def each_run(
-    one: Callable[[int], Found], runs: int, setup: Setup, label: str | None = None
-) -> list[Found]:
+def each_run(one: Callable[[int], Found], runs: int, setup: Setup, label: str | None = None) -> list[Found]:
     """Return what a function gives for the number of each run; the first one compiles alone.
 
     A label shows how far it is.
@@ -138,9 +136,7 @@ def table(cells: Sequence[Cell], columns: Mapping[str, Tell]) -> str:
     return markdown_table([list(columns), *([told(c, t) for t in columns.values()] for c in cells)])
 
 
-def pivot(
-    cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Tell, head: str = "{}"
-) -> str:
+def pivot(cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Tell, head: str = "{}") -> str:
     """Return cells as a Markdown table: a row for each value of some names, columns of another.
 
     Parameters

@@ -2,13 +2,7 @@
 
 from tacit.simulation.method import play_runs, simulate
 from tacit.simulation.result import Comparison, SimulationResult, standard_error
-from tacit.simulation.run import (
-    DELAY_STREAM,
-    ENVIRONMENT_STREAM,
-    POLICY_STREAM,
-    Run,
-    run_stream,
-)
+from tacit.simulation.run import DELAY_STREAM, ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 
 __all__ = [
     "DELAY_STREAM",

@@ -153,9 +153,7 @@ def sample_run(
 def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
     """Return the policies as a list, after checking them against the environment."""
     if not isinstance(environment, Environment):
-        raise InvalidValue(
-            "environment", environment, "give one, such as BernoulliArms([0.1, 0.2])"
-        )
+        raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
     chosen = [policies] if isinstance(policies, Policy) else list(policies)
     if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
         raise InvalidValue("policies", policies, "give a policy or a list of them")

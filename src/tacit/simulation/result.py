@@ -189,10 +189,7 @@ class SimulationResult(Tabulated):
         """
         from tacit.plots import drawn, regret_curves
 
-        title = (
-            f"{type(self.environment).__name__}, {self.regret.shape[1]} runs, "
-            "bands of ±2 standard errors"
-        )
+        title = f"{type(self.environment).__name__}, {self.regret.shape[1]} runs, bands of ±2 standard errors"
         curves = dict(zip(self.names, self.regret, strict=True))
         with drawn(path, ax) as axes:
             regret_curves(axes, curves, self.rounds, title)

@@ -95,6 +95,4 @@ class Run:
 
 def run_stream(seed: int, run: int, which: int) -> Generator:
     """Return the generator of one stream of one run."""
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which)))
-    )
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which))))

@@ -110,9 +110,7 @@ def _absolute(file: str) -> str:
     return os.path.abspath(file) if os.path.exists(file) else file
 
 
-def _where_named(
-    name: str, function: str | None, kernels: Iterable[Callable[..., Any]]
-) -> Place | None:
+def _where_named(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
     """Return the first line of a function that has a name."""
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
@@ -185,9 +183,7 @@ def _plain(cause: str, place: Place, parts: Sequence[Any]) -> str:
     if cause.startswith(f"{RNG}_integers: missing"):
         cause = "rng.integers needs both its arguments in a kernel: rng.integers(0, n)"
     elif lacking and lacking[2] == RNG:
-        cause = (
-            f"kernels have no {lacking[1]} of a generator; integers, random, normal, beta, … work"
-        )
+        cause = f"kernels have no {lacking[1]} of a generator; integers, random, normal, beta, … work"
     elif lacking and lacking[2].startswith(("Params(", "State(")):
         kind = lacking[2].partition("(")[0]
         layouts = [_fields(part, kind) for part in parts]

@@ -24,9 +24,7 @@ def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
     builder, api = c.builder, c.pyapi
     failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
     lent = cgutils.create_struct_proxy(typ)(c.context, builder)
-    bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
-        c.context, builder
-    )
+    bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(c.context, builder)
     with ExitStack() as stack:
         source = api.object_getattr_string(generator, "bit_generator")
         with cgutils.early_exit_if_null(builder, stack, source):

@@ -10,16 +10,6 @@ from tacit.later import later
 if TYPE_CHECKING:
     from tacit.evaluate.duels.reading import COLUMNS, read_duels
 
-__getattr__, _ = later(
-    __name__, dict.fromkeys(("COLUMNS", "read_duels"), "tacit.evaluate.duels.reading")
-)
+__getattr__, _ = later(__name__, dict.fromkeys(("COLUMNS", "read_duels"), "tacit.evaluate.duels.reading"))
 
-__all__ = [
-    "COLUMNS",
-    "DuelReport",
-    "Pair",
-    "log_evidence",
-    "preferences",
-    "read_duels",
-    "safe_interval",
-]
+__all__ = ["COLUMNS", "DuelReport", "Pair", "log_evidence", "preferences", "read_duels", "safe_interval"]

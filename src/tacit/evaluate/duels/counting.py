@@ -105,6 +105,5 @@ def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95)
     'a'
     """
     return counted(
-        (duel_of({"left": left, "right": right, "outcome": won}) for left, right, won in log),
-        confidence,
+        (duel_of({"left": left, "right": right, "outcome": won}) for left, right, won in log), confidence
     )

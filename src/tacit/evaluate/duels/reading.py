@@ -73,9 +73,7 @@ def read_duels(
         raise LogError(f"{path}: there is no duel of two rankers in it; {rows.summary()}") from None
 
 
-def _duels(
-    file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool
-) -> Iterator[Duel]:
+def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
     import pyarrow as pa
 

@@ -97,9 +97,7 @@ class DuelReport(Tabulated):
             raise InvalidValue("plays", self.plays, "give a number for each pair of two or more")
         if not (plays == plays.T).all() or (plays < 0).any() or plays.diagonal().any():
             raise InvalidValue(
-                "plays",
-                self.plays,
-                "give counts that do not depend on the order, 0 on the diagonal",
+                "plays", self.plays, "give counts that do not depend on the order, 0 on the diagonal"
             )
         off = ~np.eye(len(plays), dtype=bool)
         if (scores < 0).any() or not np.allclose((scores + scores.T)[off], plays[off]):
@@ -255,9 +253,7 @@ class DuelReport(Tabulated):
             "leader": self.names[self.leader],
             "winner": self.winner,
             "safe_to_stop": self.safe_to_stop,
-            "still_needed": {
-                self.names[i]: self.still_needed(i) for i in count if i != self.leader
-            },
+            "still_needed": {self.names[i]: self.still_needed(i) for i in count if i != self.leader},
             "verdict": self.verdict,
         }
 
@@ -289,9 +285,7 @@ class DuelReport(Tabulated):
 
     def _standings(self) -> list[tuple[str, ...]]:
         lost, won = self.beats.sum(axis=0), self.beats.sum(axis=1)
-        table: list[tuple[str, ...]] = [
-            ("ranker", "duels", "mean", "beats", "loses to", "standing")
-        ]
+        table: list[tuple[str, ...]] = [("ranker", "duels", "mean", "beats", "loses to", "standing")]
         for i in self._order():
             mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
             name = self.names[i]
@@ -341,8 +335,7 @@ class DuelReport(Tabulated):
         ax.set_ylim(-0.6, len(pairs) - 0.4)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
-            f"thick: Wilson, {self.confidence:.0%} for each pair; "
-            "thin: safe for all pairs at all times",
+            f"thick: Wilson, {self.confidence:.0%} for each pair; thin: safe for all pairs at all times",
             size=9,
         )
 

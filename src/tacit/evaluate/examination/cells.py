@@ -62,9 +62,7 @@ def _to_uniform(rows: LoggedRows) -> Floats:
     return 1.0 / (sizes[rows.offer] * rows.propensity)
 
 
-def _pairs(
-    rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]
-) -> Ints:
+def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]) -> Ints:
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
     found = []

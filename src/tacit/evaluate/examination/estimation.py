@@ -23,14 +23,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.evaluate.examination.cells import Cells, cells_of
-from tacit.evaluate.examination.methods import (
-    Regression,
-    em,
-    harvesting,
-    per_place,
-    randomization,
-    relative,
-)
+from tacit.evaluate.examination.methods import Regression, em, harvesting, per_place, randomization, relative
 from tacit.evaluate.examination.result import Examination
 from tacit.evaluate.intervals import CONFIDENCE, normal_quantile, wilson
 from tacit.evaluate.rows import checked_missing_reward
@@ -161,10 +154,7 @@ def examine(
 
 
 def _jackknife(
-    cells: Cells,
-    effects: Floats,
-    estimated: Callable[[Cells, Floats | None], Floats],
-    confidence: float,
+    cells: Cells, effects: Floats, estimated: Callable[[Cells, Floats | None], Floats], confidence: float
 ) -> tuple[Floats, Floats]:
     """Return intervals from estimates that leave out one group of decisions at a time."""
     groups = np.unique(cells.group)
@@ -177,8 +167,6 @@ def _jackknife(
     error = np.sqrt((size - 1) / size * np.sum(spread**2, axis=0))
     z = normal_quantile(confidence)
     # Student's quantile for size − 1 degrees of freedom, to second order.
-    quantile = (
-        z + (z**3 + z) / (4 * (size - 1)) + z * (5 * z**4 + 16 * z**2 + 3) / (96 * (size - 1) ** 2)
-    )
+    quantile = z + (z**3 + z) / (4 * (size - 1)) + z * (5 * z**4 + 16 * z**2 + 3) / (96 * (size - 1) ** 2)
     factor = np.exp(quantile * error)
     return effects / factor, effects * factor

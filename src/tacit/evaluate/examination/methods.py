@@ -51,12 +51,7 @@ def harvesting(cells: Cells, places: int) -> Floats:
     seen = (shown > 0).astype(np.float64)
     rates = np.divide(clicks, shown, out=np.zeros_like(clicks), where=shown > 0)
     hits, misses = rates.T @ seen, (seen - rates).T @ seen
-    upper = [
-        (k, m)
-        for k in range(places)
-        for m in range(k + 1, places)
-        if hits[k, m] > 0 and hits[m, k] > 0
-    ]
+    upper = [(k, m) for k in range(places) for m in range(k + 1, places) if hits[k, m] > 0 and hits[m, k] > 0]
     known = _connected(upper, places)
     upper = [pair for pair in upper if pair[0] in known]
     effects = np.full(places, np.nan)

@@ -17,9 +17,7 @@ def drawn(report: Any, path: Path) -> Path:
         If matplotlib is not installed.
     """
     rows = [(each.second, each.lift, True) for each in report.comparisons]
-    rows += [
-        (f"{each.name} {each.value}", each.comparison.lift, each.found) for each in report.segments
-    ]
+    rows += [(f"{each.name} {each.value}", each.comparison.lift, each.found) for each in report.segments]
     drawing, ax = figure(height=1.7 + 0.3 * len(rows))
     for y, (_, lift, sure) in enumerate(reversed(rows)):
         if lift.difference is None:
@@ -37,7 +35,6 @@ def drawn(report: Any, path: Path) -> Path:
     ax.set_ylim(-0.6, len(rows) - 0.4)
     ax.set_xlabel(f"credit per search of {report.leader} minus the other's")
     ax.set_title(
-        f"{report.confidence:.0%} intervals that hold at any time; grey: no difference shown",
-        size=9,
+        f"{report.confidence:.0%} intervals that hold at any time; grey: no difference shown", size=9
     )
     return save(drawing, path)

@@ -164,11 +164,7 @@ def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -
 
 
 def _differences(
-    search: Search,
-    rule: CreditRule,
-    by: Sequence[str],
-    wins: bool,
-    depth: int | None,
+    search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
     """Yield what a search adds, each with where it belongs."""
     actions = [a for a in search.actions if depth is None or a.position < depth]

@@ -84,8 +84,7 @@ def read_interleaved(
     names = assembly.rankers
     if len(names) < 2:
         raise LogError(
-            f"{', '.join(map(str, given))}: two rankers are needed, there are {names}; "
-            f"{rows.summary()}"
+            f"{', '.join(map(str, given))}: two rankers are needed, there are {names}; {rows.summary()}"
         )
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)

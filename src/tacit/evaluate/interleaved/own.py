@@ -50,19 +50,13 @@ def _action(click: Any, positions: int) -> Action:
     if isinstance(click, Mapping):
         place = checks.integer("clicks", click.get("position"), 0, positions - 1)
         kind = text("clicks.action", click.get("action", CLICK))
-        return Action(
-            place, kind, checks.number("clicks.amount", click.get("amount", 1.0), 0, 1e300)
-        )
+        return Action(place, kind, checks.number("clicks.amount", click.get("amount", 1.0), 0, 1e300))
     return Action(checks.integer("clicks", click, 0, positions - 1))
 
 
 def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
     if isinstance(given, Mapping):
         given = [given.get(name) for name in rankers]
-    if (
-        not isinstance(given, list)
-        or len(given) != 2
-        or not all(isinstance(g, list) for g in given)
-    ):
+    if not isinstance(given, list) or len(given) != 2 or not all(isinstance(g, list) for g in given):
         raise InvalidValue("rankings", given, "give the left and the right ranker's list")
     return tuple(ranking("rankings", each) for each in given)

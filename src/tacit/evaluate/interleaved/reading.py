@@ -9,13 +9,7 @@ from typing import Any
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate.interleaved.columns import MORE, OWN, ROW, Columns
-from tacit.evaluate.interleaved.engines import (
-    found,
-    hits_of,
-    id_of,
-    is_result,
-    team_of_event,
-)
+from tacit.evaluate.interleaved.engines import found, hits_of, id_of, is_result, team_of_event
 from tacit.evaluate.interleaved.own import own_search
 from tacit.evaluate.interleaved.searches import Assembly, number, text
 from tacit.logs.formats import format_of

@@ -175,13 +175,10 @@ class InterleavedReport:
         found = []
         for name, values in self.folded.segments.items():
             each = [
-                (value, self.between(self.leader, rival, tally))
-                for value, tally in sorted(values.items())
+                (value, self.between(self.leader, rival, tally)) for value, tally in sorted(values.items())
             ]
             sure = discoveries([one.chance for _, one in each], self.false_share)
-            found += [
-                Segment(name, value, one, yes) for (value, one), yes in zip(each, sure, strict=True)
-            ]
+            found += [Segment(name, value, one, yes) for (value, one), yes in zip(each, sure, strict=True)]
         return found
 
     @cached_property
@@ -203,8 +200,7 @@ class InterleavedReport:
                 )
         if self.folded.methods.keys() & {"Balanced"}:
             said.append(
-                "Balanced interleaving can favour a ranker under random clicks; "
-                "see DebiasedBalanced."
+                "Balanced interleaving can favour a ranker under random clicks; see DebiasedBalanced."
             )
         return said
 

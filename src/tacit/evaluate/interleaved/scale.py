@@ -121,11 +121,7 @@ class Scaled(NamedTuple):
         return (
             f"An A/B test would find {estimate:+.4f} clicks per search on the top {self.places} of "
             f"{self.first} over {self.second} (between {low:+.4f} and {high:+.4f}), if users "
-            + (
-                "see a place whatever stands around it"
-                if self.model == "position"
-                else "read from the top"
-            )
+            + ("see a place whatever stands around it" if self.model == "position" else "read from the top")
             + (" (lists seldom come again, so this could not be tested)." if untested else ".")
         )
 
@@ -199,13 +195,7 @@ def scaled(
 
 
 def _difference(
-    searches: Sequence[Search],
-    first: str,
-    seen: Floats,
-    top: int,
-    model: Model,
-    kind: str,
-    confidence: float,
+    searches: Sequence[Search], first: str, seen: Floats, top: int, model: Model, kind: str, confidence: float
 ) -> Lift:
     """Return the difference of clicks, in an interval that knows how well the curve is known."""
     known: dict[Any, Floats] = {}
@@ -313,11 +303,7 @@ def _weights(
 
 
 def position_weights(
-    method: str,
-    own: tuple[tuple[Any, ...], ...],
-    shown: tuple[Any, ...],
-    top: int,
-    seen: Floats,
+    method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, ...], top: int, seen: Floats
 ) -> Floats:
     """Return what a click at each place says of the first ranker's clicks minus the second's.
 
@@ -353,9 +339,7 @@ def position_weights(
     return np.asarray(np.divide(weights, below, out=np.zeros_like(weights), where=below > 0))
 
 
-def _top_down(
-    method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, ...], top: int
-) -> Floats:
+def _top_down(method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, ...], top: int) -> Floats:
     chances, lists = drafts(method, own, len(shown))
     weights = np.zeros(len(shown))
     for sign, given in zip((1.0, -1.0), own, strict=True):

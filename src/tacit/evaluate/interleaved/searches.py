@@ -120,9 +120,7 @@ class Assembly:
         """Note whose a search is, and what else is known of it."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
-        draft.segments |= {
-            name: str(value) for name, value in segments.items() if value is not None
-        }
+        draft.segments |= {name: str(value) for name, value in segments.items() if value is not None}
 
     def take(self, search: Search) -> None:
         """Note a search that is whole already.

@@ -135,12 +135,7 @@ def _proposed(columns: LogColumns, histories: list[KeyHistory]) -> Proposal:
     test_rounds = _test_rounds(columns.offered, histories, shifts, min_shift.value)
     margin = _margin(columns.contexts, shifts, normal)
     horizon = _horizon(columns, histories[0], test_rounds.value)
-    derived = {
-        "min_shift": min_shift,
-        "test_rounds": test_rounds,
-        "margin": margin,
-        "horizon": horizon,
-    }
+    derived = {"min_shift": min_shift, "test_rounds": test_rounds, "margin": margin, "horizon": horizon}
     values = {name: found.value for name, found in derived.items()}
     options = f"test_rounds={test_rounds.value}, min_shift={min_shift.value:g}"
     rectangle = f"rectangle(dim={columns.contexts.shape[1]}, margin={margin.value or 0.0:g})"
@@ -172,9 +167,7 @@ def _min_shift(histories: list[KeyHistory], shifts: list[Shift]) -> Derived:
     )
 
 
-def _test_rounds(
-    arms: float, histories: list[KeyHistory], shifts: list[Shift], min_shift: float
-) -> Derived:
+def _test_rounds(arms: float, histories: list[KeyHistory], shifts: list[Shift], min_shift: float) -> Derived:
     variances = [value for history in histories for value in history.variances()]
     variance = float(np.median(variances)) if variances else 0.25
     wanted = max(2, math.ceil(4.0 * arms * variance / min_shift**2))
@@ -186,9 +179,7 @@ def _test_rounds(
     ]
     room = int(np.median(distances)) // 2 if distances else wanted
     if room < wanted:
-        source = (
-            f"half of the median distance between two shifts of a key; by their size {wanted:,}"
-        )
+        source = f"half of the median distance between two shifts of a key; by their size {wanted:,}"
         wanted = max(2, room)
     close = sum(distance < 2 * wanted for distance in distances)
     warning = (

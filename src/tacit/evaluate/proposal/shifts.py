@@ -35,9 +35,7 @@ class NormalContexts(NamedTuple):
         return np.asarray(outside.max(axis=1))
 
 
-def shifts_of(
-    columns: LogColumns, histories: list[KeyHistory]
-) -> tuple[list[Shift], NormalContexts | None]:
+def shifts_of(columns: LogColumns, histories: list[KeyHistory]) -> tuple[list[Shift], NormalContexts | None]:
     """Return all shifts, and what contexts are like elsewhere."""
     quiet = np.ones(len(columns.lanes), dtype=bool)
     for history in histories:

@@ -132,11 +132,7 @@ def replay(
 
 
 def played(
-    rules: Rules,
-    log: Any,
-    numbers: Sequence[int],
-    *,
-    progress: Callable[[int], None] | None = None,
+    rules: Rules, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
 ) -> ReplayCounts:
     """Return what the passes of these numbers come to.
 

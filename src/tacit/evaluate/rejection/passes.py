@@ -39,12 +39,7 @@ class Matches(NamedTuple):
 
 
 def replay_rows(
-    params: Any,
-    state: Any,
-    window: Window,
-    order: Ints,
-    rng: Generator,
-    matches: Matches,
+    params: Any, state: Any, window: Window, order: Ints, rng: Generator, matches: Matches
 ) -> None:
     """Replay rows in an order; add the number of matched rows and their rewards to a tally."""
     batch, (action, feedback, tally) = window.batch, matches

@@ -130,8 +130,7 @@ class ReplayResult(Tabulated):
         if not known:
             return [f"  mean reward      {NO_OVERLAP}"]
         return [
-            f"  mean reward      {self.estimate:.5f}, "
-            f"95 % interval {self.low:.5f} to {self.high:.5f}",
+            f"  mean reward      {self.estimate:.5f}, 95 % interval {self.low:.5f} to {self.high:.5f}",
             f"  single passes    {min(known):.5f} to {max(known):.5f}",
         ]
 
@@ -151,8 +150,7 @@ class ReplayResult(Tabulated):
         return [
             "",
             aligned([head, *body]),
-            "each interval is for its segment alone, not corrected for how many there are "
-            f"({len(body)})",
+            f"each interval is for its segment alone, not corrected for how many there are ({len(body)})",
         ]
 
 

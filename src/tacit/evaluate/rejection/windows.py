@@ -199,13 +199,7 @@ def _split(chunk: Chunk, rows: int) -> tuple[Chunk, Chunk]:
 def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
-        columns.lanes,
-        offers.slots,
-        columns.starts,
-        columns.stops,
-        columns.contexts,
-        NO_FEATURES,
-        NO_FEATURES,
+        columns.lanes, offers.slots, columns.starts, columns.stops, columns.contexts, NO_FEATURES, NO_FEATURES
     )
     return Window(batch, columns.logged, columns.rewards, columns.segments)
 

@@ -34,10 +34,7 @@ class ArmFunction:
     """
 
     def __init__(
-        self,
-        function: Callable[[Any], Any],
-        arms: Sequence[str],
-        columns: Sequence[str] = ("context",),
+        self, function: Callable[[Any], Any], arms: Sequence[str], columns: Sequence[str] = ("context",)
     ) -> None:
         if not callable(function):
             raise InvalidValue("function", function, "give a function of a batch")

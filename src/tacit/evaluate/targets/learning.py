@@ -25,8 +25,7 @@ def check_features(policy: Policy) -> None:
         raise InvalidValue(
             "policy",
             policy,
-            "it reads features of arms, which a click log does not hold; judge it with "
-            "tacit.simulate",
+            "it reads features of arms, which a click log does not hold; judge it with tacit.simulate",
         )
 
 
@@ -188,9 +187,7 @@ class LoggedBatch(NamedTuple):
     propensities: Floats
 
 
-def progress_rows(
-    params: Any, state: Any, logged: LoggedBatch, found: Floats, every: Floats
-) -> None:
+def progress_rows(params: Any, state: Any, logged: LoggedBatch, found: Floats, every: Floats) -> None:
     """Row by row put the probability of what was shown into ``found``, then learn from it.
 
     ``every`` takes the probabilities of all slots, unless it is empty.

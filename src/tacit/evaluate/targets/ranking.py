@@ -159,9 +159,7 @@ class LoggedLists(NamedTuple):
     propensities: Floats
 
 
-def progress_lists(
-    params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats
-) -> None:
+def progress_lists(params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats) -> None:
     """List by list fill in the probabilities of what was shown, then learn from it."""
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
@@ -174,12 +172,7 @@ def progress_lists(
 
 
 def progress_drawn(
-    params: Any,
-    state: Any,
-    logged: LoggedLists,
-    rng: Generator,
-    prefixes: Floats,
-    places: Floats,
+    params: Any, state: Any, logged: LoggedLists, rng: Generator, prefixes: Floats, places: Floats
 ) -> None:
     """The same for policies that do not know them: 1 where a list that is drawn has the same."""
     batch, actions, feedback, propensities = logged

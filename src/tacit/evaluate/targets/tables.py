@@ -36,9 +36,7 @@ class PerArm:
         If a number is none.
     """
 
-    def __init__(
-        self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0
-    ) -> None:
+    def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
         if per not in PER:
             raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
         if not isinstance(numbers, Mapping) or not numbers:
@@ -88,8 +86,7 @@ def _table(value: str, table: Any) -> dict[str, float]:
     if not isinstance(table, Mapping):
         raise InvalidValue(f"numbers[{value}]", table, "give a dict from arms to numbers")
     return {
-        str(arm): checks.number(f"numbers[{arm}]", number, -1e300, 1e300)
-        for arm, number in table.items()
+        str(arm): checks.number(f"numbers[{arm}]", number, -1e300, 1e300) for arm, number in table.items()
     }
 
 

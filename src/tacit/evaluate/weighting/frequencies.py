@@ -102,8 +102,5 @@ def _cells(rows: LoggedRows) -> list[str]:
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
     distinct, which = np.unique(triples, axis=1, return_inverse=True)
-    told = [
-        f"{placement.names[one]}\0{key.names[other]}\0{at}"
-        for one, other, at in distinct.T.tolist()
-    ]
+    told = [f"{placement.names[one]}\0{key.names[other]}\0{at}" for one, other, at in distinct.T.tolist()]
     return [told[i] for i in which.ravel().tolist()]

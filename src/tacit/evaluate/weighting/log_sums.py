@@ -16,12 +16,7 @@ from tacit.evaluate.rows import LoggedRows, check_segments, clusters, unanswerab
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
 from tacit.evaluate.targets.base import Target
 from tacit.evaluate.targets.ranking import Ranking
-from tacit.evaluate.weighting.estimators import (
-    DirectMethod,
-    Estimator,
-    Units,
-    WeightedRows,
-)
+from tacit.evaluate.weighting.estimators import DirectMethod, Estimator, Units, WeightedRows
 from tacit.evaluate.weighting.slates import SlateEstimator
 from tacit.logs.schema import SEGMENT
 

@@ -112,9 +112,7 @@ class Greedy(Probabilities):
     0.95
     """
 
-    def __init__(
-        self, rewards: RewardFunction, epsilon: float = 0.1, label: str = "greedy"
-    ) -> None:
+    def __init__(self, rewards: RewardFunction, epsilon: float = 0.1, label: str = "greedy") -> None:
         if not isinstance(rewards, RewardFunction):
             raise InvalidValue("rewards", rewards, "give such as Predicted(model, arms=[...])")
         self.epsilon = checks.number("epsilon", epsilon, 0.0, 1.0)
@@ -136,7 +134,5 @@ class Greedy(Probabilities):
         best[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
         share = on_offer / on_offer.sum(axis=1, keepdims=True)
         found = (1 - self.epsilon) * best + self.epsilon * share
-        self._reached.update(
-            rows.arm.names[code] for code in np.flatnonzero(found.any(axis=0)).tolist()
-        )
+        self._reached.update(rows.arm.names[code] for code in np.flatnonzero(found.any(axis=0)).tolist())
         return np.asarray(found, np.float64)

@@ -86,8 +86,7 @@ class Estimate:
         """Return value and intervals as texts."""
         value = NO_OVERLAP.partition(":")[0] if math.isnan(self.value) else f"{self.value:.5f}"
         bounds = [
-            EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind))
-            for kind in INTERVALS
+            EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
         ]
         return [value, *bounds]
 
@@ -298,9 +297,7 @@ class OffPolicyResult(Tabulated):
                     label = "_"
         for place, (_, estimate) in enumerate(told):
             if estimate.note:
-                ax.text(
-                    0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform()
-                )
+                ax.text(0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform())
         values = [estimate.value for _, estimate in told]
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
         ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")

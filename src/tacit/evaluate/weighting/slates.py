@@ -196,6 +196,4 @@ def _moved(rows: LoggedRows, position: int) -> LoggedRows:
     batch = rows.chunk.batch
     place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
     index = batch.schema.get_field_index("position")
-    return rows._replace(
-        chunk=rows.chunk._replace(batch=batch.set_column(index, "position", place))
-    )
+    return rows._replace(chunk=rows.chunk._replace(batch=batch.set_column(index, "position", place)))

@@ -12,26 +12,10 @@ from typing import Any
 from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.targets.base import Target, Uniform
 from tacit.evaluate.targets.tables import PER, Table
-from tacit.evaluate.weighting.estimators import (
-    IPS,
-    SNIPS,
-    DirectMethod,
-    DoublyRobust,
-    Estimator,
-    SwitchDR,
-)
+from tacit.evaluate.weighting.estimators import IPS, SNIPS, DirectMethod, DoublyRobust, Estimator, SwitchDR
 from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, SlateIPS
 
-NAMES = (
-    "ips",
-    "snips",
-    "dm",
-    "dr",
-    "switch-dr",
-    "slate-ips",
-    "independent-ips",
-    "cascade-ips",
-)
+NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips", "cascade-ips")
 
 
 def named_estimators(
@@ -75,9 +59,7 @@ def named_estimators(
     }
     for name in names:
         if name not in known:
-            raise UnknownName(
-                f"estimator: there is no {name!r}; there are replay, {', '.join(NAMES)}"
-            )
+            raise UnknownName(f"estimator: there is no {name!r}; there are replay, {', '.join(NAMES)}")
     return [known[name]() for name in names]
 
 

@@ -18,21 +18,11 @@ from tacit.evaluate.targets.learning import Learning
 from tacit.evaluate.targets.ranking import Ranking
 from tacit.evaluate.weighting.arm_means import ArmCounts, ArmMeans
 from tacit.evaluate.weighting.conclusion import conclude
-from tacit.evaluate.weighting.estimators import (
-    IPS,
-    SNIPS,
-    DirectMethod,
-    Estimator,
-)
+from tacit.evaluate.weighting.estimators import IPS, SNIPS, DirectMethod, Estimator
 from tacit.evaluate.weighting.frequencies import ASSUMES, Frequencies
 from tacit.evaluate.weighting.log_sums import LogSums, SegmentSums, Summing
 from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
-from tacit.evaluate.weighting.slates import (
-    CascadeIPS,
-    IndependentIPS,
-    SlateEstimator,
-    SlateIPS,
-)
+from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, SlateEstimator, SlateIPS
 from tacit.evaluate.weighting.spec import NAMES, named_estimators
 from tacit.logs.schema import SEGMENT
 from tacit.policies.actions import SlatePolicy
@@ -75,9 +65,7 @@ class Weighing:
         if isinstance(target, type) or not (hasattr(target, "shown") and hasattr(target, "begin")):
             raise InvalidValue("target", self.target, _meant(self.target))
         if self.cluster not in CLUSTERS:
-            raise InvalidValue(
-                "cluster", self.cluster, "give decision_id, key, placement or policy"
-            )
+            raise InvalidValue("cluster", self.cluster, "give decision_id, key, placement or policy")
         object.__setattr__(self, "propensities", _known(self.propensities))
         given = self.estimators
         if given is None:
@@ -98,9 +86,7 @@ class Weighing:
                 "lists, give IndependentIPS",
             )
         if self.weighs_slates and self.cluster not in (None, "decision_id"):
-            raise InvalidValue(
-                "cluster", self.cluster, "slates are units of their own; leave it out"
-            )
+            raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
         bound = self.weight_bound
         for field, value in (
             ("target", target),
@@ -155,9 +141,7 @@ class Weighing:
             known = known.of(next(counted))
         return replace(self, estimators=estimators, propensities=known)
 
-    def sums_of(
-        self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None
-    ) -> LogSums:
+    def sums_of(self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None) -> LogSums:
         """Return the sums over a log, or over a part of it that ``first`` rows come before."""
         names = {key: known for model in self.means for key, known in model.names.items()}
         reader = RowReader(
@@ -168,9 +152,7 @@ class Weighing:
             names=names,
             whole=self.weighs_slates,
         )
-        summing = Summing(
-            self.target, self.estimators, self.cluster, self.logging, self.by is not None
-        )
+        summing = Summing(self.target, self.estimators, self.cluster, self.logging, self.by is not None)
         known = None
         if self.propensities != LOGGED:
             known = self.propensities

@@ -7,15 +7,7 @@ import math
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.policies.stationary.beta_maximum import (
-    BENT,
-    CORE_WIDTH,
-    NODES,
-    POINTS,
-    STEEPEST,
-    WEIGHTS,
-    WIDEST,
-)
+from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
 
 REACH = 9.0
 """Deviations on either side of the mode, in log-odds; the tails beyond are longer."""
@@ -29,15 +21,11 @@ AT_ONCE = 4096
 """Arms whose densities are worked out together, to bound the memory."""
 
 _powers = np.arange(1, POINTS + 1)
-RUNNING = (
-    ((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vander(NODES, increasing=True))
-).T
+RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vander(NODES, increasing=True))).T
 """Values at the nodes of [−1, 1] times column i: the integral from node i up to 1."""
 
 
-def intervals(
-    successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95
-) -> Floats:
+def intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
     """Return the central interval of each arm's mean reward.
 
     Where the mean that is shown beside lies outside of that, as that of an arm without clicks

@@ -24,16 +24,7 @@ from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogFile, LogReader, comp
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
 from tacit.logs.ubi.json_lines import records_in
-from tacit.logs.ubi.records import (
-    CLICKS,
-    EXAMINED,
-    Event,
-    Query,
-    event_of,
-    is_event,
-    place_of,
-    query_of,
-)
+from tacit.logs.ubi.records import CLICKS, EXAMINED, Event, Query, event_of, is_event, place_of, query_of
 
 FORMAT = "ubi"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
@@ -76,8 +67,7 @@ class UbiReport(LogReport):
     def summary(self) -> str:
         """Return the report as text."""
         counts = (
-            f"{self.queries} queries, {self.events} events: {self.clicks} clicks, "
-            f"{self.examined} examined"
+            f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
         )
         others = (f", {count} {action}" for action, count in sorted(self.others.items()))
         return f"{counts}{''.join(others)}\n{super().summary()}"
@@ -133,9 +123,7 @@ class UbiReader(LogReader):
 
     # Events ----------------------------------------------------------------------------------
 
-    def _came(
-        self, report: UbiReport
-    ) -> dict[str, tuple[dict[_Object, float | None], RecordPlace]]:
+    def _came(self, report: UbiReport) -> dict[str, tuple[dict[_Object, float | None], RecordPlace]]:
         """Return, per query, the objects that something happened to: a reward, or seen only."""
         came: dict[str, tuple[dict[_Object, float | None], RecordPlace]] = {}
         for place, record in self._records(report):
@@ -200,11 +188,7 @@ class UbiReader(LogReader):
             yield self._checked(rows, numbers, source, report)
 
     def _told(
-        self,
-        query: Query,
-        objects: Mapping[_Object, float | None],
-        place: RecordPlace,
-        report: UbiReport,
+        self, query: Query, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
     ) -> dict[int, float]:
         """Return the reward at each place of the list that something happened to."""
         told: dict[int, float] = {}
@@ -249,9 +233,7 @@ class UbiReader(LogReader):
     def _checked(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
-        names = {
-            ours: name for ours, name in self.files[0].columns.items() if ours not in self._given
-        }
+        names = {ours: name for ours, name in self.files[0].columns.items() if ours not in self._given}
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names.values()}
         raw = completed(Raw(columns, np.array(numbers, np.int64), []), names, self.constants)
         return checked(raw, source, report, strict=self.strict)
@@ -271,9 +253,7 @@ class UbiReader(LogReader):
                     elif report is not None:
                         self._reject(report, MALFORMED, place, "row", record)
 
-    def _read(
-        self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]
-    ) -> Any:
+    def _read(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
         try:
             return read(record)
         except InvalidValue as error:
@@ -422,9 +402,7 @@ def read_ubi(
     )
 
 
-def _opened(
-    places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
-) -> UbiReader:
+def _opened(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
     if columns:
         raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
     return read_ubi(places, **options)

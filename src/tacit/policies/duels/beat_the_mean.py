@@ -191,9 +191,7 @@ class Elimination(Eliminating):
         return any_pair(impression, rng)
 
     @staticmethod
-    def propensity(
-        params: Any, state: State, lane: int, impression: Impression, pair: Any
-    ) -> float:
+    def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner = state.winner[lane]
         if winner < 0:
             left = drawn(state.working, lane, state.plays, impression, True, pair[0])
@@ -295,8 +293,7 @@ class BeatTheMean(Elimination):
         regret="O(γ⁷·K/ε*·ln T) with high probability (theorem 1)",
         assumes="a Condorcet winner, γ-relaxed stochastic transitivity, the stochastic triangle "
         "inequality, and a known horizon",
-        fails="a wrong γ or horizon can drop the best arm for good; even where all holds "
-        "it explores long",
+        fails="a wrong γ or horizon can drop the best arm for good; even where all holds it explores long",
         otherwise="RMED1, which needs a Condorcet winner only and has far less regret",
     )
 

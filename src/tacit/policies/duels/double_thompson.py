@@ -162,11 +162,7 @@ def first_candidate(
 
 @kernel
 def second_candidate(
-    state: DoubleThompsonSampling.State,
-    lane: int,
-    impression: Impression,
-    left: int,
-    rng: Generator,
+    state: DoubleThompsonSampling.State, lane: int, impression: Impression, left: int, rng: Generator
 ) -> int:
     """Return the arm of the largest draw against the left one; the left one, if none exceeds 1/2.
 

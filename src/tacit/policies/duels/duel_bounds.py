@@ -93,9 +93,7 @@ def review(bounds: Bounds, lane: int, alpha: float, now: float) -> None:
 
 
 @kernel
-def record_duel(
-    bounds: Bounds, lane: int, alpha: float, left: int, right: int, outcome: float
-) -> bool:
+def record_duel(bounds: Bounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
     """Count a round and its outcome; say whether all verdicts surely stand.
 
     An arm's duel against itself tells nothing.

@@ -135,9 +135,7 @@ def fill_contrast(context: Floats, left: int, right: int, x: Floats) -> None:
 
 
 @kernel
-def best_drawn(
-    shared: FeelGoodThompson.Shared, impression: Impression, side: float, rng: Generator
-) -> int:
+def best_drawn(shared: FeelGoodThompson.Shared, impression: Impression, side: float, rng: Generator) -> int:
     """Return the arm of the highest utility, by parameters drawn for one side of the duel."""
     mean, root, room = shared.mean[0], shared.root[0], shared.room[0]
     z, theta = room[0], room[1]

@@ -176,9 +176,7 @@ class Filter(Eliminating):
         return any_pair(impression, rng)
 
     @staticmethod
-    def propensity(
-        params: Any, state: State, lane: int, impression: Impression, pair: Any
-    ) -> float:
+    def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner, candidate, count = state.winner[lane], state.candidate[lane], len(impression.arms)
         if winner >= 0:
             if on_offer(impression, winner):

@@ -81,8 +81,7 @@ class RMED1(DuelPolicy):
         regret="Σ gap/(2·kl(P(arm, best), 1/2))·ln T + O(K^(2+ε)): optimal where duels with the "
         "best arm tell most for their regret",
         assumes="a Condorcet winner; preferences that never change",
-        fails="has no guarantee without such a winner; keeps to the old one for long "
-        "after a change",
+        fails="has no guarantee without such a winner; keeps to the old one for long after a change",
         otherwise="DoubleThompsonSampling where no arm beats all others, or where less regret is "
         "worth many times the computing",
         suits="duels of rankers: no knobs, little regret, microseconds a duel",
@@ -177,9 +176,7 @@ def everyone(state: RMED1.State, lane: int, impression: Impression) -> bool:
 
 
 @kernel
-def unmet_pair(
-    state: RMED1.State, lane: int, impression: Impression, rng: Generator
-) -> tuple[int, int]:
+def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> tuple[int, int]:
     """Return two arms on offer that have never met, or (−1, −1); the search starts at random."""
     arms = impression.arms
     total = state.met.shape[1]
@@ -217,9 +214,7 @@ def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) 
 
 
 @kernel
-def unmet_chance(
-    state: RMED1.State, lane: int, impression: Impression, pair: tuple[int, int]
-) -> float:
+def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: tuple[int, int]) -> float:
     """Return the probability that :func:`unmet_pair` finds these two.
 
     It goes on from a random arm to the first that will do, so an arm is found as often as the
@@ -317,9 +312,7 @@ def weigh(state: RMED1.State, lane: int, left: int, right: int) -> None:
 
 
 @kernel
-def take_turn(
-    state: RMED1.State, lane: int, impression: Impression, left: int, slack: float
-) -> None:
+def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, slack: float) -> None:
     """Tick off the left arm's turn, call arms to the next pass, and begin it when due."""
     state.waiting[lane, left] = 0.0
     least = math.inf

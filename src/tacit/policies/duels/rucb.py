@@ -25,9 +25,7 @@ def upper_bound(bounds: Bounds, lane: int, width: float, arm: int, other: int) -
 
 
 @kernel
-def possible_winners(
-    bounds: Bounds, lane: int, impression: Impression, best: int
-) -> tuple[int, bool]:
+def possible_winners(bounds: Bounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
     """Count the arms on offer that surely lose to none; say whether ``best`` is one."""
     count, among = 0, False
     for arm in impression.arms:
@@ -87,17 +85,14 @@ class RUCB(DuelPolicy):
         source="Zoghi, Whiteson, Munos, de Rijke (2014), algorithm 1",
         regret="O(K²) + O(K·ln T), constants from all gaps",
         assumes="a Condorcet winner; preferences that never change",
-        fails="has no guarantee without such a winner; keeps to the old one for long "
-        "after a change",
+        fails="has no guarantee without such a winner; keeps to the old one for long after a change",
         otherwise="RMED1, whose regret is several times smaller",
     )
 
     alpha: Positive = 0.51
 
     def init(self, lanes: int) -> State:
-        return self.State(
-            Bounds.zeros(lanes, self.arm_count), np.full(lanes, -1, np.int64), np.zeros(lanes)
-        )
+        return self.State(Bounds.zeros(lanes, self.arm_count), np.full(lanes, -1, np.int64), np.zeros(lanes))
 
     @staticmethod
     def choose(

@@ -164,9 +164,7 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
 
 
 @kernel
-def thompson_draw(
-    state: SelfSparring.State, lane: int, impression: Impression, rng: Generator
-) -> int:
+def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
     """Return the arm on offer with the largest draw from its account."""
     level, leader = state.level[lane], state.leader[lane]
     best, drawn = draw_account(state, lane, leader, rng), leader

@@ -172,12 +172,7 @@ def highest_score(
 
 @kernel
 def drawn_score(
-    state: WinnerStays.State,
-    lane: int,
-    impression: Impression,
-    without: int,
-    count: int,
-    rng: Generator,
+    state: WinnerStays.State, lane: int, impression: Impression, without: int, count: int, rng: Generator
 ) -> int:
     """Draw one of the ``count`` arms of the highest score, ``without`` excepted."""
     best = -math.inf

@@ -110,13 +110,10 @@ class ClickMixture(Mixture):
     about: ClassVar[About] = About(
         source="tacit; the click model of Qi et al. (2018) and logistic regression, mixed",
         regret="no bound is known",
-        assumes="that a click is logistic in the features, or needs relevance and examination "
-        "that are",
+        assumes="that a click is logistic in the features, or needs relevance and examination that are",
         fails="can settle on a wrong arm, where features speak against the best of many",
-        otherwise="LaplaceEC(draw='coupled') where time is short; CUSUMRestart around it where "
-        "users change",
-        suits="arms known by features, whether results may go unseen or not: no knobs, exact "
-        "propensities",
+        otherwise="LaplaceEC(draw='coupled') where time is short; CUSUMRestart around it where users change",
+        suits="arms known by features, whether results may go unseen or not: no knobs, exact propensities",
     )
 
     def init(self, lanes: int) -> State:
@@ -155,9 +152,7 @@ class ClickMixture(Mixture):
         return np.concatenate(found)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         return coupled_choice(params, state, lane, impression, rng)
 
     @staticmethod
@@ -209,9 +204,7 @@ class ClickMixture(Mixture):
         forget_inputs(state.inputs, lane)
 
     @staticmethod
-    def believed(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         read(state.inputs, lane, impression, place, params.split, x)

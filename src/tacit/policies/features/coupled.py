@@ -27,9 +27,7 @@ DRAWS = ("parameters", "coupled")
 
 
 @kernel
-def coupled_choice(
-    params: Any, state: Any, lane: int, impression: Impression, rng: Generator
-) -> int:
+def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
     """Return the arm of the largest mean + z·deviation.
 
     Where rounding makes the scores of different lines equal, the higher line goes first, so that
@@ -52,9 +50,7 @@ def coupled_choice(
 
 
 @kernel
-def coupled_propensity(
-    params: Any, state: Any, lane: int, impression: Impression, arm: int
-) -> float:
+def coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
     """Return the probability that :func:`coupled_choice` plays an arm."""
     own, wide = line(params, state, lane, impression, place_of(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0

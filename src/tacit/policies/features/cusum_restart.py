@@ -74,8 +74,7 @@ class CUSUMRestart(Restarting):
         source="Page (1954), on the residuals of any model of clicks",
         regret="no bound is known",
         assumes="abrupt shifts, large enough that clicks on what is shown change",
-        fails="slow drift, and shifts that leave the clicks on what is shown as they are, "
-        "go unnoticed",
+        fails="slow drift, and shifts that leave the clicks on what is shown as they are, go unnoticed",
         otherwise="a discount below 1 of the policy itself, for slow drift",
     )
 

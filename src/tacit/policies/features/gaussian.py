@@ -165,9 +165,7 @@ def clear(room: Floats) -> None:
 
 
 @kernel
-def draw_gaussian(
-    mean: Floats, root: Floats, scale: float, rng: Generator, z: Floats, theta: Floats
-) -> None:
+def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: Floats, theta: Floats) -> None:
     """Fill ``theta`` with mean + scale·S·z, ``z`` being standard normal."""
     for i in range(len(mean)):
         z[i] = rng.standard_normal()

@@ -30,9 +30,7 @@ from tacit.policies.features.gaussian import (
 
 
 @kernel
-def fill_hidden(
-    state: Any, lane: int, impression: Impression, place: int, arm: int, x: Floats
-) -> int:
+def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: int, x: Floats) -> int:
     """Fill ``x`` with given features, a constant if there is one, and hidden features.
 
     Returns
@@ -176,15 +174,11 @@ class HLinUCB(Policy):
         return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         return highest_bound(params, state, lane, impression)
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod

@@ -13,16 +13,7 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.coupled import coupled_choice, coupled_propensity
 from tacit.policies.features.examination.model import blocks_of
-from tacit.policies.features.gaussian import (
-    clear,
-    commit,
-    dot,
-    drawn,
-    logistic_step,
-    project,
-    reset,
-    sigmoid,
-)
+from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
 from tacit.policies.features.inputs import Inputs, measure_offer, read, rows_read
 from tacit.policies.features.mixture import (
     COMPONENTS,
@@ -148,8 +139,7 @@ class HybridClickMixture(Mixture):
         source="tacit; the hybrid model of Li, Chu, Langford, Schapire (2010), section 3.2",
         regret="no bound is known",
         assumes="that keys' parameters lie about common ones",
-        fails="what one key alone would learn, it learns a little later where keys have nothing "
-        "in common",
+        fails="what one key alone would learn, it learns a little later where keys have nothing in common",
         otherwise="ClickMixture, for a single key or keys that have nothing in common",
     )
 
@@ -200,9 +190,7 @@ class HybridClickMixture(Mixture):
         return np.concatenate(found)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         centre(state, lane, params.split)
         arm = coupled_choice(params, state, lane, impression, rng)
         clear(state.centre[lane])
@@ -210,9 +198,7 @@ class HybridClickMixture(Mixture):
         return arm
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         centre(state, lane, params.split)
         chance = coupled_propensity(params, state, lane, impression, arm)
         clear(state.centre[lane])
@@ -270,9 +256,7 @@ class HybridClickMixture(Mixture):
                 state.root[lane, k, j, j] = np.sqrt(own_variance(k, j, params.split))
 
     @staticmethod
-    def believed(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         centre(state, lane, params.split)

@@ -83,9 +83,7 @@ def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
 
 
 @kernel
-def read(
-    inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats
-) -> None:
+def read(inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats) -> None:
     """Fill ``x`` with an arm's features at their common size."""
     read_raw(impression, place, split, x)
     for j in range(len(x)):
@@ -108,9 +106,7 @@ def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> 
         return MANY
     for i in range(met):
         j = 0
-        while (
-            j < inputs.arms.shape[2] and inputs.arms[lane, i, j] == impression.relevance[place, j]
-        ):
+        while j < inputs.arms.shape[2] and inputs.arms[lane, i, j] == impression.relevance[place, j]:
             j += 1
         if j == inputs.arms.shape[2]:
             return i

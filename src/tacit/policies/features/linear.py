@@ -61,9 +61,7 @@ def linear_score(impression: Impression, place: int, theta: Floats) -> float:
 
 
 @kernel
-def draw_and_choose(
-    state: Gaussian, lane: int, impression: Impression, scale: float, rng: Generator
-) -> int:
+def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: float, rng: Generator) -> int:
     """Return the arm with the highest score for a draw of the parameters."""
     room = state.room[lane]
     draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
@@ -88,9 +86,7 @@ def linear_line(
 
 
 @kernel
-def least_squares(
-    state: Gaussian, lane: int, impression: Impression, place: int, reward: float
-) -> None:
+def least_squares(state: Gaussian, lane: int, impression: Impression, place: int, reward: float) -> None:
     """Take in a reward by recursive least squares."""
     mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
     fill_features(impression, place, room[0])
@@ -137,9 +133,7 @@ class LinearModel(ClickModel):
         reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(
-        params: Any, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Any, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         score = linear_score(impression, place_of(impression.arms, arm), state.mean[lane])
         return min(max(score, 0.0), 1.0)
 
@@ -205,9 +199,7 @@ class LogisticTS(Coupled, LinearModel):
     draw: str = draw_field()
 
     @staticmethod
-    def choose(
-        params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, 1.0, rng)
@@ -229,9 +221,7 @@ class LogisticTS(Coupled, LinearModel):
         clear(room)
 
     @staticmethod
-    def believed(
-        params: Params, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         return sigmoid(linear_score(impression, place_of(impression.arms, arm), state.mean[lane]))
 
 
@@ -313,9 +303,7 @@ class LinTS(Coupled, LeastSquares):
     draw: str = draw_field()
 
     @staticmethod
-    def choose(
-        params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, params.scale, rng)
@@ -398,13 +386,9 @@ class LinUCB(LeastSquares):
     discount: PositiveFraction = 1.0
 
     @staticmethod
-    def choose(
-        params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         return highest_bound(state, lane, impression, params.alpha)
 
     @staticmethod
-    def propensity(
-        params: Params, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 if arm == highest_bound(state, lane, impression, params.alpha) else 0.0

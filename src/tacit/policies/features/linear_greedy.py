@@ -149,9 +149,7 @@ class LinearEpsilonGreedy(FeaturePolicy):
         return np.clip(theta @ rows_of(impression.relevance, width=theta.shape[1]).T, 0.0, 1.0)
 
     @staticmethod
-    def choose(
-        params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if rng.random() < params.epsilon:
             place = int(rng.random() * len(impression.arms))
         else:
@@ -159,9 +157,7 @@ class LinearEpsilonGreedy(FeaturePolicy):
         return int(impression.arms[place])
 
     @staticmethod
-    def propensity(
-        params: Params, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         lead = share_of_lead(impression, state.mean[lane], place_of(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead
 
@@ -180,8 +176,6 @@ class LinearEpsilonGreedy(FeaturePolicy):
         reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(
-        params: Params, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         place = place_of(impression.arms, arm)
         return min(max(scored(impression.relevance[place], state.mean[lane]), 0.0), 1.0)

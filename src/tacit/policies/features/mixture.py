@@ -83,9 +83,7 @@ def normalize(weights: Floats) -> None:
         weights[k] /= total
 
 
-def clicks_at(
-    theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0
-) -> Floats:
+def clicks_at(theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0) -> Floats:
     """Return the click probability of each row of features, for each row of parameters."""
     relevance = theta[:, :split] @ rows[:, :split].T + offsets
     examination = theta[:, split:] @ rows[:, split:].T

@@ -222,9 +222,7 @@ class PolyaGammaTS(LinearModel):
         return super().reward_draws(state.laplace, lane, impression, rng, draws)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room, precision = state.laplace.room[lane], state.precision[lane]
         theta, linear = room[1], room[2]
         draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
@@ -253,11 +251,7 @@ class PolyaGammaTS(LinearModel):
 
     @staticmethod
     def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
-        mean, root, room = (
-            state.laplace.mean[lane],
-            state.laplace.root[lane],
-            state.laplace.room[lane],
-        )
+        mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         slot = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, slot]
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), row)

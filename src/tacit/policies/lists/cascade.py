@@ -139,8 +139,7 @@ class CascadeUCB1(CascadePolicy):
         regret="Σ 12/Δ·ln T over the arms outside the best list + O(arms)",
         assumes="the cascade model: read from the top, one click at most; attractions never change",
         fails="arms are ranked by clicks that the arms above took from them, or lent them",
-        otherwise="CascadeKLUCB, with less regret; RankedBandit where attractions depend on the "
-        "arms above",
+        otherwise="CascadeKLUCB, with less regret; RankedBandit where attractions depend on the arms above",
     )
 
     @staticmethod
@@ -198,8 +197,7 @@ class CascadeKLUCB(CascadePolicy):
 
     about: ClassVar[About] = About(
         source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
-        regret="O(Σ Δ/kl(μ, μ of the worst listed)·ln T·ln(1/Δ)) over the arms outside the best "
-        "list",
+        regret="O(Σ Δ/kl(μ, μ of the worst listed)·ln T·ln(1/Δ)) over the arms outside the best list",
         assumes="the cascade model: read from the top, one click at most; attractions never change",
         fails="arms are ranked by clicks that the arms above took from them, or lent them",
         otherwise="RankedBandit where attractions depend on the arms above, or change",

@@ -185,9 +185,7 @@ def relevance_logit(impression: Impression, place: int, mean: Floats, split: int
 
 
 @kernel
-def examination_logit(
-    impression: Impression, place: int, k: int, mean: Floats, split: int
-) -> float:
+def examination_logit(impression: Impression, place: int, k: int, mean: Floats, split: int) -> float:
     """Return x_E·m_E, with the constant of position ``k`` if there is one."""
     row = impression.examination[place]
     logit, past = dot(row, mean[split:]), split + len(row)
@@ -224,14 +222,7 @@ def take_in(mean: Floats, root: Floats, room: Floats, logit: float, reward: floa
 
 @kernel
 def click_given_above(
-    impression: Impression,
-    action: Ints,
-    read: int,
-    k: int,
-    mean: Floats,
-    split: int,
-    h: Floats,
-    g: Floats,
+    impression: Impression, action: Ints, read: int, k: int, mean: Floats, split: int, h: Floats, g: Floats
 ) -> float:
     """Fill ``h`` with the gradient of a click's logit at ``k``; return that logit.
 
@@ -408,12 +399,7 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params,
-        state: CascadeState,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: CascadeState, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         gaussian, room = state.posterior, state.posterior.room[lane]
         draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, room[0], room[1])
@@ -431,9 +417,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         for k in range(len(action)):
             if action[k] < 0 or (params.one_click and read > 0):
                 break
-            logit = click_given_above(
-                outcome.impression, action, read, k, mean, split, room[0], room[2]
-            )
+            logit = click_given_above(outcome.impression, action, read, k, mean, split, room[0], room[2])
             take_in(mean, root, room, logit, outcome.reward[k])
             if outcome.reward[k] > 0.0:
                 read = k + 1
@@ -443,9 +427,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         reset(state.posterior.mean[lane], state.posterior.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(
-        params: Params, state: CascadeState, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: CascadeState, lane: int, impression: Impression, arm: int) -> float:
         """Return the click probability of an arm at the top of the list."""
         place, mean = place_of(impression.arms, arm), state.posterior.mean[lane]
         relevance = relevance_logit(impression, place, mean, params.split)

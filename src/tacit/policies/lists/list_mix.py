@@ -80,22 +80,14 @@ class MixPolicy(SlatePolicy):
 
     @staticmethod
     def share(
-        params: Any,
-        state: Any,
-        lane: int,
-        impression: Impression,
-        begin: Ints,
-        count: int,
-        without: int,
+        params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
         """Give the probability that the order, one arm taken out, begins with the first arms of
         ``begin``, that arm left out there, too."""
         raise NotImplementedError
 
     @staticmethod
-    def shares(
-        params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int
-    ) -> float:
+    def shares(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
         """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
         found = 0.0
         for j in range(len(impression.arms)):
@@ -105,9 +97,7 @@ class MixPolicy(SlatePolicy):
         return found
 
     @staticmethod
-    def ranks(
-        params: Any, state: Any, lane: int, impression: Impression, arm: int, chances: Floats
-    ) -> None:
+    def ranks(params: Any, state: Any, lane: int, impression: Impression, arm: int, chances: Floats) -> None:
         """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last."""
         raise NotImplementedError
 
@@ -196,9 +186,7 @@ class MixPolicy(SlatePolicy):
         clear(params, state, lane)
 
     @staticmethod
-    def propensity(
-        params: Any, state: Any, lane: int, impression: Impression, action: Ints
-    ) -> float:
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
         """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
         count = place_in(action, len(action), -1)
         arrange(params, state, lane, impression)
@@ -217,9 +205,7 @@ def place_in(begin: Ints, count: int, arm: int) -> int:
 
 
 @kernel
-def beginning(
-    params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int
-) -> float:
+def beginning(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
     """Return the probability of a list that begins with the first arms of ``begin``; arranged."""
     # Put at a later place, any other arm leaves the beginning as it is; one of its own arms does
     # at the very place that it has there.
@@ -430,12 +416,7 @@ class ListMix(MixPolicy):
 
     @staticmethod
     def ranks(
-        params: Params,
-        state: Readers,
-        lane: int,
-        impression: Impression,
-        arm: int,
-        chances: Floats,
+        params: Params, state: Readers, lane: int, impression: Impression, arm: int, chances: Floats
     ) -> None:
         # The arm falls by a rank where another line crosses its own upwards, and rises where one
         # crosses downwards; the former stand in front, the latter behind.

@@ -243,13 +243,7 @@ class PlacedPBMUCB(PositionBased):
     @staticmethod
     def learn(params: Params, state: PositionCounts, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
-        note(
-            state,
-            lane,
-            outcome.shown // params.positions,
-            outcome.shown % params.positions,
-            outcome.reward,
-        )
+        note(state, lane, outcome.shown // params.positions, outcome.shown % params.positions, outcome.reward)
         if not params.known:
             estimate_effects(state, lane)
 
@@ -345,12 +339,7 @@ class PBMUCB(PositionBased, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
         for i in range(len(impression.arms)):
@@ -472,12 +461,7 @@ class PBMThompson(PositionBased, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
         for i in range(len(impression.arms)):

@@ -77,8 +77,7 @@ class RankedBandit(SlatePolicy):
         source="Radlinski, Kleinberg, Joachims (2008), ranked bandits algorithm",
         regret="against (1 − 1/e) of the best list's clicks: positions × the bandit's own",
         assumes="that one click at most matters; with EXP3 nothing about what attracts whom",
-        fails="lower positions please only those whom the upper ones did not, although "
-        "readers want several",
+        fails="lower positions please only those whom the upper ones did not, although readers want several",
         otherwise="CascadeKLUCB, faster where attraction does not depend on the arms above",
     )
     randomized: ClassVar[bool] = False
@@ -95,9 +94,7 @@ class RankedBandit(SlatePolicy):
                 "policy", self.policy, "give a policy that shows one arm, such as UCB1(arms=5)"
             )
         if self.policy.arms is None:
-            raise InvalidValue(
-                "policy", self.policy, "it knows arms by features; give one over fixed arms"
-            )
+            raise InvalidValue("policy", self.policy, "it knows arms by features; give one over fixed arms")
         self._set("arms", self.policy.arms)
 
     @classmethod
@@ -152,12 +149,7 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         positions = len(action)
         wanted = state.wanted[lane, state.cursor[lane]]

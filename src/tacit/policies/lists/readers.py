@@ -85,9 +85,7 @@ def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float
 
 
 @kernel
-def attraction(
-    readers: Readers, lane: int, hypothesis: int, arm: int, base: float, place: float
-) -> float:
+def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: float, place: float) -> float:
     """Return the mean attraction of an arm under a hypothesis.
 
     ``place`` is 1 for the first arm of the caller's list and −1 for the last one: the arm begins

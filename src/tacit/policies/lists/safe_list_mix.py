@@ -166,11 +166,7 @@ class SafeListMix(MixPolicy):
         place: int,
         action: Ints,
     ) -> None:
-        order, mean, spread = (
-            state.order[lane],
-            state.readers.mean[lane],
-            state.readers.spread[lane],
-        )
+        order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pairs(state.learned[lane], params.positions, offered)
         for i in range(start, stop, 2):
@@ -189,19 +185,9 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def share(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        begin: Ints,
-        count: int,
-        without: int,
+        params: Params, state: State, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
-        order, mean, spread = (
-            state.order[lane],
-            state.readers.mean[lane],
-            state.readers.spread[lane],
-        )
+        order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         start, stop = pairs(state.learned[lane], params.positions, len(impression.arms))
         low, high = EVERYTHING
         i = 0
@@ -262,11 +248,7 @@ class SafeListMix(MixPolicy):
     def ranks(
         params: Params, state: State, lane: int, impression: Impression, arm: int, chances: Floats
     ) -> None:
-        order, mean, spread = (
-            state.order[lane],
-            state.readers.mean[lane],
-            state.readers.spread[lane],
-        )
+        order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pairs(state.learned[lane], params.positions, offered)
         i = place_in(order, offered, arm)

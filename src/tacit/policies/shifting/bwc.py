@@ -383,9 +383,7 @@ class BWC(Restarting):
         entries = [i % size for i in range(max(0, count - size), count)]
         labels = {UNLABELLED: None, FALSE: False, TRUE: True}
         return [
-            Restart(
-                int(diary.round[0, i]), diary.context[0, i].copy(), labels[int(diary.label[0, i])]
-            )
+            Restart(int(diary.round[0, i]), diary.context[0, i].copy(), labels[int(diary.label[0, i])])
             for i in entries
             if diary.lane[0, i] == lane
         ]
@@ -433,10 +431,7 @@ class BWC(Restarting):
         params, diary = self.classifier.params, state.diary
         return sum(
             not predict(
-                params,
-                state.classifier,
-                int(diary.lane[0, i]) if self.per_key else 0,
-                diary.context[0, i],
+                params, state.classifier, int(diary.lane[0, i]) if self.per_key else 0, diary.context[0, i]
             )
             for i in told
         )

@@ -91,9 +91,7 @@ def raise_tail(priors: Priors, arm: int, column: int, before: float, after: floa
 
 
 @kernel
-def note_play(
-    priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float
-) -> None:
+def note_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
     """Add a play of a key that had some successes and failures of the arm before."""
     plays = successes + failures
     # The likelihood is that of a key's first plays: what comes after must not count in part.

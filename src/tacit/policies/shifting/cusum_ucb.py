@@ -151,11 +151,7 @@ class CUSUMUCB(Detector):
     def init(self, lanes: int) -> DriftState:
         shape = (lanes, self.arm_count)
         return DriftState(
-            Counts.zeros(*shape),
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(lanes, np.int64),
+            Counts.zeros(*shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(lanes, np.int64)
         )
 
     @staticmethod
@@ -163,17 +159,13 @@ class CUSUMUCB(Detector):
         return float(np.sqrt(params.xi * np.log(max(state.counts.rounds[lane], 1.0))))
 
     @staticmethod
-    def choose(
-        params: Params, state: DriftState, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: DriftState, lane: int, impression: Impression, rng: Generator) -> int:
         if rng.random() < params.alpha:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         return greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
-    def propensity(
-        params: Params, state: DriftState, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: DriftState, lane: int, impression: Impression, arm: int) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return float(params.alpha / len(impression.arms) + (1.0 - params.alpha) * greedy)
 

@@ -11,12 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.ranges import PositiveFraction
 from tacit.policies.base import About, Outcome
-from tacit.policies.stationary.exp3 import (
-    ExponentialWeights,
-    ExponentialWeightsPolicy,
-    gain,
-    total_weight,
-)
+from tacit.policies.stationary.exp3 import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
 
 LEAST_WEIGHT = 1e-300
 """Beside 1."""

@@ -193,8 +193,7 @@ class GLRKLUCB(ForcingDetector):
         regret="O(sqrt(Υ·K·T·ln T)) with Υ shifts in T rounds, if segments are long enough; proved "
         "for ten times the tuned α",
         assumes="shifts far enough apart for each to be found before the next",
-        fails="finds a shift late that comes soon after another, or lifts an arm that is "
-        "hardly shown",
+        fails="finds a shift late that comes soon after another, or lifts an arm that is hardly shown",
         otherwise="ShiftMixture, which has less regret in a fifth of the memory; SlidingWindowUCB "
         "where intent drifts; Thompson with a discount where better arms rise unseen",
     )
@@ -209,13 +208,7 @@ class GLRKLUCB(ForcingDetector):
     vertices: Annotated[int, whole(3, 2**20)] = 32
 
     @classmethod
-    def tuned(
-        cls,
-        arms: int | tuple[str, ...],
-        horizon: int,
-        shifts: int,
-        local: bool = False,
-    ) -> Self:
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, local: bool = False) -> Self:
         """Return the policy with α and δ for a horizon, by a tenth of the published exploration.
 
         With T rounds, K arms and Υ shifts, α = 0.1·sqrt(Υ·K·ln T/T) and δ = 1/sqrt(T), whether

@@ -151,9 +151,7 @@ def deciding(own: Hypotheses, lane: int) -> float:
 
 
 @kernel
-def weigh(
-    own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float
-) -> None:
+def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float) -> None:
     """Weigh each hypothesis by how likely it made a reward, and count the reward for it."""
     total = 0.0
     for h in range(HYPOTHESES):
@@ -171,9 +169,7 @@ def weigh(
             own.weight[lane, h] *= max(likelihood, IMPOSSIBLE)
             total += own.weight[lane, h]
             own.counts[lane, h, arm, 0] = float(own.counts[lane, h, arm, 0]) + scale * reward
-            own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (
-                1.0 - reward
-            )
+            own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
             if max(own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]) > MOST_COUNTED:
                 own.counts[lane, h, arm, 0] *= np.float32(0.5)
                 own.counts[lane, h, arm, 1] *= np.float32(0.5)

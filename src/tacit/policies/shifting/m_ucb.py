@@ -137,9 +137,7 @@ class MUCB(ForcingDetector):
             raise InvalidValue("window", self.window, "give an even number")
 
     @classmethod
-    def tuned(
-        cls, arms: int | tuple[str, ...], horizon: int, shifts: int, change: float = 0.5
-    ) -> Self:
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, change: float = 0.5) -> Self:
         """Return the policy with w, b and γ by the published rules.
 
         With K arms, T rounds, Υ shifts and changes of at least δ,

@@ -100,12 +100,7 @@ class OracleRestart(Restarting):
 
     @staticmethod
     def decide(
-        params: Params,
-        state: State,
-        lane: int,
-        impression: Impression,
-        rng: Generator,
-        action: Ints,
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         decide(params.policy, state.policy, lane, impression, rng, action)
 

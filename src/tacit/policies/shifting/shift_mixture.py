@@ -16,13 +16,7 @@ from tacit.core.ranges import whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.known import LATER, TellsArms
 from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
-from tacit.policies.shifting.common_priors import (
-    Priors,
-    count_round,
-    fit_all,
-    note_play,
-    told_betas,
-)
+from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play, told_betas
 from tacit.policies.shifting.hypotheses import (
     HYPOTHESES,
     IDLE,
@@ -250,8 +244,7 @@ class ShiftMixture(TellsArms):
         fails="a shift that lifts an arm which is not shown is found late",
         otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
         "shall answer for all arms",
-        suits="arms known by their names, whether intent shifts or not: no knobs, exact "
-        "propensities",
+        suits="arms known by their names, whether intent shifts or not: no knobs, exact propensities",
     )
 
     sums: ClassVar[tuple[str, ...]] = (
@@ -325,9 +318,7 @@ class ShiftMixture(TellsArms):
             warn(state.own, state.shared.found, lane)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         own, priors = state.own, state.shared.priors
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
@@ -369,9 +360,7 @@ class ShiftMixture(TellsArms):
         return int(chosen)
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         own, found = state.own, 0.0
         for h in range(HYPOTHESES):
             if own.weight[lane, h] >= IDLE:
@@ -389,12 +378,7 @@ class ShiftMixture(TellsArms):
         if own.found[lane] == 0:
             successes, failures = own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]
             note_play(
-                shared.priors,
-                arm,
-                float(successes),
-                float(failures),
-                scale * reward,
-                scale * (1.0 - reward),
+                shared.priors, arm, float(successes), float(failures), scale * reward, scale * (1.0 - reward)
             )
         weigh(own, shared.priors, lane, arm, reward, scale)
         believe(own, shared.priors, shared.found, lane)

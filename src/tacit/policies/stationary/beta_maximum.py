@@ -60,9 +60,7 @@ def _running_integrals() -> tuple[Floats, Floats]:
 def _stirling_remainders(most: int) -> Floats:
     """Return what Stirling's formula leaves of ln Γ at 1, …, ``most`` (and nothing at 0)."""
     x = range(1, most + 1)
-    return np.array(
-        [math.nan, *(math.lgamma(k) - (k - 0.5) * math.log(k) + k - HALF_LOG_2PI for k in x)]
-    )
+    return np.array([math.nan, *(math.lgamma(k) - (k - 0.5) * math.log(k) + k - HALF_LOG_2PI for k in x)])
 
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -200,9 +198,7 @@ def widest_of(contenders: int) -> float:
 
 
 @kernel
-def panel_width(
-    y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float
-) -> float:
+def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
     """Return how far down from y all densities that matter are smooth enough for one panel."""
     width = y - bottom
     if y > -reach:

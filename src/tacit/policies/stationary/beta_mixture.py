@@ -85,9 +85,7 @@ def sum_densities(
 
 
 @kernel
-def mixture_largest(
-    successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int
-) -> float:
+def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int) -> float:
     """Return the probability that variable ``chosen`` is the largest; above 0.
 
     The error is below 1e-8 where all parameters are at least 0.5.

@@ -67,17 +67,13 @@ class EpsilonGreedy(CountingPolicy):
         return math.inf if plays == 0.0 else float(state.rewards[lane, arm] / plays)
 
     @staticmethod
-    def choose(
-        params: Params, state: Counts, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Counts, lane: int, impression: Impression, rng: Generator) -> int:
         arms = impression.arms
         if rng.random() < params.epsilon:
             return int(arms[int(rng.random() * len(arms))])
         return greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
-    def propensity(
-        params: Params, state: Counts, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: Counts, lane: int, impression: Impression, arm: int) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy

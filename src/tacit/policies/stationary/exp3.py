@@ -183,9 +183,7 @@ class EXP3(ExponentialWeightsPolicy):
         """Return the policy with γ of corollary 3.2 for a total reward of at most ``horizon``."""
         count = cls(arms).arm_count
         rounds = checks.integer("horizon", horizon, 1)
-        return cls(
-            arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds)))
-        )
+        return cls(arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds))))
 
     @staticmethod
     def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:

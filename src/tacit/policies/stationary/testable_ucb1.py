@@ -185,9 +185,7 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def confidence(params: Params, state: State, lane: int) -> float:
-        return float(
-            params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.counts.rounds[lane] + 1.0))
-        )
+        return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:

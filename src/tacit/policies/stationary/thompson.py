@@ -85,9 +85,7 @@ class Thompson(TellsArms):
         return state
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         best, leader = -1.0, -1
         for i in range(len(impression.arms)):
             arm = impression.arms[i]
@@ -100,9 +98,7 @@ class Thompson(TellsArms):
         return leader
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         count = len(impression.arms)
         if count == 1:
             return 1.0

@@ -54,16 +54,12 @@ class UniformRandom(Policy):
         return self.State(np.zeros(lanes))
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         arms = impression.arms
         return int(arms[int(rng.random() * len(arms))])
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 / len(impression.arms)
 
     @staticmethod

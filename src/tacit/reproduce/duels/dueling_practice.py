@@ -73,9 +73,7 @@ def settings() -> dict[str, Setting]:
     """Return what is played."""
     return {
         "ArXiv": Setting(preferences.arxiv(), "six retrieval functions of ArXiv.org"),
-        "50 arms": Setting(
-            preferences.uniform_gap(50, 0.1), "each arm beats every later one by 0.1"
-        ),
+        "50 arms": Setting(preferences.uniform_gap(50, 0.1), "each arm beats every later one by 0.1"),
         "close call": Setting(
             close_call(6, 0.01), "six arms; the best beats the second by 0.01, others by 0.1"
         ),
@@ -194,8 +192,7 @@ def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[C
 
 def _report(cells: list[Cell], setup: Setup) -> str:
     tables = "\n\n".join(
-        f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n"
-        + _table(select(cells, setting=name))
+        f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n" + _table(select(cells, setting=name))
         for name, setting in settings().items()
     )
     given = {"title": TITLE, "timed": TIMED, "tables": tables}

@@ -31,15 +31,7 @@ from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import (
-    Cell,
-    drawing,
-    inscribe,
-    legend_below,
-    markdown_table,
-    report,
-    select,
-)
+from tacit.reproduce.study import Cell, drawing, inscribe, legend_below, markdown_table, report, select
 
 TITLE = "Searches that interleaving takes, against an A/B test of the same rankers"
 LENGTH = 8
@@ -205,9 +197,7 @@ class Clicks:
         return self._known[key]
 
 
-def of_interleaving(
-    queries: list[Query], lists: list[Listed], clicks: Clicks, score: str
-) -> Moments:
+def of_interleaving(queries: list[Query], lists: list[Listed], clicks: Clicks, score: str) -> Moments:
     """Return the moments of the better ranker's lead on a search."""
     first, second = 0.0, 0.0
     for each in lists:
@@ -283,8 +273,7 @@ def _of_a_pair(closeness: str, seed: int) -> list[Cell]:
 
 def _report(cells: list[Cell], setup: Setup) -> str:
     tables = "\n\n".join(
-        f"## {name[0].upper()}{name[1:]}\n\n{_table(select(cells, rankers=name))}"
-        for name in CLOSENESS
+        f"## {name[0].upper()}{name[1:]}\n\n{_table(select(cells, rankers=name))}" for name in CLOSENESS
     )
     given = {"title": TITLE, "queries": QUERIES, "length": LENGTH, "tables": tables}
     return report("sensitivity", setup, **given)
@@ -292,9 +281,7 @@ def _report(cells: list[Cell], setup: Setup) -> str:
 
 def _table(cells: list[Cell]) -> str:
     rows = [["", *(f"{reader}" for reader in READERS)]]
-    of_test = [
-        select(cells, reader=reader, method="TeamDraft", score=CREDITS) for reader in READERS
-    ]
+    of_test = [select(cells, reader=reader, method="TeamDraft", score=CREDITS) for reader in READERS]
     rows.append(["A/B test", *(f"{_median(mine, 'ab_searches'):,.0f}" for mine in of_test)])
     opposite = [sum(cell["ab_mean"] < 0 for cell in mine) for mine in of_test]
     rows.append(["… says the contrary", *(f"{n} of {len(of_test[0])}" for n in opposite)])

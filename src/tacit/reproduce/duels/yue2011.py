@@ -20,13 +20,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.progress import progress
 from tacit.environments import preferences
 from tacit.plots import looks
-from tacit.policies import (
-    BeatTheMean,
-    BeatTheMeanPAC,
-    DuelPolicy,
-    InterleavedFilter1,
-    InterleavedFilter2,
-)
+from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2
 from tacit.reproduce.claims import beyond, both, exact_interval, log_slope, rate, verdict
 from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
@@ -143,9 +137,7 @@ def cell(policy: str, setting: Setting, outcomes: Iterable[Any]) -> Cell:
     }
 
 
-def measured(
-    settings: list[Setting], label: str, setup: Setup, without: tuple[str, ...] = ()
-) -> list[Cell]:
+def measured(settings: list[Setting], label: str, setup: Setup, without: tuple[str, ...] = ()) -> list[Cell]:
     """Return the cells of a figure, without those of some policies."""
     cells = []
     with progress(len(settings), label) as advance:
@@ -272,10 +264,7 @@ def strong_transitivity(cells: list[Cell]) -> str:
         lines.append(
             verdict(
                 f"The regret of {name} grows linearly with K.",
-                both(
-                    beyond(found.median, 0.8, found.error),
-                    beyond(-found.median, -1.2, found.error),
-                ),
+                both(beyond(found.median, 0.8, found.error), beyond(-found.median, -1.2, found.error)),
                 f"It grows with K^{found.mean:.2f}, its median with {found} "
                 "(K from 50 to 500; 0.8 to 1.2 counts as linear).",
             )
@@ -394,10 +383,7 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
             f"had {min(price):.1f} (γ = 1) to {max(price):.1f} times less regret than with (4).",
         )
     )
-    shown: list[Panel] = [
-        ({}, (SAFE, WIDE), "wide radius"),
-        ({}, (SAFE, TIGHT, NARROW), "radius (9)"),
-    ]
+    shown: list[Panel] = [({}, (SAFE, WIDE), "wide radius"), ({}, (SAFE, TIGHT, NARROW), "radius (9)")]
     return simulated(
         "figure2_bottom",
         title,
@@ -436,8 +422,7 @@ def rise_and_fall(cells: list[Cell], name: str) -> str:
     return verdict(
         f"{name} suffers super-linear regret from near γ = 1.3 on, which then falls a little.",
         both(bool(steep) and 1.2 <= steep[0] <= 1.4, falls),
-        f"Its regret surely grows faster than K^1.2 {start}; it is highest at "
-        f"γ = {peak['gamma']:g}{after}",
+        f"Its regret surely grows faster than K^1.2 {start}; it is highest at γ = {peak['gamma']:g}{after}",
     )
 
 
@@ -460,11 +445,7 @@ def table_1(setup: Setup) -> Reproduction:
     witnesses = " ".join(map(told, found.gamma_witnesses))
     violated = ", ".join(f"{told(v.triple)} by {v.excess:.2f}" for v in found.triangle_violations)
     claims = (
-        (
-            "Preferences obey a total order A ≻ B ≻ … ≻ F.",
-            found.strict_order,
-            "D and F tie: ε(D, F) = 0.00.",
-        ),
+        ("Preferences obey a total order A ≻ B ≻ … ≻ F.", found.strict_order, "D and F tie: ε(D, F) = 0.00."),
         (
             "Relaxed stochastic transitivity holds for γ = 1.5, due to A, B, D.",
             math.isclose(found.gamma, 1.5),
@@ -659,9 +640,7 @@ FIGURE_2_TOP = Item(
     "Yue and Joachims (2011), figure 2 (top): relaxed transitivity, by K", TRIALS, figure_2_top
 )
 FIGURE_2_BOTTOM = Item(
-    "Yue and Joachims (2011), figure 2 (bottom): relaxed transitivity, by γ",
-    TRIALS,
-    figure_2_bottom,
+    "Yue and Joachims (2011), figure 2 (bottom): relaxed transitivity, by γ", TRIALS, figure_2_bottom
 )
 TABLE_1 = Item("Yue and Joachims (2011), table 1: ArXiv.org", TRIALS, table_1)
 PAC = Item("Yue and Joachims (2011): the PAC setting", 1000, pac)

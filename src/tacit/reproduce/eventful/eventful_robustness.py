@@ -149,9 +149,7 @@ class RatioRestart(Restarting):
         state.shown[lane] += 1
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         arms = state.hull.sizes.shape[1]
         forced = forced_arm(params.alpha, state.shown[lane], arms, impression)
         if forced >= 0:
@@ -159,9 +157,7 @@ class RatioRestart(Restarting):
         return int(choose(params.policy, state.policy, lane, impression, rng))
 
     @staticmethod
-    def propensity(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         return float(np.nan)
 
     @staticmethod
@@ -212,17 +208,12 @@ def entrants(scale: Scale) -> list[Entrant]:
     bases = {"UCB1": UCB1(ARMS), "KL-UCB": KLUCB(ARMS), "Thompson": Thompson(ARMS)}
     a_query = scale.horizon // scale.queries
     rows = [
-        Entrant("ORA", base, OracleRestart(policy, signal=FEATURES), True)
-        for base, policy in bases.items()
+        Entrant("ORA", base, OracleRestart(policy, signal=FEATURES), True) for base, policy in bases.items()
     ]
     rows += [Entrant("plain", base, policy, False) for base, policy in bases.items()]
     for merged in (True, False):
         policy = BWC(
-            policy=bases["UCB1"],
-            classifier=rectangle,
-            test_rounds=500,
-            min_shift=0.1,
-            merge_phases=merged,
+            policy=bases["UCB1"], classifier=rectangle, test_rounds=500, min_shift=0.1, merge_phases=merged
         )
         reading = "merged" if merged else "faithful"
         rows.append(Entrant(f"BWC, {reading}", "UCB1", policy, True))
@@ -259,9 +250,7 @@ def environment(fraction: float, signals: str, events: str, queries: int) -> Shi
     )
 
 
-def played(
-    fraction: float, signals: str, events: str, setup: Setup
-) -> dict[tuple[str, str], Floats]:
+def played(fraction: float, signals: str, events: str, setup: Setup) -> dict[tuple[str, str], Floats]:
     """Return the final regret of each run by name and base."""
     scale = SCALES[setup.reading]
     taking_part = [row for row in entrants(scale) if row.reads or signals == "clean"]
@@ -308,14 +297,9 @@ def completed(cells: list[Cell]) -> list[Cell]:
     """Return the cells with those of policies that read no contexts in every column of signals."""
     reading = {(c["policy"], c["base"]) for c in cells if c["signals"] != "clean"}
     everywhere = [
-        [cell["signals"]] if (cell["policy"], cell["base"]) in reading else list(SIGNALS)
-        for cell in cells
+        [cell["signals"]] if (cell["policy"], cell["base"]) in reading else list(SIGNALS) for cell in cells
     ]
-    return [
-        cell | {"signals": name}
-        for cell, names in zip(cells, everywhere, strict=True)
-        for name in names
-    ]
+    return [cell | {"signals": name} for cell, names in zip(cells, everywhere, strict=True) for name in names]
 
 
 def shown_ratio(cell: Cell) -> str:
@@ -344,8 +328,7 @@ def targets(cells: list[Cell]) -> list[Cell]:
             what, bound = (STEALTHY, 1.3) if cell["events"] == "stealth" else (CLEAN, 1.2)
         else:
             rivals = (
-                only(cells, policy=name, signals="clean", **setting)["ratio"]
-                for name in ("GLR", PROBATION)
+                only(cells, policy=name, signals="clean", **setting)["ratio"] for name in ("GLR", PROBATION)
             )
             what, bound = IMPERFECT, 1.05 * min(rivals)
         found.append(cell | {"what": what, "bound": bound})
@@ -379,12 +362,7 @@ def told(setup: Setup, cells: list[Cell]) -> str:
     others = [cell for cell in cells if cell["policy"] != "ORA"]
     tables = "\n\n".join(
         f"### {events.capitalize()} events, fraction {fraction:g}\n\n"
-        + pivot(
-            select(others, events=events, fraction=fraction),
-            ("policy", "base"),
-            "signals",
-            shown_ratio,
-        )
+        + pivot(select(others, events=events, fraction=fraction), ("policy", "base"), "signals", shown_ratio)
         for events in EVENTS
         for fraction in FRACTIONS
     )

@@ -118,9 +118,7 @@ def fresh_instances(arms: int, horizon: int, best: Sequence[int], shift: float) 
         raise InvalidValue("best", best, "give at least one arm, and never one twice in a row")
     epsilon = _open("shift", shift, 0.25)
     length = checks.integer("horizon", horizon, 2 * len(winners)) // len(winners)
-    clicks = [
-        [0.5 + epsilon if arm == won else 0.5 - epsilon for arm in range(n)] for won in winners
-    ]
+    clicks = [[0.5 + epsilon if arm == won else 0.5 - epsilon for arm in range(n)] for won in winners]
     events = [i * length + 1 for i in range(1, len(winners))]
     return ShiftingArms(arms=n, events=events, clicks=clicks, announced=True)
 

@@ -233,9 +233,7 @@ def day_ends(environment: WatchedInterest, horizon: int) -> Ints:
     return np.ceil(ends - 0.5).astype(np.int64)
 
 
-def season(
-    policy: Policy, environment: WatchedInterest, horizon: int, seed: int, number: int
-) -> Season:
+def season(policy: Policy, environment: WatchedInterest, horizon: int, seed: int, number: int) -> Season:
     """Play a run day by day; its rounds are exactly those of :func:`tacit.simulate`.
 
     Parameters
@@ -388,9 +386,7 @@ def reproduce(setup: Setup) -> Reproduction:
         raise InvalidValue("data", None, "give a date × topic table of search interest (CSV)")
     environment = WatchedInterest(SearchInterest(setup.data))
     if len(environment.interest.dates) < 5:
-        raise InvalidValue(
-            "data", str(setup.data), "give five days or more: a quarter is set aside"
-        )
+        raise InvalidValue("data", str(setup.data), "give five days or more: a quarter is set aside")
     years = [played_year(environment, traffic, setup) for traffic in TRAFFIC[setup.reading]]
     cells = [cell for year in years for cell in _cells(year)]
     return Reproduction(
@@ -401,9 +397,7 @@ def reproduce(setup: Setup) -> Reproduction:
     )
 
 
-def _report(
-    environment: WatchedInterest, years: list[Year], cells: list[Cell], setup: Setup
-) -> str:
+def _report(environment: WatchedInterest, years: list[Year], cells: list[Cell], setup: Setup) -> str:
     interest = environment.interest
     days = len(interest.dates) - 1
     sections = "\n\n".join(
@@ -533,8 +527,7 @@ def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
 def _strips(year: Year) -> list[int]:
     """Return whose choices to draw: the best, the best that restarts, and the plain KLUCB."""
     ranking = sorted(
-        range(len(year.names)),
-        key=lambda i: float(np.mean([later(one.regret) for one in year.seasons[i]])),
+        range(len(year.names)), key=lambda i: float(np.mean([later(one.regret) for one in year.seasons[i]]))
     )
     restarting = [i for i in ranking if year.seasons[i][0].epochs[-1] > 0]
     return list(dict.fromkeys([ranking[0], *restarting[:1], year.names.index("KLUCB")]))
@@ -592,9 +585,5 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
 
 
 SEARCH_INTEREST = Item(
-    TITLE,
-    4,
-    reproduce,
-    readings=tuple(TRAFFIC),
-    needs_data="a date × topic table of search interest (CSV)",
+    TITLE, 4, reproduce, readings=tuple(TRAFFIC), needs_data="a date × topic table of search interest (CSV)"
 )

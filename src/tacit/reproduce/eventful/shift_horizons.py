@@ -16,27 +16,9 @@ from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
-from tacit.policies import (
-    GLRKLUCB,
-    KLUCB,
-    OracleRestart,
-    Policy,
-    ProbationBandit,
-    SlidingWindowUCB,
-    Thompson,
-)
+from tacit.policies import GLRKLUCB, KLUCB, OracleRestart, Policy, ProbationBandit, SlidingWindowUCB, Thompson
 from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    drawing,
-    inscribe,
-    legend_below,
-    pivot,
-    play,
-    report,
-    select,
-)
+from tacit.reproduce.study import MARKED, Cell, drawing, inscribe, legend_below, pivot, play, report, select
 from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"
@@ -155,17 +137,14 @@ def distinct(counts: dict[str, int]) -> dict[str, int]:
 def table(cells: list[Cell], events: str) -> str:
     """Return the regrets of a kind of event: a row for each policy."""
     mine = [
-        cell | {"setting": f"{cell['horizon']:,}: {cell['shifts']}"}
-        for cell in select(cells, events=events)
+        cell | {"setting": f"{cell['horizon']:,}: {cell['shifts']}"} for cell in select(cells, events=events)
     ]
     return pivot(mine, "policy", "setting", "{regret_mean:,.0f} ± {regret_se:,.0f}")
 
 
 def told(cells: list[Cell], setup: Setup) -> str:
     """Return the report."""
-    tables = "\n\n".join(
-        f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS
-    )
+    tables = "\n\n".join(f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS)
     spread = {"together": TOGETHER, "spacing": SPACING, "close": CLOSE}
     return report("shift_horizons", setup, title=TITLE, arms=ARMS, tables=tables, **spread)
 

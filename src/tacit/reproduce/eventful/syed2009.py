@@ -77,13 +77,7 @@ def policies(features: int, reading: str) -> list[Policy]:
     rectangle = Rectangle(dim=features, margin=MARGIN, anchored=True)
     return [
         OracleRestart(UCB1(ARMS), signal=features),
-        BWC(
-            ARMS,
-            classifier=rectangle,
-            test_rounds=500,
-            min_shift=0.1,
-            merge_phases=reading == "merged",
-        ),
+        BWC(ARMS, classifier=rectangle, test_rounds=500, min_shift=0.1, merge_phases=reading == "merged"),
         UCB1(ARMS),
         EXP3S.tuned(ARMS, HORIZON, 10),
     ]
@@ -237,6 +231,4 @@ FIGURE_2A = Item("Syed et al. (2009), figure 2a: regret of BWC over time", 10, f
 FIGURE_2B = Item(
     "Syed et al. (2009), figure 2b: regret by fraction of shifting queries", 10, figure_2b, READINGS
 )
-FIGURE_2C = Item(
-    "Syed et al. (2009), figure 2c: regret by number of features", 10, figure_2c, READINGS
-)
+FIGURE_2C = Item("Syed et al. (2009), figure 2c: regret by number of features", 10, figure_2c, READINGS)

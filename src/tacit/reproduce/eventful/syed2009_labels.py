@@ -79,12 +79,8 @@ def _finding(cells: list[Cell]) -> str:
 
 def _report(cells: list[Cell], setup: Setup) -> str:
     order = {name: i for i, name in enumerate(VARIANTS)}
-    shown = [
-        cell | {"case": f"{cell['fraction']:g} shifting, d = {cell['features']}"} for cell in cells
-    ]
-    variants = sorted(
-        (cell for cell in shown if cell["policy"] in order), key=lambda c: order[c["policy"]]
-    )
+    shown = [cell | {"case": f"{cell['fraction']:g} shifting, d = {cell['features']}"} for cell in cells]
+    variants = sorted((cell for cell in shown if cell["policy"] in order), key=lambda c: order[c["policy"]])
 
     def regret(cell: Cell) -> str:
         return f"{cell['regret'] / 1000:.2f} ± {cell['regret_se'] / 1000:.2f}"

@@ -13,16 +13,7 @@ from tacit.classifiers import Rectangle
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
-from tacit.policies import (
-    BWC,
-    GLRKLUCB,
-    KLUCB,
-    UCB1,
-    OracleRestart,
-    Policy,
-    TestableUCB1,
-    Thompson,
-)
+from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
 from tacit.reproduce.claims import exact_interval, log_slope
 from tacit.reproduce.eventful import hard_instances, theory
 from tacit.reproduce.report import Item, Reproduction, Setup
@@ -105,9 +96,7 @@ def wrong_guesses(setup: Setup) -> list[Cell]:
     cells = []
     for name, preset in PRESETS.items():
         policy, runs = preset(len(MEANS), GUESS_HORIZON, SHIFT), 50 * setup.runs
-        for rounds, count in zip(
-            GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True
-        ):
+        for rounds, count in zip(GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True):
             ends = exact_interval(int(count), runs)
             cells.append(_cell("wrong guess", name, rounds, count / runs, ends, runs=runs))
     runs, length = 10 * setup.runs, theory.rounds_to_test(2, WIDE, LONG)
@@ -137,9 +126,7 @@ def regret_within_bounds(setup: Setup) -> list[Cell]:
     """Play the testable bandit without events, and BWC over it with one, beside their bounds."""
     cells = []
 
-    def measure(
-        check: str, policy: Policy, environment: Environment, horizon: int, bound: float
-    ) -> None:
+    def measure(check: str, policy: Policy, environment: Environment, horizon: int, bound: float) -> None:
         mean, ends = _within(play(policy, environment, horizon, setup).regret[0, :, -1])
         name = type(policy).__name__
         cells.append(_cell(check, name, horizon, mean, ends, bound=bound, runs=setup.runs))
@@ -156,10 +143,7 @@ def regret_within_bounds(setup: Setup) -> list[Cell]:
         merge_phases=False,
     )
     environment = ShiftingArms(
-        arms=2,
-        events=[BWC_HORIZON // 2],
-        clicks=[[0.95, 0.05], [0.05, 0.95]],
-        announced=True,
+        arms=2, events=[BWC_HORIZON // 2], clicks=[[0.95, 0.05], [0.05, 0.95]], announced=True
     )
     bound = theory.bwc_ucb1_regret(2, WIDE, WIDE, 1, NORMAL_AND_LOUD.diameter, BWC_HORIZON)
     measure("theorem 4, 2 arms, 1 event", bwc, environment, BWC_HORIZON, bound)
@@ -195,9 +179,7 @@ def regret_by_events(setup: Setup) -> list[Cell]:
         mean, ends = _within(play(bwc, environment, MEASURED_HORIZON, setup).regret[0, :, -1])
         bound = theory.bwc_regret(event_free, count, BOXES.diameter, TESTED, MEASURED_HORIZON)
         check = f"theorem 1, measured R₀, {count} events"
-        cells.append(
-            _cell(check, "BWC", MEASURED_HORIZON, mean, ends, bound=bound, runs=setup.runs)
-        )
+        cells.append(_cell(check, "BWC", MEASURED_HORIZON, mean, ends, bound=bound, runs=setup.runs))
     return cells
 
 

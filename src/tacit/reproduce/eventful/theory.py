@@ -156,9 +156,7 @@ def rounds_to_test(arms: int, min_shift: float, horizon: int) -> int:
 # Regret: theorems 1 and 4 ---------------------------------------------------------------------
 
 
-def event_free_regret(
-    arms: int, gap: float, rounds: float, alpha: float = 6.0, t0: float = 0.0
-) -> float:
+def event_free_regret(arms: int, gap: float, rounds: float, alpha: float = 6.0, t0: float = 0.0) -> float:
     """Return a bound on the regret R₀(t) of UCB1(α, t0) without events: equation 5.
 
     The least of t; (n − 1)·(8·(α + 1)²·ln(t0 + t)/Δ + 1); and
@@ -203,11 +201,7 @@ def event_free_regret(
 
 
 def bwc_regret(
-    event_free: Callable[[float], float],
-    events: int,
-    false_positives: float,
-    test_rounds: int,
-    horizon: int,
+    event_free: Callable[[float], float], events: int, false_positives: float, test_rounds: int, horizon: int
 ) -> float:
     """Return the bound of theorem 1 on the regret of BWC that starts each phase cold.
 
@@ -398,9 +392,7 @@ def false_positive_complexity(concepts: FiniteConcepts) -> int:
         columns = {(_bits(saying == 1), _bits(saying == -1)) for saying in table[:, truth == -1].T}
         feasible = {(yes, no) for yes, no in columns if yes}
         if len(feasible) << min(len(feasible), len(table)) > SEARCHED:
-            raise InvalidValue(
-                "concepts", concepts, "give a smaller class; its diameter is a bound"
-            )
+            raise InvalidValue("concepts", concepts, "give a smaller class; its diameter is a bound")
         longest = max(longest, longest_sequence(feasible, len(table)))
     return longest
 

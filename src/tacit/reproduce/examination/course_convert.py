@@ -56,9 +56,7 @@ def arrays_of(rows: Any) -> dict[str, Any]:
             raise ValueError(f"row {number} has {len(row)} columns, not 7")
         video, shown, reward, arms, relevance, examination, _ = row
         if not len(arms) == len(relevance) == len(examination) or shown not in list(arms):
-            raise ValueError(
-                f"row {number}: matrices or the shown arm do not fit the arms on offer"
-            )
+            raise ValueError(f"row {number}: matrices or the shown arm do not fit the arms on offer")
         for name, value in zip(columns, (video, shown, reward, len(arms)), strict=True):
             columns[name].append(value)
         for name, block in zip(blocks, (arms, relevance, examination), strict=True):

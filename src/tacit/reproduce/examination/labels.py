@@ -59,12 +59,7 @@ class Anatomy(NamedTuple):
 
 
 def dissect(
-    policy: BWC,
-    environment: ShiftingArms,
-    horizon: int,
-    seed: int,
-    number: int,
-    report: Report = ignored,
+    policy: BWC, environment: ShiftingArms, horizon: int, seed: int, number: int, report: Report = ignored
 ) -> Anatomy:
     """Play a run of BWC; compare its record with the truth, event by event.
 
@@ -95,9 +90,7 @@ def dissect(
     return counted(labels, events, policy, float(run.curve.total[0]))
 
 
-def dissect_all(
-    policy: BWC, environment: ShiftingArms, horizon: int, setup: Setup
-) -> list[Anatomy]:
+def dissect_all(policy: BWC, environment: ShiftingArms, horizon: int, setup: Setup) -> list[Anatomy]:
     """Play every run of a setup; the result does not depend on the workers."""
     # Compiled here, once, before threads would ask for it side by side.
     Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)

@@ -163,13 +163,7 @@ READING_TEXT = {
 
 
 def play_discrepancy(
-    params: Any,
-    state: Any,
-    env: Any,
-    world: Any,
-    rng: Generator,
-    env_rng: Generator,
-    squares: Floats,
+    params: Any, state: Any, env: Any, world: Any, rng: Generator, env_rng: Generator, squares: Floats
 ) -> None:
     """Play as many rounds as ``squares`` has; fill it with (f − f*)² of the arms shown."""
     impression = world.impression
@@ -247,10 +241,7 @@ def figure_2(setup: Setup) -> Reproduction:
         }
         for name, sums in found.items()
     ]
-    columns: dict[str, Tell] = {
-        "policy": "{policy}",
-        "discrepancy ± s.e.": told_with_error("discrepancy"),
-    }
+    columns: dict[str, Tell] = {"policy": "{policy}", "discrepancy ± s.e.": told_with_error("discrepancy")}
 
     def draw(path: Path) -> None:
         rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
@@ -323,9 +314,7 @@ def appendix_f(setup: Setup) -> Reproduction:
     columns: dict[str, Tell] = {
         "policy": "{policy}",
         "regret ± s.e.": told_with_error("regret"),
-        "locked in": lambda c: (
-            "–" if c["locked_in"] is None else f"{c['locked_in']:.0%} of {c['runs']} runs"
-        ),
+        "locked in": lambda c: "–" if c["locked_in"] is None else f"{c['locked_in']:.0%} of {c['runs']} runs",
     }
 
     def draw(path: Path) -> None:
@@ -334,9 +323,7 @@ def appendix_f(setup: Setup) -> Reproduction:
             curves = dict(zip(policies, regret, strict=True))
             _curves(ax, curves, rounds, title, yscale="log")
 
-    told = report(
-        "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns)
-    )
+    told = report("qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns))
     return Reproduction(cells, told, draw, _settings(setup, CROSSED_ROUNDS))
 
 
@@ -372,9 +359,7 @@ def parts(reading: str) -> list[Part]:
         "Logistic, intercept": LogisticTS(DIM, DIM),
     }
     found = [
-        Part(
-            "map", f"θ × {factor:g}", models, ExaminationArms(scale=factor, ball=reading), HORIZONS
-        )
+        Part("map", f"θ × {factor:g}", models, ExaminationArms(scale=factor, ball=reading), HORIZONS)
         for factor in SCALES
     ]
     followers: dict[str, Policy] = {
@@ -540,13 +525,8 @@ def _part_table(cells: list[Cell], part: str) -> str:
 
 
 FIGURE_1 = Item(
-    "Qi et al. (2018), figure 1: regret of E-C Bandit, and what drives the gap",
-    100,
-    figure_1,
-    READINGS,
+    "Qi et al. (2018), figure 1: regret of E-C Bandit, and what drives the gap", 100, figure_1, READINGS
 )
-FIGURE_2 = Item(
-    "Qi et al. (2018), figure 2: aggregate discrepancy and its bound", 100, figure_2, READINGS
-)
+FIGURE_2 = Item("Qi et al. (2018), figure 2: aggregate discrepancy and its bound", 100, figure_2, READINGS)
 APPENDIX_F = Item("Qi et al. (2018), appendix F: four crossed arms", 100, appendix_f)
 SCALE = Item("Where modelling examination pays, and what goes beyond it", 20, scale, READINGS)

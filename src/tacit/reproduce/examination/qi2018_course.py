@@ -188,13 +188,7 @@ class Room(NamedTuple):
 
 
 def replay_sessions(
-    params: Any,
-    state: Any,
-    log: CourseLog,
-    order: Ints,
-    identified: int,
-    room: Room,
-    rng: Generator,
+    params: Any, state: Any, log: CourseLog, order: Ints, identified: int, room: Room, rng: Generator
 ) -> None:
     """Replay sessions in an order; a session counts, and teaches, where the choice matches."""
     for n in order:
@@ -321,6 +315,4 @@ def draw_cells(cells: list[Cell], title: str, path: Path) -> None:
         inscribe(ax, title, ylabel="click rate over Similarity's (bars ±2 s.e.)")
 
 
-FIGURE_4 = Item(
-    "Qi et al. (2018), figure 4: replay of a course-video log (synthetic)", 10, figure_4
-)
+FIGURE_4 = Item("Qi et al. (2018), figure 4: replay of a course-video log (synthetic)", 10, figure_4)

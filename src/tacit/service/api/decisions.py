@@ -72,8 +72,7 @@ def decision_routes() -> Iterator[Route]:
 
 
 def recording(
-    read: Callable[[Any], Feedback],
-    read_many: Callable[[Sequence[Any]], Sequence[Feedback]] | None = None,
+    read: Callable[[Any], Feedback], read_many: Callable[[Sequence[Any]], Sequence[Feedback]] | None = None
 ) -> tuple[Handler, Handler]:
     """Return the handlers of one piece of feedback and of many, each recorded or refused."""
 
@@ -89,9 +88,7 @@ def recording(
         if read_many is not None:
             feedback = read_many(requests)
         else:
-            feedback = [
-                checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)
-            ]
+            feedback = [checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)]
         outcomes = await engine.record_many(call.placement, feedback)
         ids = [one.decision_id for one in requests]
         durability = repeat(engine.durability(call.placement))
@@ -108,9 +105,7 @@ def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Feedb
 
 def _reward(request: wire.FeedbackRequest) -> Feedback:
     metrics = as_content(request.metrics)
-    return Feedback(
-        request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics
-    )
+    return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 
 
 def _rewards(requests: Sequence[wire.FeedbackRequest]) -> Sequence[Feedback]:
@@ -157,9 +152,7 @@ def post(
 ) -> Route:
     """Return the route of a POST below a placement; of a batch by the end of its path."""
     limit: Limit = "batch_limit" if path.endswith("/batch") else "body_limit"
-    return Route(
-        "POST", path, operation, summary, handler, *wires, scope, limit, (*POSTED, *problems)
-    )
+    return Route("POST", path, operation, summary, handler, *wires, scope, limit, (*POSTED, *problems))
 
 
 _feedback, _feedback_many = recording(_reward, _rewards)

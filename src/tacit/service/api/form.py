@@ -22,15 +22,10 @@ class Wires(NamedTuple):
 
 
 def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    return [
-        checked_within(f"decisions[{i}]", form.read, (placement, one))
-        for i, one in enumerate(requests)
-    ]
+    return [checked_within(f"decisions[{i}]", form.read, (placement, one)) for i, one in enumerate(requests)]
 
 
-def _each_written(
-    form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any
-) -> list[Any]:
+def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
     return [form.write(placement, row, durability) for row in rows]
 
 

@@ -33,13 +33,7 @@ async def _lift(engine: Service, call: Call) -> LiftReport:
     asked = {name: number(name, text) for name in WISHES if (text := query.get(name)) is not None}
     wish = Wish(lift=asked.pop("shown", PLANNED_LIFT), **asked)
     return await asyncio.to_thread(
-        lift_report,
-        placement.still(),
-        engine.clock(),
-        confidence,
-        query.get("control"),
-        stretch,
-        wish,
+        lift_report, placement.still(), engine.clock(), confidence, query.get("control"), stretch, wish
     )
 
 

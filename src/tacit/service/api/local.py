@@ -33,9 +33,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True):
         float | None,
         Meta(description="Probability in (0, 1] with which it was chosen; null if deterministic."),
     ] = None
-    arms: (
-        Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None
-    ) = None
+    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
     context: list[float] | None = None
 
 
@@ -90,9 +88,7 @@ def _read(placement: Placement, one: LocalDecision) -> Impression | TacitError:
         return error
 
 
-async def _logged(
-    engine: Service, placement: str, told: Sequence[Impression]
-) -> list[TacitError | None]:
+async def _logged(engine: Service, placement: str, told: Sequence[Impression]) -> list[TacitError | None]:
     """Log decisions at once or, where one of them cannot be, each for itself."""
     try:
         if told:

@@ -10,14 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
-from tacit.service.api.wire import (
-    Blanked,
-    Forgotten,
-    Placements,
-    PlacementSummary,
-    ShardSummary,
-    Status,
-)
+from tacit.service.api.wire import Blanked, Forgotten, Placements, PlacementSummary, ShardSummary, Status
 from tacit.service.config.keys import ADMIN
 from tacit.service.engine.service import Service
 from tacit.service.errors import Unavailable

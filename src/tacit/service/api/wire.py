@@ -96,9 +96,7 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer and signals about the key."""
 
     key: Key
-    arms: (
-        Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None
-    ) = None
+    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
     context: (
         Annotated[
             list[float],
@@ -112,9 +110,7 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
     relevance: Features | None = None
     examination: Features | None = None
     decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
-        False
-    )
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
     session: Session | None = None
     user: User | None = None
 
@@ -237,8 +233,7 @@ class ArmsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Which arms shall come, go and come back: all of them, or none."""
 
     add: Annotated[
-        int | list[str],
-        Meta(description="New arms by their names; or how many, where arms are numbered."),
+        int | list[str], Meta(description="New arms by their names; or how many, where arms are numbered.")
     ] = []
     retire: Annotated[
         list[int | str], Meta(description="Arms to be shown no more; their open decisions count.")

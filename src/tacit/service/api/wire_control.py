@@ -53,8 +53,7 @@ class PinRequest(msgspec.Struct, forbid_unknown_fields=True):
     until: Annotated[
         str,
         Meta(
-            description="From then on the policy decides again; a time in ISO 8601, without a "
-            "zone in UTC.",
+            description="From then on the policy decides again; a time in ISO 8601, without a zone in UTC.",
             examples=["2026-05-03T18:00:00+00:00"],
             extra_json_schema={"format": "date-time"},
         ),
@@ -83,9 +82,9 @@ class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
 class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A part of the traffic for a control, from the next decision on."""
 
-    share: Annotated[
-        float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")
-    ] = 0.1
+    share: Annotated[float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")] = (
+        0.1
+    )
     control: Annotated[
         Literal["uniform", "baseline"] | ArmShown,
         Meta(
@@ -137,9 +136,7 @@ class RebuildRequest(msgspec.Struct, forbid_unknown_fields=True):
 class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The state that shall be gone back to."""
 
-    to: Annotated[
-        str | None, Meta(description="Its name; if left out, the one that was left last.")
-    ] = None
+    to: Annotated[str | None, Meta(description="Its name; if left out, the one that was left last.")] = None
 
 
 class Rebuilt(msgspec.Struct):
@@ -151,8 +148,7 @@ class Rebuilt(msgspec.Struct):
     decisions: Annotated[int, Meta(description="Decisions that the placement knows of.")]
     seconds: float
     approximate: Annotated[
-        list[str],
-        Meta(description="What of the log could not be taken in as it was; empty if all was."),
+        list[str], Meta(description="What of the log could not be taken in as it was; empty if all was.")
     ]
 
 

@@ -66,9 +66,7 @@ class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
     ) = None
     context: list[float] | None = None
     decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
-        False
-    )
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
     session: (
         Annotated[
             str,
@@ -112,8 +110,7 @@ class DuelAnswer(msgspec.Struct, omit_defaults=True):
     left: Ranker
     right: Ranker
     propensity: Annotated[
-        float | None,
-        Meta(description="Probability with which the policy chose the pair; null if not known."),
+        float | None, Meta(description="Probability with which the policy chose the pair; null if not known.")
     ]
     epoch: Annotated[int, Meta(description="How often the key had restarted.")]
     durability: Durability
@@ -129,10 +126,7 @@ class DuelAnswer(msgspec.Struct, omit_defaults=True):
         | None
     ) = None
     probability: (
-        Annotated[
-            float, Meta(description="Of this very list, given the pair; left out if not known.")
-        ]
-        | None
+        Annotated[float, Meta(description="Of this very list, given the pair; left out if not known.")] | None
     ) = None
     would: WouldDuel | None = None
 
@@ -153,14 +147,10 @@ class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer."""
 
     key: Key
-    arms: Annotated[list[Item], Meta(description="The arms on offer; all if left out.")] | None = (
-        None
-    )
+    arms: Annotated[list[Item], Meta(description="The arms on offer; all if left out.")] | None = None
     context: list[float] | None = None
     decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = (
-        False
-    )
+    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
     session: Session | None = None
     user: User | None = None
 
@@ -181,9 +171,7 @@ class SlateAnswer(msgspec.Struct, omit_defaults=True):
         list[Item | None],
         Meta(description="The arm at each position; null where the policy leaves one empty."),
     ]
-    propensity: Annotated[
-        float | None, Meta(description="Of this very list; null if it is not known.")
-    ]
+    propensity: Annotated[float | None, Meta(description="Of this very list; null if it is not known.")]
     epoch: Annotated[int, Meta(description="How often the key had restarted.")]
     durability: Durability
     would: WouldSlate | None = None
@@ -239,15 +227,10 @@ class DuelVerdict(msgspec.Struct):
         ),
     ]
     since: Annotated[
-        str | None,
-        Meta(description="When the first decision that the log has was made, in ISO 8601."),
+        str | None, Meta(description="When the first decision that the log has was made, in ISO 8601.")
     ]
-    until: Annotated[
-        str | None, Meta(description="Up to when the log was read; null before the first row.")
-    ]
-    open: Annotated[
-        int, Meta(description="Decisions that do not count yet: their windows are open.")
-    ]
+    until: Annotated[str | None, Meta(description="Up to when the log was read; null before the first row.")]
+    open: Annotated[int, Meta(description="Decisions that do not count yet: their windows are open.")]
     whole: Annotated[
         bool,
         Meta(

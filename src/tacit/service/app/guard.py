@@ -15,14 +15,7 @@ from tacit.service.app.routes import find
 from tacit.service.config.keys import ANYBODY, Keys, is_loopback
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.endpoint import CALLER, FOUND
-from tacit.service.http.headers import (
-    PREFLIGHT,
-    Headers,
-    is_foreign,
-    request_id,
-    says_json,
-    shared_with,
-)
+from tacit.service.http.headers import PREFLIGHT, Headers, is_foreign, request_id, says_json, shared_with
 from tacit.service.http.messages import NO_CONTENT, sent
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import Problem, problem
@@ -65,13 +58,7 @@ class Visit:
     )  # fmt: skip
 
     def __init__(
-        self,
-        found: Found,
-        method: str,
-        address: bytes,
-        headers: Headers,
-        shared: tuple[Header, ...],
-        id: str,
+        self, found: Found, method: str, address: bytes, headers: Headers, shared: tuple[Header, ...], id: str
     ) -> None:
         self.found, self.method, self.address, self.headers = found, method, address, headers
         self.shared, self.id = shared, id
@@ -186,9 +173,7 @@ class Guard:
         """Return what is wrong with a request, and headers that say so; None if nothing is."""
         path, method, headers = visit.found.path, visit.method, visit.headers
         if self._running > self._server.concurrency:
-            return problem(
-                "overloaded", "service", "service: it has too much to do; try again later"
-            ), RETRY
+            return problem("overloaded", "service", "service: it has too much to do; try again later"), RETRY
         if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
             return (problem(
                 "misdirected", "host",
@@ -212,9 +197,10 @@ class Guard:
             name = self._keys.name(key)
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
-                return problem(
-                    "unauthorized", "authorization", "authorization: send a key that is known"
-                ), (b"www-authenticate", scheme + b' realm="tacit"')
+                return problem("unauthorized", "authorization", "authorization: send a key that is known"), (
+                    b"www-authenticate",
+                    scheme + b' realm="tacit"',
+                )
             if not self._keys.allow(name, wanted):
                 return (problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"

@@ -71,9 +71,7 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
     refusals = path.api.refusals
-    answers: dict[int, dict[str, Any]] = {
-        route.status: {"description": _said(route.answer) or route.summary}
-    }
+    answers: dict[int, dict[str, Any]] = {route.status: {"description": _said(route.answer) or route.summary}}
     if route.answer is bytes:
         answers[route.status]["content"] = BINARY
     elif route.answer is not None:

@@ -54,18 +54,8 @@ OUTCOMES = {
 }
 """What became of feedback."""
 
-KINDS = {
-    REWARD: codes.REWARD,
-    CLICKS: codes.CLICKS,
-    EXAMINED: codes.EXAMINED,
-    ACTIVATE: codes.ACTIVATE,
-}
-AGGREGATIONS = {
-    "first": codes.FIRST,
-    "last": codes.LAST,
-    "sum": codes.SUM,
-    "max": codes.MAX,
-}
+KINDS = {REWARD: codes.REWARD, CLICKS: codes.CLICKS, EXAMINED: codes.EXAMINED, ACTIVATE: codes.ACTIVATE}
+AGGREGATIONS = {"first": codes.FIRST, "last": codes.LAST, "sum": codes.SUM, "max": codes.MAX}
 _BECAME = {
     codes.LEARNED: LEARNED,
     codes.PENDING: PENDING,

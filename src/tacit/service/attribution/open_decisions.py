@@ -99,10 +99,7 @@ class OpenDecisions:
     def decisions(self, slots: Ints) -> Decisions:
         """Return decisions, for the learner to learn from; without their keys."""
         return self._learner._batch.decisions(
-            self._batch(slots),
-            self._actions[slots],
-            self._epochs[slots],
-            self._propensities[slots],
+            self._batch(slots), self._actions[slots], self._epochs[slots], self._propensities[slots]
         )
 
     def learn(self, slots: Ints, values: Sequence[Any]) -> Booleans:

@@ -59,11 +59,7 @@ class PlacementSignals:
         return json.dumps({"session": digest.hexdigest()})
 
     def read(
-        self,
-        learner: Learner,
-        impressions: Block[Impression],
-        offers: Sequence[Ints],
-        time: int,
+        self, learner: Learner, impressions: Block[Impression], offers: Sequence[Ints], time: int
     ) -> list[Impression]:
         """Return impressions with their whole contexts, and count them."""
         values = self.stream.arrive(
@@ -78,9 +74,7 @@ class PlacementSignals:
             for told, signals in zip(impressions, values.tolist(), strict=True)
         ]
 
-    def recall(
-        self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]
-    ) -> list[list[float]]:
+    def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
         """Count decisions of the log; return the signals that they were made by."""
         values = self.stream.arrive(
             learner._batch.lanes.admit(rows.column("key")),
@@ -100,9 +94,7 @@ class PlacementSignals:
 
     def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
         """Count a deferred decision from now on."""
-        self.stream.arrive(
-            learner._batch.lanes.admit([row.key]), time, [offer], [_number(row.asked)]
-        )
+        self.stream.arrive(learner._batch.lanes.admit([row.key]), time, [offer], [_number(row.asked)])
 
     def answered(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]

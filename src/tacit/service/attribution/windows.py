@@ -116,9 +116,7 @@ class FeedbackColumns(NamedTuple):
     @classmethod
     def of(cls, slots: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
         """Return feedback with nothing filled in."""
-        return cls(
-            slots, kinds, rewards, np.empty(len(slots), np.int64), np.empty(len(slots), np.bool_)
-        )
+        return cls(slots, kinds, rewards, np.empty(len(slots), np.int64), np.empty(len(slots), np.bool_))
 
 
 class Closing(NamedTuple):

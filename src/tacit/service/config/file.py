@@ -46,9 +46,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     traces: TracesConfig | None = None
 
 
-def load_config(
-    path: str | Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> Config:
+def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """Return the configuration of a TOML file, with some of its values replaced.
 
     Parameters
@@ -86,8 +84,7 @@ def load_config(
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
     placements = {
-        name: _placement(name, raw, source, file.store.retention)
-        for name, raw in file.placements.items()
+        name: _placement(name, raw, source, file.store.retention) for name, raw in file.placements.items()
     }
     if not file.keys and not is_loopback(file.server.host):
         raise ConfigError(
@@ -129,9 +126,7 @@ def _check_paths(store: StoreConfig, source: str) -> None:
         value = getattr(store, place)
         if value is not None and any(part.startswith("file:") for part in Path(value).parts):
             path = value.partition("file:")[2].partition("?")[0]
-            raise ConfigError(
-                f"{source}: store.{place}: {value} is an address; give the path alone: {path}"
-            )
+            raise ConfigError(f"{source}: store.{place}: {value} is an address; give the path alone: {path}")
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:

@@ -103,8 +103,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         control = self.named.partition(" ")[0]
         if control not in controls:
             raise ConfigError(
-                f"holdout.control: of the kind {kind!r} it is one of {', '.join(controls)}, "
-                f"not {control}"
+                f"holdout.control: of the kind {kind!r} it is one of {', '.join(controls)}, not {control}"
             )
         if self.unit not in units:
             raise ConfigError(

@@ -40,9 +40,7 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    scopes: Annotated[
-        list[Literal["decide", "feedback", "read", "admin"]], msgspec.Meta(min_length=1)
-    ]
+    scopes: Annotated[list[Literal["decide", "feedback", "read", "admin"]], msgspec.Meta(min_length=1)]
     placements: list[str] | None = None
 
     def check(self) -> None:

@@ -243,15 +243,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         for policy in (self.policy, self.shadow or self.policy):
             self._check(policy)
         if self.mode == SHADOW and not self.can_shadow:
-            raise ConfigError(
-                "mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\""
-            )
+            raise ConfigError("mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\"")
         if self.spread:
             _check_sums(self.policy)
         if self.start is not None and kind_of(self.kind).form is None:
-            raise ConfigError(
-                f"start: placements of kind {self.kind!r} start from nothing; leave it out"
-            )
+            raise ConfigError(f"start: placements of kind {self.kind!r} start from nothing; leave it out")
         if self.signals is not None:
             reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
             check_config(self.signals, reads)

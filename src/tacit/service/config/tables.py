@@ -153,9 +153,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             remedy = "leave it out: the policy of the holdout's control is the second one"
             raise InvalidValue("shadow", self.shadow, remedy)
         policies = [
-            None
-            if spec is None
-            else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
+            None if spec is None else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
             for spec in (self.policy, control or self.shadow)
         ]
         policy, shadow = policies

@@ -44,9 +44,7 @@ def decide(
     for batch in batches.values():
         batch.choose(now)
     return {
-        i: answer
-        if isinstance(answer, TacitError)
-        else batches[requests[i].placement].decisions(answer)
+        i: answer if isinstance(answer, TacitError) else batches[requests[i].placement].decisions(answer)
         for i, answer in answers.items()
     }
 

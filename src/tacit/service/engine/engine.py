@@ -35,12 +35,7 @@ from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.following import Following
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.rebuilding import (
-    Rebuilder,
-    Rebuilt,
-    State,
-    asked_policy,
-)
+from tacit.service.engine.rebuilding import Rebuilder, Rebuilt, State, asked_policy
 from tacit.service.engine.retention import DAY, check_clock
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
 from tacit.service.engine.verbs import Verbs
@@ -176,11 +171,7 @@ class Engine(Verbs):
         self._following = Following(self, self._pending, self._rebuilder, self._submit)
         self._following.check(self.placements)
         self._writer = Writer(
-            store,
-            self._pending,
-            self._opened,
-            self._following.log,
-            lambda: self.config.store.archive,
+            store, self._pending, self._opened, self._following.log, lambda: self.config.store.archive
         )
         self._writer.upkeep.spared = self._rebuilder.under_way
         if jumped:
@@ -248,9 +239,7 @@ class Engine(Verbs):
             self._writer.upkeep.confirmed()
         before, self.config = self.config, config
         changed = [
-            name
-            for name, placement in config.placements.items()
-            if before.placements.get(name) != placement
+            name for name, placement in config.placements.items() if before.placements.get(name) != placement
         ]
         try:
             with self._pending.freeze():
@@ -298,9 +287,7 @@ class Engine(Verbs):
 
     # Requests --------------------------------------------------------------------------------
 
-    async def decide_many(
-        self, placement: str, impressions: Sequence[Impression]
-    ) -> Sequence[DecisionRow]:
+    async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Choose for many impressions, each as :meth:`Placement.checked` returns it; all or none.
 
         Many at once come back as a :class:`tacit.service.log.blocks.Block`.
@@ -314,9 +301,7 @@ class Engine(Verbs):
         rows: Sequence[DecisionRow] = await self._submit(Decide(placement, impressions))
         return rows
 
-    async def record_many(
-        self, placement: str, feedback: Sequence[Feedback]
-    ) -> list[str | TacitError]:
+    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
         """Record much feedback; for each what became of it, or why it could not be recorded.
 
         Raises
@@ -642,9 +627,7 @@ class Engine(Verbs):
         policy = asked_policy(known, self.config.placements[placement], spec)
         return await self._rebuilder.rebuild(placement, policy, who)
 
-    async def rollback(
-        self, placement: str, to: str | None = None, who: str | None = None
-    ) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
         """Go back to a state, or to the one that was left last.
 
         Raises

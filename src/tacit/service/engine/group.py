@@ -28,9 +28,7 @@ from tacit.service.placements.base import Placement
 from tacit.service.placements.living import encoded
 
 
-def apply(
-    pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]
-) -> list[Any | Exception]:
+def apply(pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]) -> list[Any | Exception]:
     """Close windows, switch, change arms, pin, hold out, decide, record and export, in this order.
 
     Parameters
@@ -123,9 +121,7 @@ def _pin(pending: PendingLog, request: PinArms, now: int) -> Pin | TacitError | 
     return after
 
 
-def _hold(
-    pending: PendingLog, request: ChangeHoldout, now: int
-) -> HoldoutConfig | TacitError | None:
+def _hold(pending: PendingLog, request: ChangeHoldout, now: int) -> HoldoutConfig | TacitError | None:
     """Return the holdout after a request, or why it cannot be."""
     placement = pending.placements[request.placement]
     try:

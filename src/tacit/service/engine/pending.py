@@ -200,9 +200,7 @@ class PendingLog:
             return
         behind = {p.id: name for name, p in self.placements.items() if not self.buffers(name)}
         if failed:
-            self.broken |= {
-                behind[row.placement] for row in written.all() if row.placement in behind
-            }
+            self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}
             kept = written.where(lambda row: row.placement not in behind)
             self.tail = kept.and_then(self.tail)
         for row in written.decisions if self._uncommitted else ():

@@ -49,8 +49,7 @@ def record(
             [one for part in distinct(joined, "decision") for one in recorder.recorded(part)]
         )
     return {
-        i: list(islice(outcomes[request.placement], len(request.feedback)))
-        for i, request in requests.items()
+        i: list(islice(outcomes[request.placement], len(request.feedback))) for i, request in requests.items()
     }
 
 
@@ -121,9 +120,7 @@ class _Recorder:
 
     def _closed(self, id: str) -> Found | None:
         """Return a decision that the store or the pending log knows."""
-        return self._found.get((self._placement.id, id)) or self._pending.uncommitted(
-            self._placement, id
-        )
+        return self._found.get((self._placement.id, id)) or self._pending.uncommitted(self._placement, id)
 
     def _judged(self, feedback: Feedback) -> Accepted | Outcome:
         """Return what the log keeps of feedback; or the outcome of what is not recorded."""
@@ -139,11 +136,7 @@ class _Recorder:
                     f"decision_id: placement {placement.name!r} made no decision "
                     f"{id!r}; send the id that its answer gave"
                 )
-            decision, known, times = (
-                before.decision,
-                _contents(before.feedback),
-                len(before.feedback),
-            )
+            decision, known, times = (before.decision, _contents(before.feedback), len(before.feedback))
         try:
             clicks = placement.positions(decision, feedback.kind, feedback.clicks)
         except InvalidValue as error:
@@ -161,9 +154,7 @@ def _refusal(
         said = feedback.kind, feedback.reward, clicks
         if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
             return DUPLICATE
-        return Conflict(
-            f"feedback_id: {id!r} stands for other feedback; send the same, or another id"
-        )
+        return Conflict(f"feedback_id: {id!r} stands for other feedback; send the same, or another id")
     if times >= MOST_FEEDBACK:
         return RepeatedFeedback(
             f"decision_id: {feedback.decision!r} has had feedback {times} times; send no more"

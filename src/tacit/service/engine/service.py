@@ -96,14 +96,10 @@ class Service(Overview, Protocol):
     def durability(self, placement: str) -> str:
         """Return what answers of a placement promise."""
 
-    async def decide_many(
-        self, placement: str, impressions: Sequence[Impression]
-    ) -> Sequence[DecisionRow]:
+    async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Choose for many impressions."""
 
-    async def record_many(
-        self, placement: str, feedback: Sequence[Feedback]
-    ) -> list[str | TacitError]:
+    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
         """Record much feedback."""
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
@@ -158,9 +154,7 @@ class Service(Overview, Protocol):
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
         """Fold the log of a placement into another policy, and go on with that."""
 
-    async def rollback(
-        self, placement: str, to: str | None = None, who: str | None = None
-    ) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
         """Go back to what was learned before."""
 
     async def history(self, placement: str) -> list[Change]:

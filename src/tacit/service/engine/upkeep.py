@@ -124,9 +124,7 @@ class Upkeep:
         while self._writing is not None:
             await asyncio.wait([self._writing])
 
-    async def _begin(
-        self, placement: Placement, save: Callable[[Placement, Rooms], Awaitable[None]]
-    ) -> None:
+    async def _begin(self, placement: Placement, save: Callable[[Placement, Rooms], Awaitable[None]]) -> None:
         """Save a placement: at once, or when the memory for a large copy was touched."""
         rooms = placement.rooms()
         if rooms is None:
@@ -182,9 +180,7 @@ class Upkeep:
         copy = partial(placement.draft, seq, self._pending.time.now(), rooms)
         await self._save(placement.name, copy, BASES, saved)
 
-    async def _save(
-        self, name: str, copy: Callable[[], Draft], what: str, saved: Callable[[], None]
-    ) -> None:
+    async def _save(self, name: str, copy: Callable[[], Draft], what: str, saved: Callable[[], None]) -> None:
         """Copy what a placement has learned by now, and begin to write the copy."""
         with self._pending.freeze():
             draft = await self._worker.do(copy)

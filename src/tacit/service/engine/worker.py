@@ -83,9 +83,7 @@ class Worker:
             # Nothing of a call may live until the next one.
             del call, done, function, arguments, outcome
 
-    def _settle(
-        self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any
-    ) -> None:
+    def _settle(self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
         self.calls -= 1
         if not done.done():
             settle(outcome)

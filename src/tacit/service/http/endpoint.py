@@ -89,9 +89,7 @@ class Endpoint:
         method, found, query = scope["method"], scope[FOUND], scope["query_string"]
         return await self.answer(method, found, query, body, scope[CALLER])
 
-    async def answer(
-        self, method: str, found: Found, query: bytes, body: bytes, caller: Caller
-    ) -> Answer:
+    async def answer(self, method: str, found: Found, query: bytes, body: bytes, caller: Caller) -> Answer:
         """Return the answer to a request with a method that the path takes."""
         route, api = self._path.routes[method], self._path.api
         assert route.handler is not None

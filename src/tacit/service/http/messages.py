@@ -84,10 +84,7 @@ def decoded(decode: Callable[[bytes], Body], body: bytes) -> Body:
 
 def headers_of(answer: Answer) -> list[Header]:
     """Return the headers of an answer."""
-    described = [
-        (b"content-type", answer.media.encode()),
-        (b"content-length", b"%d" % answer.size),
-    ]
+    described = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
     # An answer without content says nothing of it (RFC 9110, section 8.6).
     return [
         *([] if answer.status == NO_CONTENT else described), *_raw_data_headers, *answer.headers
@@ -123,9 +120,7 @@ def file(parts: Sequence[bytes | memoryview]) -> Answer:
 
 async def sent(send: Send, answer: Answer) -> None:
     """Send an answer; a large one in pieces, each when the one before is on its way."""
-    await send(
-        {"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)}
-    )
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)})
     if answer.size > PIECE:
         for part in (answer.body, *answer.parts):
             for first in range(0, len(part), PIECE):

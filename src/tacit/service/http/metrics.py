@@ -11,12 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tacit import __version__
@@ -205,9 +200,7 @@ class _OfEngine(Collector):
         )  # fmt: skip
 
 
-def _family(
-    kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]
-) -> Metric:
+def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
     """Return a metric with a value for each combination of labels that has one."""
     family: Metric = kind(name, help, labels=labels)
     for of, value in samples:

@@ -9,14 +9,7 @@ from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.config.validation import complaint
-from tacit.service.errors import (
-    Busy,
-    Conflict,
-    Forbidden,
-    RepeatedFeedback,
-    Unavailable,
-    UnknownDecision,
-)
+from tacit.service.errors import Busy, Conflict, Forbidden, RepeatedFeedback, Unavailable, UnknownDecision
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 
 PROBLEMS = {

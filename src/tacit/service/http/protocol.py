@@ -65,10 +65,7 @@ REFUSED = {
 }
 REASONS = (*REFUSED, *CLOSED)
 
-FAILED = (
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"content-length", b"21"),
-)
+FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"))
 """What uvicorn says with a failure."""
 
 _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
@@ -226,9 +223,7 @@ class Reply:
         connection, self.response_complete = self._connection, True
         date = connection.shared.date(connection.server_state.default_headers)
         close = b"" if self.keep_alive else b"connection: close\r\n"
-        connection.transport.write(
-            b"".join((STATUS_LINE[status], date, headers, close, b"\r\n", body))
-        )
+        connection.transport.write(b"".join((STATUS_LINE[status], date, headers, close, b"\r\n", body)))
         if not self.keep_alive:
             connection.transport.close()
         connection.on_response_complete()

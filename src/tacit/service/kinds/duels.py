@@ -110,8 +110,7 @@ def example(placement: Placement) -> dict[str, Any]:
     """Return a request with a list of every ranker."""
     turns = [i % len(ITEMS) for i in range(len(placement.arms))]
     rankings = {
-        str(name): [*ITEMS[turn:], *ITEMS[:turn]]
-        for turn, name in zip(turns, placement.arms, strict=True)
+        str(name): [*ITEMS[turn:], *ITEMS[:turn]] for turn, name in zip(turns, placement.arms, strict=True)
     }
     return arms.example(placement) | {"rankings": rankings}
 
@@ -147,9 +146,7 @@ def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_l
     return answer
 
 
-def duel_rows(
-    row: DecisionRow, came: float | list[int], name: str, policy: Policy
-) -> list[dict[str, Any]]:
+def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Policy) -> list[dict[str, Any]]:
     """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
     if row.control:
         return []
@@ -165,10 +162,7 @@ FORM = Form(
     "Interleave two of the rankers' lists",
     "Do so for many searches, all or none",
     Wires(
-        wire_lists.DuelRequest,
-        wire_lists.DuelAnswer,
-        wire_lists.DuelManyRequest,
-        wire_lists.DuelManyAnswer,
+        wire_lists.DuelRequest, wire_lists.DuelAnswer, wire_lists.DuelManyRequest, wire_lists.DuelManyAnswer
     ),
     read,
     write,

@@ -86,9 +86,7 @@ def _schema(options: Any) -> Any:
     return SCHEMA
 
 
-def list_rows(
-    row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
-) -> list[dict[str, Any]]:
+def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
     """Return a decision as rows of a click log, one for each arm that it listed."""
     from tacit.logs.decided import at_position, given_above
 

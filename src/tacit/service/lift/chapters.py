@@ -202,8 +202,7 @@ class Chapter:
         if "parts" in saved:
             made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
             made.parts = [
-                Part(what, seq, time, HoldoutSums.from_dict(sums))
-                for what, seq, time, sums in saved["parts"]
+                Part(what, seq, time, HoldoutSums.from_dict(sums)) for what, seq, time, sums in saved["parts"]
             ]
             planned = saved["planned"]
             made.planned = None if planned is None else HoldoutSums.from_dict(planned)

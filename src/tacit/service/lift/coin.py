@@ -68,9 +68,7 @@ class Coin:
         whole = int.from_bytes(hashed.digest(), "little")
         return whole % WHOLE, (whole >> 64) % WHOLE, whole >> 128
 
-    def toss(
-        self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints]
-    ) -> Tossed:
+    def toss(self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints]) -> Tossed:
         """Return which decisions are the control's, and what it shows.
 
         Parameters

@@ -106,9 +106,7 @@ class Plan(msgspec.Struct):
 
     lift: float
     decisions: Annotated[float, Meta(description="Of both groups, from the beginning.")]
-    days: Annotated[
-        float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")
-    ]
+    days: Annotated[float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")]
     share: Annotated[float, Meta(description="Of the control.")]
     rate: Annotated[float, Meta(description="Mean reward that it reckons with.")]
     daily: Annotated[float | None, Meta(description="Decisions a day that it reckons with.")]
@@ -188,9 +186,7 @@ class LiftReport(msgspec.Struct):
         Literal["holdout", "propensities"],
         Meta(description="Whether the control was shown, or is worked out from propensities."),
     ]
-    control: Annotated[
-        str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")
-    ]
+    control: Annotated[str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")]
     share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
     unit: str | None
     since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
@@ -295,9 +291,7 @@ class Stratum(NamedTuple):
 class _Reporter:
     """Works out a report."""
 
-    def __init__(
-        self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish
-    ) -> None:
+    def __init__(self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish) -> None:
         self._wish = wish
         self._name, self._arms = placement.name, placement.arms
         self._sums: LiftSums = placement.lift
@@ -393,9 +387,9 @@ class _Reporter:
             raise InvalidValue(field, given, NO_CHAPTERS if self._holdout is None else NO_DATES)
         ends = _time("from", begin, 0), _time("to", end, FOREVER)
         found = [(one, one.chapter.slices.between(*ends)) for one in self._strata]
-        self._strata = [
-            one._replace(sums=stretch.sums) for one, stretch in found if stretch.begin
-        ] or [self._strata[-1]._replace(sums=HoldoutSums.empty())]
+        self._strata = [one._replace(sums=stretch.sums) for one, stretch in found if stretch.begin] or [
+            self._strata[-1]._replace(sums=HoldoutSums.empty())
+        ]
         times = [time for _, stretch in found if stretch.begin for time in stretch[1:]]
         first, last = (min(times), max(times)) if times else (0, 0)
         days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
@@ -496,9 +490,7 @@ class _Reporter:
             if self._share(one) is not None
         ]
 
-    def _told_chapter(
-        self, place: int, one: Chapter, after: Chapter | None, counted: bool
-    ) -> ChapterLift:
+    def _told_chapter(self, place: int, one: Chapter, after: Chapter | None, counted: bool) -> ChapterLift:
         holdout = self._held if one is self._sums else holdout_in(one.terms)
         assert holdout is not None
         lift = self._of([one.reward], [holdout.share])
@@ -712,9 +704,7 @@ class _Reporter:
             safety = guarded(lift, config.margin, better=config.better, span=config.largest)
             verdict = said.guardrail_sentence(name, safety, config.margin)
             found.append(
-                MetricLift(
-                    name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict
-                )
+                MetricLift(name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict)
             )
         return found
 

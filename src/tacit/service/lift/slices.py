@@ -61,9 +61,7 @@ class Slices:
             part = slice(begun, stop)
             places = np.maximum((times[part] - self.start) // self.width, 0)
             earned = rewards[part]
-            for sums, values in zip(
-                self.table, (np.ones_like(earned), earned, earned * earned), strict=True
-            ):
+            for sums, values in zip(self.table, (np.ones_like(earned), earned, earned * earned), strict=True):
                 np.add.at(sums, (groups[part], places), values)
             if stop < len(times):
                 self._widen()

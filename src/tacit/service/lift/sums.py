@@ -124,9 +124,7 @@ class LiftSums(Chapter):
         told = metric_configs_in(self.terms)
         self._configs = self._given if told is None else told
         known, none = self.metrics, HoldoutSums.empty
-        self.metrics = {
-            name: known.get(name) or none(clustered=self.clustered) for name in self._configs
-        }
+        self.metrics = {name: known.get(name) or none(clustered=self.clustered) for name in self._configs}
         self._score(self.seq)
 
     def _score(self, seq: int) -> None:
@@ -153,9 +151,7 @@ class LiftSums(Chapter):
         else:
             self.begin_part(ARMS, seq, time)
 
-    def begin(
-        self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None
-    ) -> None:
+    def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None) -> None:
         """Begin a chapter with the row ``seq``; None leaves the terms as they are."""
         self.settle()
         self.uniform = self.over_uniform
@@ -178,9 +174,7 @@ class LiftSums(Chapter):
             held = control.count(1)
             self.decided += held, len(control) - held - unheld
 
-    def note(
-        self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]
-    ) -> None:
+    def note(self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]) -> None:
         """Note metrics that came with feedback, where its decision's window was open."""
         if not self._configs:
             return

@@ -22,9 +22,7 @@ class _Terms(msgspec.Struct):
 
 
 def terms_of(
-    holdout: HoldoutConfig | None,
-    rules: dict[str, Any],
-    configured: HoldoutConfig | UnsetType | None = UNSET,
+    holdout: HoldoutConfig | None, rules: dict[str, Any], configured: HoldoutConfig | UnsetType | None = UNSET
 ) -> str:
     """Return the value of a mark.
 

@@ -17,11 +17,7 @@ def as_text(time: int) -> str:
     >>> as_text(1_700_000_000_123_456)
     '2023-11-14T22:13:20.123456+00:00'
     """
-    return (
-        datetime.fromtimestamp(time // 1_000_000, UTC)
-        .replace(microsecond=time % 1_000_000)
-        .isoformat()
-    )
+    return datetime.fromtimestamp(time // 1_000_000, UTC).replace(microsecond=time % 1_000_000).isoformat()
 
 
 def moment(time: int) -> datetime:
@@ -72,9 +68,7 @@ class LogClock:
     """
 
     def __init__(
-        self,
-        wall: Callable[[], int] = time.time_ns,
-        passed: Callable[[], int] | None = None,
+        self, wall: Callable[[], int] = time.time_ns, passed: Callable[[], int] | None = None
     ) -> None:
         self._passed = passed or _boot_time
         self._offset = wall() - self._passed()
@@ -115,9 +109,7 @@ class LogTime:
     (101, 101)
     """
 
-    def __init__(
-        self, clock: Callable[[], int], last: int, wall: Callable[[], int] | None = None
-    ) -> None:
+    def __init__(self, clock: Callable[[], int], last: int, wall: Callable[[], int] | None = None) -> None:
         self.clock = clock
         self._wall = wall or clock
         self._last = last

@@ -160,7 +160,5 @@ def _port(port: int) -> Check:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        return Check(
-            name, False, str(error.strerror), "stop what listens there, or serve at another --port"
-        )
+        return Check(name, False, str(error.strerror), "stop what listens there, or serve at another --port")
     return Check(name, True, "free")

@@ -119,10 +119,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     stored = store.placements()
     one = {name for name, each in config.placements.items() if kind_of(each.kind).click_log}
     names = {placement.id: name for name, placement in stored.items() if name in one}
-    policies = {
-        placement.id: policy_from_stored(json.loads(placement.spec))
-        for placement in stored.values()
-    }
+    policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     count = 0
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -132,10 +129,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
         while group := list(itertools.islice(known, ROWS)):
             count += len(group)
             yield pa.RecordBatch.from_pylist(
-                [
-                    _click(row, names[row.placement], policies[row.placement], rewards)
-                    for row in group
-                ],
+                [_click(row, names[row.placement], policies[row.placement], rewards) for row in group],
                 schema=SCHEMA,
             )
 

@@ -102,9 +102,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
             store.close()
 
 
-def _stores(
-    url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
-) -> list[PostgresStore]:
+def _stores(url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]) -> list[PostgresStore]:
     made = []
     for shard in range(layout.shards):
         made.append(PostgresStore(url, schema_of(schema, layout, shard)))
@@ -206,9 +204,7 @@ class Source:
                 yield placement.name, Learned(self.number, time, parts)
 
 
-def _deal(
-    config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[Target]
-) -> None:
+def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[Target]) -> None:
     for store in stores:
         _declare(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
@@ -230,30 +226,22 @@ def _deal(
         target.flush()
 
 
-def _declare(
-    config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[Target]
-) -> None:
+def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[Target]) -> None:
     """Let all targets have a store's placements, if what they learned can be dealt out."""
     for name, stored in store.placements().items():
         if name not in config.placements:
-            raise ConfigError(
-                f"placements.{name}: the log holds it; configure it as it was when it learned"
-            )
+            raise ConfigError(f"placements.{name}: the log holds it; configure it as it was when it learned")
         begins = store.begins(stored.id)
         if begins is not None:
             why = "its oldest rows were dropped, and what they taught"
             why = why if begins.seq else "it started from a learner, which"
-            raise ConfigError(
-                f"placements.{name}: {why} cannot be dealt out; begin with a new schema"
-            )
+            raise ConfigError(f"placements.{name}: {why} cannot be dealt out; begin with a new schema")
         layouts.placement(name, stored.spec, stored.seed)
         for target in targets:
             target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
 
 
-def _hand_on(
-    config: Config, source: Source, event: Event, targets: list[Target], *, alone: bool
-) -> None:
+def _hand_on(config: Config, source: Source, event: Event, targets: list[Target], *, alone: bool) -> None:
     """Write an event to the shard of its key, or to all that it concerns."""
     if isinstance(event, DecisionRow):
         _decision(config, source, event, targets)

@@ -46,8 +46,7 @@ def _take_in(store: Store, folder: Path) -> int:
             raise StoreError(f"{folder}: is no exported log")
         if header["version"] > VERSION:
             raise StoreError(
-                f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; "
-                "update tacit"
+                f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; update tacit"
             )
         files = [_parquet(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -74,9 +73,7 @@ def _take_in(store: Store, folder: Path) -> int:
 def _regimes(path: Path) -> list[Regime]:
     """Return all regimes that exported marks tell."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
-    return [
-        msgspec.json.decode(one["value"], type=Regime) for one in table if one["kind"] == POLICY
-    ]
+    return [msgspec.json.decode(one["value"], type=Regime) for one in table if one["kind"] == POLICY]
 
 
 def _parquet(path: Path) -> pq.ParquetFile:

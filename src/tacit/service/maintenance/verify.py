@@ -82,10 +82,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
             return f"{what}: {found}"
     for what in ("mode", "decisions", "feedback", "outcomes"):
         if getattr(kept, what) != getattr(anew, what):
-            return (
-                f"{what}: {getattr(kept, what)} after the snapshot, "
-                f"{getattr(anew, what)} by the log"
-            )
+            return f"{what}: {getattr(kept, what)} after the snapshot, {getattr(anew, what)} by the log"
     if kept.series.to_bytes() != anew.series.to_bytes():
         return "series: what was counted over time after the snapshot is not that by the log"
     if (kept.shared and kept.shared.saved()) != (anew.shared and anew.shared.saved()):
@@ -103,8 +100,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     if known[0] != known[1]:
         return "signals: those after the snapshot are not those by the log"
     after, by_log = (
-        [msgspec.json.encode(open) for open in placement.open_windows()]
-        for placement in (kept, anew)
+        [msgspec.json.encode(open) for open in placement.open_windows()] for placement in (kept, anew)
     )
     for mine, its in itertools.zip_longest(after, by_log):
         if mine != its:

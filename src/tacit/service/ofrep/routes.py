@@ -43,17 +43,13 @@ async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
     form = placement.kind.form
     if form is None or placement.config.policy.shows == "duel":
         raise InvalidValue(
-            "placement",
-            call.id,
-            f"a flag is a placement of arms or lists, not of {placement.kind.name}",
+            "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
     request = _request(form.wires.request, call.request.context)
     (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
     answer = form.write(placement, row, engine.durability(call.id))
     value = _value(placement, answer)
-    told = EvaluationMetadata(
-        answer.decision_id, answer.epoch, answer.durability, answer.propensity
-    )
+    told = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
     # A propensity says that chance had its part in it.
     reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
     return EvaluationAnswer(call.id, value, _text(value), reason, told)

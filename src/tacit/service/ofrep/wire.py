@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-ErrorCode = Literal[
-    "PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"
-]
+ErrorCode = Literal["PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"]
 Value = bool | int | str | list[Any]
 
 
@@ -33,9 +31,9 @@ class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
     decision_id: Annotated[str, Meta(description="Names the decision when feedback comes back.")]
     epoch: int
     durability: str
-    propensity: Annotated[
-        float | None, Meta(description="Left out where the policy is deterministic.")
-    ] = None
+    propensity: Annotated[float | None, Meta(description="Left out where the policy is deterministic.")] = (
+        None
+    )
 
 
 class EvaluationAnswer(msgspec.Struct):

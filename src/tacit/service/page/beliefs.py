@@ -63,8 +63,7 @@ def arms_believed(
     ends = intervals(successes[among], failures[among], rates)
     rows = zip(among.tolist(), np.nan_to_num(rates).tolist(), ends.tolist(), strict=True)
     return [
-        Believed(names[i], float(plays[i]), rate, low, high, float(best[i]))
-        for i, rate, (low, high) in rows
+        Believed(names[i], float(plays[i]), rate, low, high, float(best[i])) for i, rate, (low, high) in rows
     ]
 
 

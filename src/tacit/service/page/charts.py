@@ -116,9 +116,7 @@ def line_chart(
     values = [point.value for point in points] or [0.0]
     # A wide interval shall not make all else flat.
     reach = max(2.0 * max(values) - min(values), max(values), 0.0)
-    ticks = nice_ticks(
-        min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0)
-    )
+    ticks = nice_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
     scale = _Scale(span, ticks[0], ticks[-1])
     marks = [scale.band(curve) for curve in curves] + [scale.line(curve) for curve in curves]
     levels = [(scale.height(tick), f"{100 * tick:.4g} %") for tick in ticks]
@@ -153,9 +151,7 @@ class _Scale(NamedTuple):
     def line(self, curve: Curve) -> str:
         drawn = ""
         for run in _runs(curve.points):
-            path = " L".join(
-                f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run
-            )
+            path = " L".join(f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run)
             # A stretch of no length is drawn as a dot by its round ends.
             alone = "h0" if len(run) == 1 else ""
             drawn += f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>'

@@ -18,9 +18,7 @@ EDGES = 0.0, 50.0, 100.0
 MOST_ROWS = 12
 """So many chapters and their parts are shown."""
 
-ALARMS = {
-    "propensities": "Arms are not shown as often as their propensities say: see the lift.",
-}
+ALARMS = {"propensities": "Arms are not shown as often as their propensities say: see the lift."}
 ALARM = "The holdout does not have its share: see the lift."
 
 

@@ -13,14 +13,7 @@ from tacit.service.page.answers import Answered, Answers
 from tacit.service.page.charts import percent, sparkline
 from tacit.service.page.health import complaints
 from tacit.service.page.reader import PlacementReader
-from tacit.service.page.timeline import (
-    Range,
-    asked_range,
-    decisions_since,
-    rate_points,
-    stretches,
-    together,
-)
+from tacit.service.page.timeline import Range, asked_range, decisions_since, rate_points, stretches, together
 from tacit.service.placements.results import DAY, HOUR
 
 LEARNS = {

@@ -46,9 +46,7 @@ class Looks:
     """
 
     def __init__(
-        self,
-        clock: Callable[[], float] = monotonic,
-        effort: Callable[[], float] = process_time,
+        self, clock: Callable[[], float] = monotonic, effort: Callable[[], float] = process_time
     ) -> None:
         self._clock, self._effort = clock, effort
         self._under_way: dict[Hashable, asyncio.Task[str]] = {}
@@ -173,9 +171,7 @@ class Pages:
             If the store fails.
         """
         self._engine.placement(name)
-        return await self._looks.at(
-            (name, *sorted(asked.items())), lambda: self._placement(name, asked)
-        )
+        return await self._looks.at((name, *sorted(asked.items())), lambda: self._placement(name, asked))
 
     async def _placement(self, name: str, asked: dict[str, str]) -> str:
         template = await self._template("placement.html")

@@ -10,15 +10,7 @@ from typing import NamedTuple
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.service.page.charts import Point, Span
-from tacit.service.placements.results import (
-    DAY,
-    DECISIONS,
-    HOUR,
-    SECOND,
-    R,
-    impressions,
-    rewards,
-)
+from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96
@@ -56,9 +48,7 @@ class Range(NamedTuple):
         return self.name == "all"
 
 
-def asked_range(
-    name: str | None, begin: str | None, end: str | None, series: Series, now: int
-) -> Range:
+def asked_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
     """Return the time that an address asks for.
 
     Parameters
@@ -199,8 +189,7 @@ def rate_of(total: float, trials: float, lowest: float = 0.0) -> Rate:
 def rate_points(found: Sequence[Stretch], each: int = 1, lowest: float = 0.0) -> list[Point]:
     """Return rewards per impression over time; ``each`` arms are shown in one of a duel."""
     return [
-        Point(one.begin, one.end, *rate_of(float(one.sums[R]), one.trials / each, lowest))
-        for one in found
+        Point(one.begin, one.end, *rate_of(float(one.sums[R]), one.trials / each, lowest)) for one in found
     ]
 
 
@@ -217,10 +206,7 @@ def uniform_points(found: Sequence[Stretch]) -> list[Point]:
 
 def share_points(found: Sequence[Stretch], slots: Sequence[int]) -> list[Point]:
     """Return the share of some arms of the impressions over time."""
-    return [
-        Point(one.begin, one.end, *rate_of(float(one.shown[slots].sum()), one.trials))
-        for one in found
-    ]
+    return [Point(one.begin, one.end, *rate_of(float(one.shown[slots].sum()), one.trials)) for one in found]
 
 
 class ArmSums(NamedTuple):

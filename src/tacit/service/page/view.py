@@ -300,8 +300,7 @@ class View:
         """The arms with the most impressions in the range, and all others together."""
         total = max(float(self._shown.sum()), 1.0)
         return [
-            Share(name, style, float(self._shown[slots].sum()) / total)
-            for name, style, slots in self._stack
+            Share(name, style, float(self._shown[slots].sum()) / total) for name, style, slots in self._stack
         ]
 
     @cached_property
@@ -329,9 +328,7 @@ class View:
     def share_chart(self) -> Markup:
         """Each arm's share of the impressions over time."""
         found = together(self._stretches, FEWEST_OF_ARMS)
-        curves = [
-            Curve(name, style, share_points(found, slots)) for name, style, slots in self._stack
-        ]
+        curves = [Curve(name, style, share_points(found, slots)) for name, style, slots in self._stack]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
         return line_chart(
             curves,
@@ -356,6 +353,4 @@ class View:
         """Name the numbers of a context as far as they have names."""
         numbers = json.loads(context or "[]")
         names = [*self._signals, *["client"] * len(numbers)]
-        return ", ".join(
-            f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False)
-        )
+        return ", ".join(f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False))

@@ -70,6 +70,4 @@ def _answer(
     return Answer(status, "application/json", encode(ErrorResponse(error=error)), headers)
 
 
-REFUSALS = Refusals(
-    _refused, _failed, ErrorResponse, "application/json", lambda status: "It was refused"
-)
+REFUSALS = Refusals(_refused, _failed, ErrorResponse, "application/json", lambda status: "It was refused")

@@ -66,9 +66,7 @@ class Run:
         If the contract cannot be kept.
     """
 
-    def __init__(
-        self, contract: EvaluationContract, config: PlacementConfig, placement: int
-    ) -> None:
+    def __init__(self, contract: EvaluationContract, config: PlacementConfig, placement: int) -> None:
         self._contract, self._config, self._placement = contract, config, placement
         self._first, self._last = _micro(contract.start_time), _micro(contract.end_time)
         if self._last <= self._first:
@@ -150,11 +148,7 @@ class Run:
             drawn = np.array(weights)
             total = self._summary(summed(drawn, drawn * rewards), float((drawn > 0).sum()))
             result = PolicyResult(
-                name=name,
-                arguments=arguments,
-                policy_source=source,
-                summary=[total],
-                total_summary=total,
+                name=name, arguments=arguments, policy_source=source, summary=[total], total_summary=total
             )
             results.append(result)
         return results

@@ -170,10 +170,7 @@ class PersonalizerPlacement(FeaturePlacement):
         return msgspec.json.encode(Shown(ranking)).decode()
 
     def _decided(
-        self,
-        rows: Block[DecisionRow],
-        decisions: Sequence[Decision],
-        shadow: Decision | None = None,
+        self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
     ) -> None:
         self.made = self.made or rows[0].time
         shown = list(map(self._shown_only, rows, decisions))

@@ -86,9 +86,7 @@ def impression_of(request: RankRequest, dim: int) -> Impression:
     excluded = set(request.excluded_actions or ())
     candidates = [action for action in actions if action not in excluded]
     if not candidates:
-        raise InvalidValue(
-            "excludedActions", request.excluded_actions, "leave at least one of the actions"
-        )
+        raise InvalidValue("excludedActions", request.excluded_actions, "leave at least one of the actions")
     asked = Asked(_described(request.actions), request.context_features or [])
     features = _features(asked.actions)
     context = features_of("contextFeatures", asked.context)
@@ -128,9 +126,7 @@ def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[
     described, names = _described(request.actions), [slot.id for slot in slots]
     features = _features(described)
     blocks = [[*(request.context_features or []), *(slot.features or [])] for slot in slots]
-    contexts = [
-        features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)
-    ]
+    contexts = [features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)]
     _check_size(contexts, features)
     impressions = []
     for i, slot in enumerate(slots):

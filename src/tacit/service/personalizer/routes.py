@@ -24,13 +24,7 @@ from tacit.service.personalizer.errors import REFUSALS, Refused
 from tacit.service.personalizer.evaluations import Run
 from tacit.service.personalizer.placement import PersonalizerPlacement, Shown
 from tacit.service.personalizer.requests import Asked, impression_of, impressions_of, slot_id
-from tacit.service.personalizer.settings import (
-    KEPT,
-    MODES,
-    configuration,
-    moment,
-    settings_of,
-)
+from tacit.service.personalizer.settings import KEPT, MODES, configuration, moment, settings_of
 
 ROWS = 4096
 MOST_EVALUATIONS = 100
@@ -80,8 +74,7 @@ class Personalizer:
         told = impression_of(call.request, call.placement.dim)
         (row,) = await self._engine.decide_many(call.placement.name, [told])
         ranking = [
-            wire.RankedAction(id=name, probability=chance or 0.0)
-            for name, chance in Shown.of(row).ranking
+            wire.RankedAction(id=name, probability=chance or 0.0) for name, chance in Shown.of(row).ranking
         ]
         return wire.RankResponse(ranking=ranking, event_id=row.id, reward_action_id=str(row.arm))
 
@@ -174,9 +167,7 @@ class Personalizer:
 
     async def _model_properties(self, call: Call) -> wire.ModelProperties:
         made, taught = self._times(call)
-        return wire.ModelProperties(
-            creation_time=moment(made), last_modified_time=moment(taught or made)
-        )
+        return wire.ModelProperties(creation_time=moment(made), last_modified_time=moment(taught or made))
 
     async def _log_properties(self, call: Call) -> wire.LogsProperties:
         made, _ = self._times(call)
@@ -271,9 +262,7 @@ def _route(
     method, path = target.split()
     scope = READ if method == "GET" else scope
     operation = f"personalizer_{operation}"
-    return Route(
-        method, path, operation, summary, handler, *wires, scope, "batch_limit", PROBLEMS, status
-    )
+    return Route(method, path, operation, summary, handler, *wires, scope, "batch_limit", PROBLEMS, status)
 
 
 _of = Personalizer

@@ -69,9 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(rule, **changes)
 
 
-def configuration(
-    settings: Settings, mode: str, edited: int, days: int = KEPT
-) -> ServiceConfiguration:
+def configuration(settings: Settings, mode: str, edited: int, days: int = KEPT) -> ServiceConfiguration:
     """Return settings as the API tells them; ``days`` for how long the log is kept.
 
     Examples
@@ -114,10 +112,7 @@ def settings_of(told: ServiceConfiguration, days: int = KEPT) -> Settings:
     if told.is_auto_optimization_enabled:
         raise InvalidValue("isAutoOptimizationEnabled", True, "give false: settings stay")
     return Settings(
-        window,
-        told.default_reward,
-        AGGREGATIONS[told.reward_aggregation],
-        told.exploration_percentage,
+        window, told.default_reward, AGGREGATIONS[told.reward_aggregation], told.exploration_percentage
     )
 
 

@@ -23,8 +23,7 @@ EventId = Annotated[
     str,
     Meta(
         max_length=LONGEST,
-        description="Names the event, and seeds its draw; left out or empty, the service makes "
-        "one.",
+        description="Names the event, and seeds its draw; left out or empty, the service makes one.",
         extra_json_schema=PRINTABLE,
     ),
 ]

@@ -15,18 +15,7 @@ from tacit.service.log.clock import as_text
 from tacit.service.log.pins import pin_of, pin_text
 from tacit.service.log.regimes import Regime, regime_of
 from tacit.service.log.requests import ChangeHoldout
-from tacit.service.log.rows import (
-    ARMS,
-    FROZEN,
-    HOLDOUT,
-    MERGE,
-    MODE,
-    PIN,
-    POLICY,
-    SHADOW,
-    START,
-    MarkRow,
-)
+from tacit.service.log.rows import ARMS, FROZEN, HOLDOUT, MERGE, MODE, PIN, POLICY, SHADOW, START, MarkRow
 from tacit.service.log.starts import start_of
 from tacit.service.placements.learning import Learning
 from tacit.service.placements.living import encoded

@@ -21,12 +21,7 @@ from tacit.service.lift.coin import Tossed
 from tacit.service.log.blocks import Block
 from tacit.service.log.draws import Draws
 from tacit.service.log.impressions import DecisionRequest, Impression, as_json, checked_id
-from tacit.service.log.rows import (
-    APPRENTICE,
-    ONLINE,
-    SHADOW,
-    DecisionRow,
-)
+from tacit.service.log.rows import APPRENTICE, ONLINE, SHADOW, DecisionRow
 from tacit.service.placements.opening import Opening, untouched
 from tacit.service.placements.pinned import Pinned
 
@@ -139,9 +134,7 @@ class Deciding(Pinned, Opening):
         whole = arms is None and self._wholes
         return self.offer.slots if whole else self._offered_slots(arms)
 
-    def _in_parts(
-        self, asked: Block[Impression], seq: int, time: int
-    ) -> Iterator[Block[DecisionRow]]:
+    def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
         ids = asked.column("id")
         at_once = self.mode == ONLINE and not self.two and self.pin_at(time) is None
         if at_once and ids.count(None) == len(ids):
@@ -245,11 +238,7 @@ class Deciding(Pinned, Opening):
             slots = self._slots_shown(fixed, told.arms)
             sure = np.ones(len(decision.prefix_propensities))
             shown = decision._replace(
-                shown=fixed,
-                slots=slots,
-                propensity=1.0,
-                prefix_propensities=sure,
-                position_propensities=sure,
+                shown=fixed, slots=slots, propensity=1.0, prefix_propensities=sure, position_propensities=sure
             )
             counterfactual = decision
         elif self.mode == SHADOW and self.shadow is not None:

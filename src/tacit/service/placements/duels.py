@@ -31,16 +31,7 @@ from tacit.service.log.impressions import (
     clicked_positions,
     clicks_in,
 )
-from tacit.service.log.rows import (
-    CLICKS,
-    FORGET,
-    FROZEN,
-    ONLINE,
-    REWARD,
-    SHADOW,
-    DecisionRow,
-    MarkRow,
-)
+from tacit.service.log.rows import CLICKS, FORGET, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow, MarkRow
 from tacit.service.log.searches import Told, digest_of, unit_of, without_unit
 from tacit.service.placements.base import Placement
 from tacit.service.placements.learning import Earned
@@ -227,9 +218,7 @@ class DuelPlacement(Placement):
         for told in impressions if self._wholes else ():
             if told.given is not None and not self._listed(told):
                 raise InvalidValue(
-                    "rankings",
-                    list(told.given),
-                    f"on offer are {', '.join(map(str, self.offer.arms))}",
+                    "rankings", list(told.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
                 )
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:

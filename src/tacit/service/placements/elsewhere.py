@@ -69,9 +69,7 @@ class Elsewhere(Deciding, Recalling):
         """
         told = self.checked(request)
         if made.arm not in self._slots:
-            raise InvalidValue(
-                "arm", made.arm, f"the placement has {', '.join(map(str, self.arms))}"
-            )
+            raise InvalidValue("arm", made.arm, f"the placement has {', '.join(map(str, self.arms))}")
         if told.arms is not None and made.arm not in told.arms:
             raise InvalidValue("arm", made.arm, f"on offer were {list(told.arms)}")
         if made.propensity is not None:
@@ -86,9 +84,7 @@ class Elsewhere(Deciding, Recalling):
             return False
         return super().asked_before(told, row)
 
-    def _in_parts(
-        self, asked: Block[Impression], seq: int, time: int
-    ) -> Iterator[Block[DecisionRow]]:
+    def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
         if Made not in map(type, asked.column("given")):
             yield from super()._in_parts(asked, seq, time)
             return

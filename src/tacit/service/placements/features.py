@@ -68,9 +68,7 @@ class FeaturePlacement(Placement):
             given.append(feature_rows(field, rows, dim))
         sizes = {len(rows) for rows in given if rows is not None}
         if len(sizes) > 1:
-            raise InvalidValue(
-                "examination", len(given[1] or ()), "give as many rows as of relevance"
-            )
+            raise InvalidValue("examination", len(given[1] or ()), "give as many rows as of relevance")
         (size,), arms = sizes, request.arms
         if self._slots and arms is None and size != len(self._slots):
             raise InvalidValue("relevance", size, f"give a row for each of {len(self._slots)} arms")
@@ -92,9 +90,7 @@ class FeaturePlacement(Placement):
     def _choose(self, learner: Learner, told: Impression) -> Decision:
         context = told.context if learner.policy.context_dim else None
         relevance, examination = told.given
-        return learner.choose(
-            told.key, context, told.arms, relevance=relevance, examination=examination
-        )
+        return learner.choose(told.key, context, told.arms, relevance=relevance, examination=examination)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
@@ -132,9 +128,7 @@ class FeaturePlacement(Placement):
         features = json.loads(row.asked or "")
         relevance, examination = (
             matrix(features[field], dim)
-            for field, dim in zip(
-                ("relevance", "examination"), self.config.policy.feature_dims, strict=True
-            )
+            for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
         )
         offered = decision.offered
         if row.offered is None:

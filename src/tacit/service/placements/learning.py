@@ -14,14 +14,7 @@ from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Ended, Rewa
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.lift.sums import Closed
 from tacit.service.log.blocks import Block, distinct
-from tacit.service.log.rows import (
-    ACTIVATE,
-    FIXED,
-    FROZEN,
-    REWARD,
-    DecisionRow,
-    FeedbackRow,
-)
+from tacit.service.log.rows import ACTIVATE, FIXED, FROZEN, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements.opening import Opening
 from tacit.service.placements.series import weighed
 from tacit.service.placements.state import parsed
@@ -259,11 +252,7 @@ class Learning(Opening):
 
     @staticmethod
     def _taught(
-        learner: Learner,
-        kept: OpenDecisions,
-        slots: Ints,
-        values: list[Any],
-        before: list[float] | None,
+        learner: Learner, kept: OpenDecisions, slots: Ints, values: list[Any], before: list[float] | None
     ) -> Any:
         """Teach a learner, or put rewards that came late in the place of the defaults."""
         if before is not None:

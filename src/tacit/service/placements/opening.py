@@ -10,14 +10,7 @@ from tacit.core.state import leaves
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import (
-    FIXED,
-    FROZEN,
-    UNLEARNED,
-    DecisionRow,
-    by_two,
-    some_by_two,
-)
+from tacit.service.log.rows import FIXED, FROZEN, UNLEARNED, DecisionRow, by_two, some_by_two
 from tacit.service.placements.state import State
 
 
@@ -25,10 +18,7 @@ class Opening(State):
     """Opens the windows of decisions, keeps what learning needs of them, and counts them."""
 
     def _decided(
-        self,
-        rows: Block[DecisionRow],
-        decisions: Sequence[Decision],
-        shadow: Decision | None = None,
+        self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
     ) -> None:
         """Open the windows of decisions made at the same time.
 
@@ -46,11 +36,7 @@ class Opening(State):
         self._count(counted)
 
     def _keep(
-        self,
-        slots: Ints,
-        rows: Block[DecisionRow],
-        decisions: Sequence[Decision],
-        shadow: Decision | None,
+        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None
     ) -> None:
         self._open.keep(slots, decisions, plain=self._offers_all(rows))
         for some in filter(None, (self._shadowed, self._unlearned, self._not_own)):

@@ -11,13 +11,7 @@ from tacit.core.arrays import Ints
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import (
-    SHADOW,
-    UNLEARNED,
-    DecisionRow,
-    by_two,
-    some_by_two,
-)
+from tacit.service.log.rows import SHADOW, UNLEARNED, DecisionRow, by_two, some_by_two
 from tacit.service.placements.opening import Opening
 from tacit.service.placements.state import learned_propensities, parsed, read_by
 

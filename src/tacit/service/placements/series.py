@@ -125,12 +125,7 @@ class Series:
         counting()(self._row(time), fine, shown, chances, sizes)
 
     def rewarded(
-        self,
-        time: int,
-        propensity: float | None,
-        offered: int,
-        reward: float,
-        slot: int | None = None,
+        self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
     ) -> None:
         """Count the reward of a decision made at ``time``, and of the arm that earned it."""
         self.rewarded_many([time], [propensity], [offered], [reward], [0.0], [slot])
@@ -257,9 +252,7 @@ def counting() -> Any:
     return compiled(count_rows).entry((sums, sums, none, sums, none))
 
 
-def weighed(
-    propensity: float | None, offered: int, reward: float, before: float = 0.0
-) -> list[float]:
+def weighed(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
     """Return what a reward adds to the sums, in place of the one before, as far as it is known."""
     gain = reward - before
     if propensity is None:

@@ -65,11 +65,7 @@ class SlatePlacement(Placement):
         control: Sequence[int | None],
     ) -> list[str | None]:
         return [
-            slate_text(
-                self._listed(decision),
-                decision.prefix_propensities,
-                decision.position_propensities,
-            )
+            slate_text(self._listed(decision), decision.prefix_propensities, decision.position_propensities)
             for decision in decisions
         ]
 

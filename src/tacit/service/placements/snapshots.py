@@ -24,9 +24,7 @@ from tacit.service.lift.terms import holdout_in
 from tacit.service.log.blocks import Block
 from tacit.service.log.clock import as_text
 from tacit.service.log.pins import Pin
-from tacit.service.log.rows import (
-    DecisionRow,
-)
+from tacit.service.log.rows import DecisionRow
 from tacit.service.log.starts import Start
 from tacit.service.placements.elsewhere import Elsewhere
 from tacit.service.placements.living import ArmsNow, fit
@@ -266,9 +264,7 @@ class Saving(Elsewhere):
         try:
             self._take(snapshot, restore=_sound)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
-            logger.warning(
-                "snapshot of placement %s: %s; replaying the whole log instead", self.name, error
-            )
+            logger.warning("snapshot of placement %s: %s; replaying the whole log instead", self.name, error)
             self._begin()
             return False
         return True
@@ -283,9 +279,7 @@ class Saving(Elsewhere):
         saved = msgspec.json.decode(snapshot.windows, type=_Saved)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore)
         if snapshot.shadow is not None:
-            self.shadow = from_bytes(
-                snapshot.shadow, f"snapshot of the shadow of {self.name}", restore
-            )
+            self.shadow = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restore)
         self.arms_now = saved.arms or self._arms_known()
         if learner is not None:
             fit(learner, self.arms_now)

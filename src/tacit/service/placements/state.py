@@ -30,14 +30,7 @@ from tacit.service.log.ids import decision_ids
 from tacit.service.log.impressions import Clicks, Impression
 from tacit.service.log.pins import Pin
 from tacit.service.log.regimes import Regime
-from tacit.service.log.rows import (
-    CLICKS,
-    MODES,
-    ONLINE,
-    DecisionRow,
-    by_two,
-    some_by_two,
-)
+from tacit.service.log.rows import CLICKS, MODES, ONLINE, DecisionRow, by_two, some_by_two
 from tacit.service.placements.series import Series
 from tacit.service.sharing.shared import shared_of
 from tacit.service.stores.base import StoredPlacement
@@ -70,11 +63,7 @@ class State:
         return ()
 
     def __init__(
-        self,
-        name: str,
-        config: PlacementConfig,
-        stored: StoredPlacement,
-        regime: Regime | None = None,
+        self, name: str, config: PlacementConfig, stored: StoredPlacement, regime: Regime | None = None
     ) -> None:
         self.name = name
         self.config = config

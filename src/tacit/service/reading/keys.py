@@ -90,11 +90,7 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     told: Any = None
     placed: Any = None
     if isinstance(counts, PositionCounts):
-        placed = (
-            counts.shows[lane].copy(),
-            counts.clicks[lane].copy(),
-            counts.effects[lane].copy(),
-        )
+        placed = (counts.shows[lane].copy(), counts.clicks[lane].copy(), counts.effects[lane].copy())
     if isinstance(counts, (Counts, Thompson.State)):
         told = tuple(array.copy() for array in plays_and_rewards(counts, lane))
     if counts is not None:

@@ -93,8 +93,7 @@ class Lending:
         if making is None:
             if len(sent) > 1 and sum(one.size for one in sent) > MOST_BYTES:
                 raise Busy(
-                    "service: two earlier states of what was learned are still being sent; ask "
-                    "again later"
+                    "service: two earlier states of what was learned are still being sent; ask again later"
                 )
             self._sent[name] = list(map(ref, sent))
             making = self._making[name] = asyncio.create_task(self._make(name))

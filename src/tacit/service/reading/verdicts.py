@@ -28,9 +28,7 @@ MOST_SAID = 10
 TOO_EARLY = "Too early:"
 NO_DUEL = f"{TOO_EARLY} no two rankers have dueled."
 NOT_READ = "The log is being read; ask again."
-NOT_IN_SHARDS = (
-    "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
-)
+NOT_IN_SHARDS = "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
 
 
 class Verdict(NamedTuple):

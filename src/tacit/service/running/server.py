@@ -82,14 +82,7 @@ def serve(
         # Nobody who is no part of this may be there by accident.
         _listener(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = bound(
-        config,
-        host,
-        port,
-        ready or print_address,
-        reread=reread,
-        opening=engine,
-        missed=missed,
-        joins=shared,
+        config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
     )
     from tacit.service.running.logs import set_up
 
@@ -229,17 +222,14 @@ def _opened(config: Config) -> Service:
         raise
 
 
-def _allowed_listener(
-    config: Config, host: str | None, port: int | None, *, joins: bool
-) -> socket.socket:
+def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
     """Listen where nobody from another machine is answered without a key."""
     from tacit.service.config.keys import is_loopback
 
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
-            f"server.host: {host} answers to other machines, which needs keys; make one with: "
-            "tacit key NAME"
+            f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
         )
     return _listener(host, config.server.port if port is None else port, joins=joins)
 

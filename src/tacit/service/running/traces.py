@@ -34,9 +34,7 @@ def provider_of(config: TracesConfig) -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     provider = TracerProvider(
-        resource=Resource.create(
-            {SERVICE_NAME: config.service, SERVICE_VERSION: tacit.__version__}
-        ),
+        resource=Resource.create({SERVICE_NAME: config.service, SERVICE_VERSION: tacit.__version__}),
         sampler=ParentBased(TraceIdRatioBased(config.sample)),
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(config.endpoint)))
@@ -74,9 +72,7 @@ class Traced:
             await asyncio.to_thread(self._provider.shutdown)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         found = find(scope["path"])
         route = found.path.template
         attributes = {"http.request.method": scope["method"], "http.route": route}

@@ -62,9 +62,7 @@ def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
         store.close()
 
 
-def _once(
-    connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any
-) -> None:
+def _once(connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any) -> None:
     """Ask a placement what it would be asked, and tell what came back."""
 
     def post(path: str, body: Any) -> Any:

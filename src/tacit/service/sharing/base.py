@@ -115,8 +115,7 @@ def value_of(arrays: Any) -> Value:
 def arrays_of(value: Value, like: Any) -> Any:
     """Return a named tuple like another one; what was not told is as it is there."""
     return rebuilt(
-        like,
-        (array_of(value[name], array) if name in value else array for name, array in leaves(like)),
+        like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
     )
 
 

@@ -24,8 +24,7 @@ SWEPT = 4
 SNAPSHOTS, BASES, STATES = "snapshots", "bases", "states"
 
 DAMAGE = (
-    "restore a backup, or keep a copy and take out of the log what is damaged: tacit serve "
-    "--skip-damaged"
+    "restore a backup, or keep a copy and take out of the log what is damaged: tacit serve --skip-damaged"
 )
 NAMED_ROWS = 20
 
@@ -133,9 +132,7 @@ class Checksum:
         return self._hash.digest()
 
 
-def assembled(
-    head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tuple[str, bytes]]
-) -> Snapshot:
+def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tuple[str, bytes]]) -> Snapshot:
     """Return a snapshot from its first four fields and its pieces, in order.
 
     Parameters

@@ -18,10 +18,7 @@ from tacit.service.stores.base import StoredPlacement
 
 
 def as_stored(
-    name: str,
-    config: PlacementConfig,
-    stored: StoredPlacement,
-    rebuilt: Sequence[dict[str, Any]] = (),
+    name: str, config: PlacementConfig, stored: StoredPlacement, rebuilt: Sequence[dict[str, Any]] = ()
 ) -> PlacementConfig:
     """Return a placement's configuration with the policy and the seed that the store has of it.
 

@@ -72,8 +72,7 @@ class LayoutStore(PostgresStore):
             )
         with self._transaction() as writer:
             writer.execute(
-                "CREATE TABLE IF NOT EXISTS shards "
-                "(generation integer PRIMARY KEY, shards integer NOT NULL)"
+                "CREATE TABLE IF NOT EXISTS shards (generation integer PRIMARY KEY, shards integer NOT NULL)"
             )
             writer.execute("INSERT INTO shards VALUES (%s, %s)", layout)
 
@@ -127,9 +126,7 @@ class LayoutStore(PostgresStore):
         ConfigError
             If a placement has learned with another policy, other arms or another seed.
         """
-        placements = {
-            name: self._shared(name, each, new_seed()) for name, each in config.placements.items()
-        }
+        placements = {name: self._shared(name, each, new_seed()) for name, each in config.placements.items()}
         return msgspec.structs.replace(config, placements=placements)
 
     def _shared(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
@@ -148,13 +145,10 @@ def check_kinds(config: Config) -> None:
     """
     for name, each in config.placements.items():
         if not kind_of(each.kind).sharded:
-            raise ConfigError(
-                f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray"
-            )
+            raise ConfigError(f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray")
         if each.start is not None:
             raise ConfigError(
-                f"placements.{name}.start: shards start from nothing; serve it without --ray, or "
-                "leave it out"
+                f"placements.{name}.start: shards start from nothing; serve it without --ray, or leave it out"
             )
 
 

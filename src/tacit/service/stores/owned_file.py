@@ -66,9 +66,7 @@ class OwnedFile:
             except BlockingIOError:
                 raise self._in_use() from None
             except OSError as error:
-                raise StoreError(
-                    f"store.path: {path} cannot be written: {error.strerror}"
-                ) from error
+                raise StoreError(f"store.path: {path} cannot be written: {error.strerror}") from error
             release = cleanup.pop_all().close
         self.close = weakref.finalize(self, release)
 

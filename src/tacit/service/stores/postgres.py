@@ -232,10 +232,7 @@ NAMED = (
     "JOIN unnest(%s::integer[], %s::text[]) AS w(placement, id) "
     "ON d.id = w.id AND d.placement = w.placement"
 )
-FEEDBACK = (
-    f"SELECT {kept_columns('feedback')} FROM feedback "
-    "WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
-)
+FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 # Rows are read from their table and, as there is no other way left, looked up by the index.
 BY_INDEX = [
     "SET LOCAL statement_timeout = 0",
@@ -243,8 +240,7 @@ BY_INDEX = [
     *(f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "tidscan")),
 ]
 UNFOUND = (
-    "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 "
-    "AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
+    "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
 )
 # A table that was dropped and made again has another number, whatever it holds.
 OWNER = "SELECT epoch, tableoid FROM owner FOR SHARE"
@@ -279,8 +275,7 @@ class PostgresStore(SqlStore):
         super().__init__()
         if not SCHEMA_NAME.fullmatch(schema):
             raise StoreError(
-                f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and "
-                "underscores"
+                f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and underscores"
             )
         self.schema = schema
         self._where = f"store.url: schema {schema} of {_without_password(url)}"
@@ -372,8 +367,7 @@ class PostgresStore(SqlStore):
         self._check_epoch(found and found[0])
         if found != self._owner:
             raise Fenced(
-                f"{self._where} was replaced while it was served; start again to go on "
-                "from what it holds now"
+                f"{self._where} was replaced while it was served; start again to go on from what it holds now"
             )
 
     @contextlib.contextmanager
@@ -397,9 +391,7 @@ class PostgresStore(SqlStore):
                 "createdb --encoding UTF8 --template template0 NEW, and then "
                 f"pg_dump --schema {self.schema} OLD | psql NEW"
             )
-        writer.execute(
-            sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema))
-        )
+        writer.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
         version = 0
         if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is not None:
             version = self._one(writer, "SELECT version FROM store")
@@ -438,15 +430,11 @@ class PostgresStore(SqlStore):
     ) -> psycopg.Cursor[Any]:
         return connection.execute(_with_marks(statement), values)
 
-    def _run_many(
-        self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]
-    ) -> None:
+    def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
         with connection.cursor() as cursor:
             cursor.executemany(_with_marks(statement), rows)
 
-    def _named(
-        self, reader: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]
-    ) -> Iterable[Any]:
+    def _named(self, reader: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
         return reader.execute(NAMED, ([p for p, _ in wanted], [id for _, id in wanted]))
 
     def _feedback(self, reader: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:

@@ -88,12 +88,9 @@ READS = {
     for table, number in NUMBERS.items()
 }
 """What reads the rows of a table after one of them."""
-FOLLOWING = {
-    t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()
-}
+FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()}
 LASTS = " UNION ALL ".join(
-    f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}"
-    for t, _ in TABLES
+    f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
 )
 KEEP = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
@@ -106,13 +103,9 @@ OLD_MARKS = (
     f"SELECT {kept_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
     f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
 )
-CHANGES = (
-    f"SELECT {kept_columns('marks')} FROM marks "
-    f"WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
-)
+CHANGES = f"SELECT {kept_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
 OLD_RECORDS = (
-    f"SELECT {kept_columns('records')} FROM records WHERE placement = ? AND time < ? "
-    "ORDER BY number LIMIT ?"
+    f"SELECT {kept_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
 )
 LEAVE_OUT = {
     "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
@@ -122,14 +115,12 @@ LEAVE_OUT = {
 """What takes a damaged row out of its table, and what cannot be without it."""
 OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
 RECORDS_WITH = (
-    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? "
-    "AND content LIKE ? ESCAPE '!'"
+    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
 )
 HEAD = "placement, seq, time, plan, checksum, pieces"
 STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
-    "SELECT coalesce(max(n), 0) + 1 FROM "
-    f"(SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
+    f"SELECT coalesce(max(n), 0) + 1 FROM (SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
 )
 ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)"
 PIECES = "SELECT field, content FROM pieces WHERE snapshot = ? ORDER BY number"
@@ -148,8 +139,7 @@ NEW_PLACEMENT = (
     "SELECT ?, id, ? FROM policies WHERE hash = ? ON CONFLICT DO NOTHING"
 )
 PLACEMENT = (
-    "SELECT p.name, p.id, p.policy, spec, seed "
-    "FROM placements p JOIN policies ON policies.id = p.policy"
+    "SELECT p.name, p.id, p.policy, spec, seed FROM placements p JOIN policies ON policies.id = p.policy"
 )
 ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
@@ -252,8 +242,7 @@ class SqlStore(ABC):
     def _check_version(self, found: int, newest: int) -> None:
         if found > newest:
             raise StoreError(
-                f"{self._where} is of version {found}, this tacit reads up to {newest}; "
-                "update tacit"
+                f"{self._where} is of version {found}, this tacit reads up to {newest}; update tacit"
             )
 
     def _check_epoch(self, found: int | None) -> None:
@@ -344,9 +333,7 @@ class SqlStore(ABC):
         """Remove the snapshot and the states of a placement that go beyond a row."""
         with self._transaction() as writer:
             for what in (SNAPSHOTS, STATES):
-                self._run(
-                    writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end)
-                )
+                self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
 
     def probe(self, time: int) -> None:
         """Commit something small, to show that commits work."""
@@ -398,9 +385,7 @@ class SqlStore(ABC):
     def events(self, after: int) -> Iterator[Event]:
         """Yield the log after a sequence number, in order."""
         with self._streaming() as read:
-            yield from in_order(
-                [self._sound(table, read(READS[table], (after,))) for table, _ in TABLES]
-            )
+            yield from in_order([self._sound(table, read(READS[table], (after,))) for table, _ in TABLES])
 
     def records(self) -> Iterator[RecordRow]:
         """Yield all records that were kept, in the order in which they came."""
@@ -412,9 +397,7 @@ class SqlStore(ABC):
         one."""
         for number, row, sound in self._judged(table, found):
             if not sound:
-                raise Damaged(
-                    f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}"
-                )
+                raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
             yield row
 
     def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:

@@ -374,9 +374,7 @@ class SqliteStore(SqlStore):
         with self._reading() as reader:
             yield lambda statement, values=(), at_once=1: reader.execute(statement, values)
 
-    def _run(
-        self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()
-    ) -> apsw.Cursor:
+    def _run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
         return connection.execute(statement, values)
 
     def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:

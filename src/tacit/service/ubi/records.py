@@ -10,16 +10,7 @@ from typing import Any
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.logs.decided import at_position, given_above
-from tacit.logs.ubi.records import (
-    CLICK,
-    IMPRESSION,
-    LONGEST_NAME,
-    OURS,
-    Event,
-    digest,
-    place_of,
-    time_text,
-)
+from tacit.logs.ubi.records import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
 from tacit.logs.ubi.records import CLICKS as CLICK_ACTIONS
 from tacit.logs.ubi.records import EXAMINED as EXAMINED_ACTIONS
 from tacit.policies.spec import policy_from_stored

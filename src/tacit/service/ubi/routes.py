@@ -129,9 +129,7 @@ def _kept(row: RecordRow, before: str | None) -> UbiOutcome:
         return UbiOutcome(KEPT)
     if row.kind == EVENT or before == row.content:
         return UbiOutcome(DUPLICATE)
-    return _refused(
-        Conflict(f"query_id: {row.id!r} stands for another query; send the same, or another id")
-    )
+    return _refused(Conflict(f"query_id: {row.id!r} stands for another query; send the same, or another id"))
 
 
 def _refused(error: TacitError) -> UbiOutcome:

@@ -191,9 +191,7 @@ def extremes(book: Book, size: int) -> tuple[float, float]:
 
 
 @kernel
-def replay(
-    book: Book, size: int, level: int, limit: int, kappa: float, rng: Generator
-) -> tuple[int, int]:
+def replay(book: Book, size: int, level: int, limit: int, kappa: float, rng: Generator) -> tuple[int, int]:
     """Play a sweep comparison by comparison; return who leaves (or −1) and how many were played.
 
     Outcomes that are drawn already are used; the sweep ends after ``limit`` comparisons.

@@ -22,9 +22,7 @@ from tacit.core.dispatch import kernel
 INVERTED = 10.0
 """Means below this are drawn by inversion; rejection is proved correct from here on."""
 TABLE = tuple(
-    math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2.0 * math.pi)
-    if n > 0
-    else 0.0
+    math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2.0 * math.pi) if n > 0 else 0.0
     for n in range(16)
 )
 """log n! less Stirling's formula, where the series does not serve."""

@@ -100,9 +100,7 @@ def verdict(book: Filter, arm: int, kappa: float) -> int:
 
 
 @kernel
-def sweep(
-    book: Filter, front: int, level: int, kappa: float, chances: Floats, rng: Generator
-) -> bool:
+def sweep(book: Filter, front: int, level: int, kappa: float, chances: Floats, rng: Generator) -> bool:
     """Play the next sweep of the arms under watch; say whether it decides anything."""
     decided = False
     for i in range(front):
@@ -113,9 +111,7 @@ def sweep(
 
 
 @kernel
-def leap(
-    book: Filter, size: int, level: int, top: int, kappa: float, chances: Floats, rng: Generator
-) -> int:
+def leap(book: Filter, size: int, level: int, top: int, kappa: float, chances: Floats, rng: Generator) -> int:
     """Play sweeps until one decides something, or until ``top``; return how many were played."""
     while level < top:
         depth = 0

@@ -12,11 +12,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.ranges import Flag, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
-from tacit.policies.features.examination.model import (
-    Beliefs,
-    ExaminationModel,
-    most_clicked,
-)
+from tacit.policies.features.examination.model import Beliefs, ExaminationModel, most_clicked
 from tacit.policies.features.gaussian import (
     Gaussian,
     belief,
@@ -37,9 +33,7 @@ from tacit.policies.features.gaussian import (
 
 
 @kernel
-def variational(
-    s_c: float, at_c: float, s_e: float, at_e: float, reward: float, iterations: int
-) -> Any:
+def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float, iterations: int) -> Any:
     """Fit the quadratic bounds (1) and (2) of one observation to the posterior's scalars.
 
     Given are variance and mean of x_C·θ_C and of x_E·θ_E before. Each iteration starts from
@@ -163,20 +157,11 @@ class ECBandit(ExaminationModel):
         return np.hstack(blocks)
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
+        draw_gaussian(state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1])
         draw_gaussian(
-            state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1]
-        )
-        draw_gaussian(
-            state.examination.mean[lane],
-            state.examination.root[lane],
-            1.0,
-            rng,
-            room_e[0],
-            room_e[1],
+            state.examination.mean[lane], state.examination.root[lane], 1.0, rng, room_e[0], room_e[1]
         )
         arm = most_clicked(impression, room_c[1], room_e[1])
         clear(room_c)
@@ -209,9 +194,7 @@ class ECBandit(ExaminationModel):
         reset(state.examination.mean[lane], state.examination.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         place = place_of(impression.arms, arm)
         relevance = scored(impression.relevance[place], state.relevance.mean[lane])
         examination = scored(impression.examination[place], state.examination.mean[lane])

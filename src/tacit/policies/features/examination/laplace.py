@@ -13,12 +13,7 @@ from tacit.core.ranges import Flag, Positive, PositiveFraction
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
-from tacit.policies.features.examination.model import (
-    Beliefs,
-    ExaminationModel,
-    blocks_of,
-    most_clicked,
-)
+from tacit.policies.features.examination.model import Beliefs, ExaminationModel, blocks_of, most_clicked
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,
@@ -72,13 +67,7 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 
 @kernel
 def laplace_update(
-    impression: Impression,
-    place: int,
-    reward: float,
-    mean: Floats,
-    root: Floats,
-    room: Floats,
-    split: int,
+    impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
 ) -> float:
     """Take in an observation; return the logit of the click probability that was believed in."""
     logit = gradient(impression, place, mean, split, room[0])
@@ -166,9 +155,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         return blocks_of(mean, root, self.split)
 
     @staticmethod
-    def choose(
-        params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         room = state.room[lane]
@@ -198,9 +185,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(
-        params: Params, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         place, mean = place_of(impression.arms, arm), state.mean[lane]
         relevance = scored(impression.relevance[place], mean[: params.split])
         examination = scored(impression.examination[place], mean[params.split :])

@@ -13,21 +13,8 @@ from tacit.core.ranges import Flag, Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.examination.laplace import laplace_update
-from tacit.policies.features.examination.model import (
-    Beliefs,
-    ExaminationModel,
-    blocks_of,
-    most_clicked,
-)
-from tacit.policies.features.gaussian import (
-    clear,
-    draw_gaussian,
-    drawn,
-    fade,
-    reset,
-    scored,
-    sigmoid,
-)
+from tacit.policies.features.examination.model import Beliefs, ExaminationModel, blocks_of, most_clicked
+from tacit.policies.features.gaussian import clear, draw_gaussian, drawn, fade, reset, scored, sigmoid
 
 
 @dataclass(frozen=True)
@@ -130,9 +117,7 @@ class LaplaceECMixture(ExaminationModel):
         return np.concatenate([drawn(mean, root, rng, share) for mean, root, share in parts])
 
     @staticmethod
-    def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> int:
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         total = 0.0
         for k in range(state.log_weight.shape[1]):
             total += np.exp(state.log_weight[lane, k])
@@ -176,9 +161,7 @@ class LaplaceECMixture(ExaminationModel):
             state.log_weight[lane, k] = 0.0
 
     @staticmethod
-    def believed(
-        params: Params, state: State, lane: int, impression: Impression, arm: int
-    ) -> float:
+    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
         place, total, chance = place_of(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])

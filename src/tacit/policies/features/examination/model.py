@@ -11,14 +11,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression
 from tacit.policies.features.click_model import ClickModel
-from tacit.policies.features.gaussian import (
-    Belief,
-    belief,
-    drawn,
-    logistic,
-    rows_of,
-    scored,
-)
+from tacit.policies.features.gaussian import Belief, belief, drawn, logistic, rows_of, scored
 from tacit.policies.features.identifiability import identifiability, warn_of
 
 

@@ -153,13 +153,7 @@ class Scores(NamedTuple):
 
 @kernel
 def fill_scores(
-    params: Any,
-    lanes: Lanes,
-    lane: int,
-    impression: Impression,
-    place: int,
-    doubt: Doubt,
-    scores: Scores,
+    params: Any, lanes: Lanes, lane: int, impression: Impression, place: int, doubt: Doubt, scores: Scores
 ) -> None:
     """Fill in the scores if the arm at a place has changed, or, at −1, each may have."""
     count = len(impression.arms)

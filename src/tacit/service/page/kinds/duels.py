@@ -144,10 +144,7 @@ class DuelView(View):
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
         """A row for each of the best rankers: how often it beats each of them."""
         shown = self._order[:MOST_RANKERS]
-        return [
-            (self.report.names[i], [None if i == j else self._cell(i, j) for j in shown])
-            for i in shown
-        ]
+        return [(self.report.names[i], [None if i == j else self._cell(i, j) for j in shown]) for i in shown]
 
     @property
     def hidden(self) -> int:

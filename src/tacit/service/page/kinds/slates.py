@@ -62,9 +62,7 @@ class SlateView(View):
         """The share of lists that were clicked at each position."""
         return [
             share_believed(f"position {i + 1}", float(clicked), float(shown))
-            for i, (shown, clicked) in enumerate(
-                zip(self.tally[SHOWN], self.tally[CLICKED], strict=True)
-            )
+            for i, (shown, clicked) in enumerate(zip(self.tally[SHOWN], self.tally[CLICKED], strict=True))
         ]
 
     @cached_property
