@@ -13,7 +13,7 @@ help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
 	@echo "make lint       lint, check types, audit the dependencies, no tests"
-	@echo "make check      measure the source: its size, and how often it says the same thing"
+	@echo "make check      measure the source: its size, how often it says the same thing, the way of a decision"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
 	@echo "make fuzz       5 minutes of requests bent from the OpenAPI document"
 	@echo "make nodes      kill a node of a Ray cluster at a sweep, an evaluation and the service in shards"
@@ -73,8 +73,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python tests/audit.py
 
-check: $(VENV)/bin/python
+check: $(VENV)/.run
 	$(BIN)/python tools/house.py
+	$(BIN)/python tools/walk.py
 
 chaos: $(VENV)/.dev $(VENV)/.postgres
 	$(BIN)/python tests/chaos.py --faults 200

@@ -1,0 +1,110 @@
+"""Count the functions of the package that one decision passes, from its bytes to its answer.
+
+python tools/walk.py [--list]
+
+A service of one plain placement runs in a process of its own, warm and with everything off that can
+be; a profile hook notes which functions are called while one more decision is made and answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+CONFIG = """
+[store]
+path = "{folder}/log.db"
+
+[server]
+port = 0
+
+[placements.home]
+arms = ["a", "b", "c"]
+policy = "ucb1"
+"""
+SERVICE = """
+import sys, threading
+from pathlib import Path
+import tacit
+from tacit.service.config.file import load_config
+from tacit.service.running.server import serve
+package, noted, notes = str(Path(tacit.__file__).parent), set(), False
+
+def hook(frame, event, arg):
+    if notes and event == "call" and frame.f_code.co_filename.startswith(package):
+        code = frame.f_code
+        noted.add((code.co_filename[len(package) + 1:], code.co_qualname, code.co_firstlineno))
+
+def obey():
+    global notes
+    for line in sys.stdin:
+        notes = line == "begin\\n"
+        found = [f"{file} {line} {name}" for file, name, line in sorted(noted)]
+        print(*found, "end", sep="\\n", flush=True)
+        noted.clear()
+
+threading.Thread(target=obey, daemon=True).start()
+threading.setprofile(hook)
+sys.setprofile(hook)
+serve(load_config(sys.argv[1]))
+"""
+WARM = 200
+
+
+def walked() -> list[tuple[str, str]]:
+    """Return the file and the name of each function that a decision passes."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "tacit.toml")
+        config.write_text(CONFIG.format(folder=folder))
+        service = subprocess.Popen(
+            [sys.executable, "-c", SERVICE, str(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert service.stdin is not None
+            assert service.stdout is not None
+            port = int(service.stdout.readline().split()[3].rpartition(":")[2])
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            for _ in range(WARM):
+                _decide(connection)
+            for order in ("begin", "end"):
+                service.stdin.write(f"{order}\n")
+                service.stdin.flush()
+                passed = list(iter(service.stdout.readline, "end\n"))
+                if order == "begin":
+                    _decide(connection)
+        finally:
+            service.kill()
+            service.wait()
+    functions = [(line.split()[0], line.split()[2]) for line in passed if line.strip()]
+    # Newer interpreters call no function for a comprehension.
+    return [(file, name) for file, name in functions if not name.endswith(("comp>", "genexpr>"))]
+
+
+def _decide(connection: http.client.HTTPConnection) -> None:
+    body = json.dumps({"key": "a query"})
+    connection.request("POST", "/v1/placements/home/decide", body, {"content-type": "application/json"})
+    answer = connection.getresponse()
+    text = answer.read()
+    assert answer.status == 200, text
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="name the functions")
+    wants_list = parser.parse_args().list
+    functions = walked()
+    files = Counter(file for file, _ in functions)
+    print(f"a decision passes {len(functions)} functions in {len(files)} files")
+    for file, name in functions if wants_list else ():
+        print(f"  {file:40} {name}")
