@@ -34,9 +34,8 @@ from tacit.learning.learner import Learner
 from tacit.learning.merging import added, delta
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.sqlite import SqliteStore
 
 JSON = {"content-type": "application/json"}
 ARMS = 10

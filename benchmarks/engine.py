@@ -20,13 +20,13 @@ import numpy as np
 import uvloop
 
 import tacit
+from tacit.service.app.server import GC_THRESHOLDS
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import rewards
-from tacit.service.running.server import GC_THRESHOLDS
-from tacit.service.stores.base import End, StoredPlacement
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.log.store import End, StoredPlacement
 
 ARMS = 10
 GROUP = 256

@@ -25,7 +25,7 @@ PACE = 100e-6
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(overrides={"server.port": 0, "store.path": sys.argv[1]}))
 """
 

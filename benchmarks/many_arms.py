@@ -24,7 +24,7 @@ import numpy as np
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]))
 """
 

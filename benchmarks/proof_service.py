@@ -20,8 +20,8 @@ from tables import markdown
 
 from tacit.client import Client, Feedback, Impression
 from tacit.core.seeds import stream
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 HERE = Path(__file__).parent
 START, WINDOW = 1_700_000_000_000_000, 40_000_000

@@ -31,7 +31,7 @@ from serve import loaded
 PLAIN = """
 import json, sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 config = load_config(overrides=json.loads(sys.argv[1]))
 serve(config, ready=lambda address: print("at", address.rpartition(":")[2], flush=True))
 """

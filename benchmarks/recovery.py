@@ -56,11 +56,11 @@ class Timed:
 def opened(path, snapshot_every=10**9):
     """Return the engine over a store, as the server makes it."""
     import tacit
+    from tacit.service.app.server import GC_THRESHOLDS
     from tacit.service.config.rule import Rule
     from tacit.service.config.schema import Config, PlacementConfig
     from tacit.service.engine.engine import Engine
-    from tacit.service.running.server import GC_THRESHOLDS
-    from tacit.service.stores.sqlite import SqliteStore
+    from tacit.service.log.sqlite import SqliteStore
 
     gc.set_threshold(*GC_THRESHOLDS)
     # Compiled or loaded before anything is measured.
@@ -76,7 +76,7 @@ def opened(path, snapshot_every=10**9):
 
 
 async def decided(engine, first, count):
-    from tacit.service.log.impressions import DecisionRequest
+    from tacit.service.log.requests import DecisionRequest
 
     check = engine.placement("home").checked
     asked = [check(DecisionRequest(f"query {key:07d}")) for key in range(first, first + count)]

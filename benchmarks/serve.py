@@ -35,7 +35,7 @@ import socket, uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from tacit.service.config.schema import ServerConfig
-from tacit.service.api import wire
+from tacit.service.http import wire
 from tacit.service.http.endpoint import FOUND, Endpoint
 from tacit.service.http.route import Found
 from tacit.service.app.routes import PLACEMENTS
@@ -66,7 +66,7 @@ uvicorn.Server(settings).run(sockets=[listener])
 SERVICE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,
     "placements.default.arms": 10, "placements.default.policy": sys.argv[2],

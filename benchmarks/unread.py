@@ -19,7 +19,7 @@ from pathlib import Path
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]))
 """
 CONFIG = """

@@ -20,8 +20,8 @@ import numpy as np
 
 from tacit.client import Client
 from tacit.core.text import aligned
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 RECORDED = Path(__file__).with_name("model_outcomes.csv")
 VARIANTS = ("small", "small-with-examples", "large", "large-step-by-step")

@@ -25,13 +25,11 @@ import numpy as np
 
 import tacit
 from tacit.core.text import aligned
-from tacit.service.config.rule import Rule
+from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.config.signals import SignalConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.sqlite import SqliteStore
 
 ARMS = ("a", "b", "c", "d", "e")
 MINUTE = 60_000_000

@@ -35,12 +35,12 @@ SERVE = """
 import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
 time.time_ns = lambda: wall() + skew
-from tacit.service.stores import postgres
-from tacit.service.engine import retention
+from tacit.service.log import postgres
+from tacit.service.engine import upkeep as retention
 postgres.START_SECONDS = float(sys.argv[3])
 retention.EVERY = 500_000
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 CONFIG = """
@@ -435,7 +435,7 @@ class Run:
         states, held = list(self.operator.left), list(self.operator.held)
         forgotten = list(self.operator.forgotten)
         config = load_config(self.path)
-        from tacit.service.stores.opening import open_store
+        from tacit.service.engine.opening import open_store
 
         self.await_database()
         store = open_store(config.store)

@@ -36,8 +36,7 @@ settings.load_profile("tacit")
 def same_ids(request, monkeypatch):
     """Draw the random bits of ids the same in each run: coins fall by them."""
     drawn = random.Random(request.node.nodeid)
-    for module in ("ids", "slots"):
-        monkeypatch.setattr(f"tacit.service.log.{module}.urandom", drawn.randbytes)
+    monkeypatch.setattr("tacit.service.log.ids.urandom", drawn.randbytes)
 
 
 @pytest.fixture(params=("sqlite", "postgres"))

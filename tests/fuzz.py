@@ -21,8 +21,8 @@ from hypothesis import strategies
 from schemathesis.core.failures import FailureGroup
 from schemathesis.openapi.checks import RejectedPositiveData
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 PLACEMENTS = ("default", "held", "duels", "slates", "features", "personalizer")
 DEEP = 2000

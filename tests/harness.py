@@ -26,7 +26,7 @@ START = 1_700_000_000 * SECOND
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 

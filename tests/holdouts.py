@@ -7,9 +7,9 @@ from harness import SECOND
 
 from tacit.client import Feedback, Impression
 from tacit.service.config.file import load_config
-from tacit.service.lift.report import lift_report
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
+from tacit.service.placements.lift_report import lift_report
 
 ARMS = ["film", "recipe"]
 RATES = {"film": 0.45, "recipe": 0.2}

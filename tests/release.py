@@ -32,7 +32,7 @@ assert result.table
 import json, tempfile, urllib.request
 from pathlib import Path
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
+from tacit.service.app.server import running
 
 def asked(url, body=None):
     head = {"content-type": "application/json"}
@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as folder:
     "postgres": """
 from tacit.service.config.schema import StoreConfig
 from tacit.service.errors import StoreError
-from tacit.service.stores.opening import open_store
+from tacit.service.engine.opening import open_store
 try:
     open_store(StoreConfig(url="postgresql://nobody@127.0.0.1:1/nothing"))
 except StoreError as error:
@@ -80,7 +80,7 @@ with on_ray("local"):
 """,
     "otel": """
 from tacit.service.config.schema import TracesConfig
-from tacit.service.running.traces import provider_of
+from tacit.service.app.traces import provider_of
 provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
     "plots": """

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 KINDS = ("sqlite", "postgres")
 chosen = "sqlite"
@@ -23,7 +23,7 @@ def store_at(path):
     """Open the store that a path stands for."""
     if chosen == "sqlite":
         return SqliteStore(path)
-    from tacit.service.stores.postgres import PostgresStore
+    from tacit.service.log.postgres import PostgresStore
 
     return PostgresStore(cluster().url, schema_of(path))
 
@@ -103,7 +103,7 @@ def binary(program):
 def cluster():
     import atexit
 
-    from tacit.service.stores import postgres
+    from tacit.service.log import postgres
 
     # A busy server takes its time to see that a writer is gone.
     postgres.START_SECONDS = 60.0

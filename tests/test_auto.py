@@ -16,8 +16,8 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.reading.counts import counts_of
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.engine.reading import counts_of
+from tacit.service.log.sqlite import SqliteStore
 
 
 def tacit_main(arguments):

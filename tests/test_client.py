@@ -50,10 +50,10 @@ from tacit.client import (
 )
 from tacit.client.retries import LONGEST_ASKED, Reply, pause, seconds_asked
 from tacit.errors import InvalidValue, MissingExtra, TacitError
-from tacit.service.api import wire, wire_lists
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
-from tacit.service.running.server import running
+from tacit.service.http import wire, wire_lists
 
 ARMS = ["holiday", "film", "recipe"]
 BEFORE, AFTER, WITHIN, HANG = "cut before", "cut after", "cut within", "hang"

@@ -20,12 +20,12 @@ from harness import PATIENCE
 from test_service_http import Client
 
 from tacit.errors import TacitError
+from tacit.service.app import systemd
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ServerConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError
-from tacit.service.running import systemd
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = (DEPLOY / "tacit.service").read_text()

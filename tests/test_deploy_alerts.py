@@ -13,9 +13,9 @@ import pytest
 import yaml
 from harness import PATIENCE, Client, Clock
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.http.metrics import OF_SHARD
-from tacit.service.running.server import running
 
 HOUR = 3_600_000_000
 DEPLOY = Path(__file__).parent.parent / "deploy"

@@ -12,8 +12,8 @@ from conftest import ROOT
 from generate.run import execute
 from harness import PATIENCE
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 PAGES = ROOT / "docs" / "elsewhere"
 THEIRS = {"mabwiser": "mabwiser", "river": "river", "open-bandit": "obp"}

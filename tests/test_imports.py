@@ -61,19 +61,16 @@ clicks
 environments
 simulation evaluate
 reproduce
-service/errors service/kind service/log
+service/errors service/kind
+service/log
 service/config
-service/stores
-service/attribution service/sharing
-service/lift
+service/attribution
 service/placements
-service/reading
 service/engine
-service/page service/http
-service/api
-service/kinds service/ubi service/personalizer service/ofrep
+service/page
+service/http
+service/doors
 service/app
-service/running
 service/maintenance client
 cluster
 warmup demo checking

@@ -11,9 +11,9 @@ from harness import Client
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.kind import KINDS, kind_of
-from tacit.service.running.server import running
 
 COINS = {"kind": "coins", "coins": ["penny", "dime"], "policy": "ucb1", "seed": 7}
 SERVICE = Path(tacit.__file__).parent / "service"

@@ -34,14 +34,12 @@ from tacit.evaluate.intervals import score
 from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.config.file import load_config
+from tacit.service.doors.ubi_records import export_ubi
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
-from tacit.service.log.rows import CLICKS
-from tacit.service.log.slates import slate_of
-from tacit.service.maintenance.export import export
-from tacit.service.stores.sqlite import SqliteStore
-from tacit.service.ubi.export import export_ubi
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.copies import export
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
 

@@ -17,13 +17,12 @@ import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
 from tacit.client.spool import Spool
 from tacit.errors import InvalidValue, TacitError
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict
-from tacit.service.log.impressions import DecisionRequest, Made
-from tacit.service.log.requests import ChangeArms, Feedback
-from tacit.service.running.server import running
+from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback, Made
 
 NAMES = ("a", "b", "c")
 POLICIES = {

@@ -18,9 +18,9 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 
 from tacit.client import Client
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
-from tacit.service.running.server import running
 
 ARMS = ["reference", "news", "shop"]
 FEATURES = "lin-ts(relevance_dim=1, examination_dim=1)"

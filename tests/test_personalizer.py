@@ -28,20 +28,18 @@ from stores import store_at
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
+from tacit.service.doors import personalizer_wire as wire
+from tacit.service.doors.personalizer import Shown, impression_of, impressions_of, slot_id
+from tacit.service.doors.personalizer_wire import MOST_FEATURES, Settings, features_of, vectors
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict, StoreError
+from tacit.service.log import sqlite
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
 from tacit.service.maintenance.verify import verify
-from tacit.service.personalizer import wire
-from tacit.service.personalizer.hashing import MOST_FEATURES, features_of, vectors
-from tacit.service.personalizer.placement import Shown
-from tacit.service.personalizer.requests import impression_of, impressions_of, slot_id
-from tacit.service.personalizer.settings import Settings
-from tacit.service.running.server import running
-from tacit.service.stores import sqlite
 
 SECOND = 1_000_000
 FOODS = {

@@ -14,8 +14,7 @@ from stores import store_at
 
 from tacit.service.config.file import load_config
 from tacit.service.engine.fold import fold, opened
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, REWARD
 from tacit.service.placements.results import (
     DAY,

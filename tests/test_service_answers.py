@@ -14,9 +14,9 @@ from tacit.errors import UnknownName
 from tacit.learning.learner import Learner, snapshot_of
 from tacit.learning.snapshot import Room, pieces
 from tacit.policies import UCB1
+from tacit.service.engine import reading as lending
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
-from tacit.service.log.impressions import Impression
-from tacit.service.reading import lending
+from tacit.service.log.requests import Impression
 
 KEYS = 20_000
 HIGH, LOW = 65_536, 16_384

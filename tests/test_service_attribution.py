@@ -38,16 +38,13 @@ from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, Store
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
 from tacit.service.log.blocks import Block
-from tacit.service.log.clock import LogClock
-from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.ids import Draws, LogClock
+from tacit.service.log.requests import DecisionRequest, Feedback
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.sqlite import MIGRATIONS
+from tacit.service.log.store import save
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.stores.base import save
-from tacit.service.stores.sqlite import MIGRATIONS
 
 ARMS = ("holiday", "film", "recipe")
 
@@ -661,7 +658,7 @@ def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, mon
 
 
 def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.stores.postgres.START_SECONDS", 0.1)
+    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
     store = stores.store_at(tmp_path)
     with pytest.raises(StoreError, match="in use by another process"):
         stores.store_at(tmp_path)
@@ -669,7 +666,7 @@ def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
 
 
 def test_no_message_names_the_password():
-    from tacit.service.stores.postgres import PostgresStore
+    from tacit.service.log.postgres import PostgresStore
 
     with pytest.raises(StoreError) as caught:
         PostgresStore("postgresql://tacit:hush@127.0.0.1:1/nowhere")

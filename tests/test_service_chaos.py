@@ -12,8 +12,8 @@ from fuzz import fuzz
 from harness import PATIENCE
 from test_service_page import post
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

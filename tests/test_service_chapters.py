@@ -15,15 +15,15 @@ from test_cli import tacit
 from tacit.client import Client, InvalidRequest
 from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.lift.chapters import MOST_PARTS
-from tacit.service.lift.report import lift_report
-from tacit.service.lift.sums import LiftSums
 from tacit.service.log.requests import ChangeArms, ChangeHoldout
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
+from tacit.service.placements.chapters import MOST_PARTS
+from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_sums import LiftSums
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
 DAY = 86_400 * SECOND

@@ -17,15 +17,15 @@ from test_service_living import NAMES, POLICIES, configured, decided, feedback, 
 import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
+from tacit.service.engine.opening import open_store
 from tacit.service.errors import Unavailable
 from tacit.service.log.requests import ChangeArms
 from tacit.service.log.rows import ARMS
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.opening import open_store
 
 LATER = ("d", "c", "b")
 
@@ -254,7 +254,7 @@ def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
 EARLY = """
 import os, signal, sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import _opened, serve
+from tacit.service.app.server import _opened, serve
 def opened(config):
     path = sys.argv[1]
     text = open(path).read()

@@ -17,8 +17,7 @@ from harness import PATIENCE, eventually
 from test_service_guard import KEY, MADE, configured, process
 from test_service_http import Client
 
-from tacit.service.running.answering import DRAIN_SECONDS
-from tacit.service.running.server import running
+from tacit.service.app.server import DRAIN_SECONDS, running
 
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 DECIDE = (
@@ -30,7 +29,7 @@ SERVE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
 """
 

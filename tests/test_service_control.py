@@ -19,18 +19,16 @@ import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.errors import InvalidValue
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import ChangeArms, PinArms
+from tacit.service.log.requests import ChangeArms, DecisionRequest, PinArms
 from tacit.service.log.rows import MarkRow
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
 
 KEY, SHA256 = new_key()
 READING, READING_SHA256 = new_key()

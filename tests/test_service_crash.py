@@ -18,7 +18,7 @@ from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 ROUNDS = 3
 CLIENTS = 6

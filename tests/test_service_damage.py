@@ -20,8 +20,7 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, Unavailable
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
 
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
@@ -178,8 +177,8 @@ def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog
     filled(path)
     sql(path, "sqlite", "UPDATE decisions SET arm = 'film ' WHERE seq = 4")
     for setting in ("set_up", "log_the_uncaught"):
-        monkeypatch.setattr(f"tacit.service.running.logs.{setting}", lambda *_: None)
-    monkeypatch.setattr("tacit.service.running.server.serve", lambda config, **_: served_with.append(config))
+        monkeypatch.setattr(f"tacit.service.app.logs.{setting}", lambda *_: None)
+    monkeypatch.setattr("tacit.service.app.server.serve", lambda config, **_: served_with.append(config))
     with caplog.at_level(logging.WARNING):
         found = CliRunner().invoke(cli, ["serve", "--store", str(path), "--skip-damaged"])
     assert found.exit_code == 0, found.output
@@ -313,8 +312,8 @@ def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monke
     filled(path)
     sql(path, "sqlite", "UPDATE store SET clean = 0")
     times = iter(range(0, 10_000, 100))
-    monkeypatch.setattr("tacit.service.stores.sqlite.time.monotonic", lambda: next(times))
-    monkeypatch.setattr("tacit.service.stores.sqlite.STEPS", 1)
+    monkeypatch.setattr("tacit.service.log.sqlite.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("tacit.service.log.sqlite.STEPS", 1)
     with caplog.at_level(logging.WARNING):
         opened(path)
     assert "its indexes were looked at for 5 s alone" in caplog.text

@@ -22,20 +22,18 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited
 from tacit.learning.learner import Learner
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
-from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.ids import Draws
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.duels import Tally, shown_list
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
 RANKERS = list(RANKINGS)

@@ -21,10 +21,10 @@ from test_service_guard import metrics
 from test_service_http import Client
 
 from tacit.errors import ConfigError
-from tacit.service.app import openapi
+from tacit.service.app import routes as openapi
+from tacit.service.app.logs import JsonLines, TextLines
 from tacit.service.app.routes import APIS
-from tacit.service.running.logs import JsonLines, TextLines
-from tacit.service.running.server import running
+from tacit.service.app.server import running
 
 HOW = {"decide": "default", "duel": "duels", "slate": "slates", "clicks": "slates"}
 PREFIX = "/personalizer/v1.0"

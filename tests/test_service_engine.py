@@ -26,13 +26,12 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import RepeatedFeedback, StoreError, Unavailable, UnknownDecision
-from tacit.service.log.draws import Draws
-from tacit.service.log.ids import decision_id
+from tacit.service.log.ids import Draws, decision_id
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
+from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.maintenance.verify import verify
-from tacit.service.placements.base import Placement
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
-from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 ARM_NAMES = ("holiday", "film", "recipe")
 # So long that windows of 30 s close in the course of a test.
@@ -503,7 +502,7 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
 
     row = asyncio.run(session())
     grown = (*MIGRATIONS, "ALTER TABLE decisions ADD COLUMN colour TEXT")
-    monkeypatch.setattr("tacit.service.stores.sqlite.MIGRATIONS", grown)
+    monkeypatch.setattr("tacit.service.log.sqlite.MIGRATIONS", grown)
     store = SqliteStore(path)
     assert store.find([(row.placement, row.id)])[row.placement, row.id] == (row, [])
     store.close()

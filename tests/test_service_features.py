@@ -11,14 +11,14 @@ from harness import START, Clock, as_after_a_crash, everything, learned
 
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.ids import Draws
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
 
 POLICIES = {
     "lin": "lin-ts(relevance_dim=2, examination_dim=1)",

@@ -17,13 +17,13 @@ from test_cli import tacit as tacit_command
 from test_service_verdict import LISTS
 from test_ubi import event, query
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.archive import backup
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.searches import Subject, Told
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.backup import backup
 
 NAME = "ann-of-4711"
 DAY = 86_400_000_000

@@ -16,8 +16,7 @@ from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.log.ids import decision_id, decision_ids
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import DecisionRequest, Feedback
 from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
 
 WINDOW = 30_000_000

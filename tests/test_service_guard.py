@@ -18,10 +18,10 @@ from harness import PATIENCE, Client, eventually
 from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.app.guard import Rates
+from tacit.service.app.logs import JsonLines
+from tacit.service.app.server import running, serve
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import KeyConfig, Keys, new_key
-from tacit.service.running.logs import JsonLines
-from tacit.service.running.server import running, serve
 
 NAMES = {"decide": "page", "feedback": "tracker", "read": "people", "admin": "operator"}
 MADE = {scope: new_key() for scope in NAMES}
@@ -218,7 +218,7 @@ def test_clients_that_are_forgotten_start_anew():
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
 """
 FIRST = """

@@ -19,19 +19,17 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
 from tacit.learning.learner import Learner
 from tacit.proof.sums import BUCKETS
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.lift.coin import Coin
-from tacit.service.lift.controls import Control
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import ChangeHoldout
+from tacit.service.log.requests import ChangeHoldout, DecisionRequest
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.coin import Coin, Control
 from tacit.service.placements.results import DECISIONS
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
 
 # The coin ------------------------------------------------------------------------------------
 
@@ -462,7 +460,7 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
         del windows["lift"], windows["results"]
         for row, *_ in windows["open"]:
             del row[-2:]
-        from tacit.service.stores.base import save
+        from tacit.service.log.store import save
 
         save(store, kept._replace(windows=msgspec.json.encode(windows)))
         store.close()

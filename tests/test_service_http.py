@@ -16,17 +16,17 @@ import pytest
 from harness import PATIENCE, Client, eventually
 
 from tacit.errors import ConfigError, MissingExtra
+from tacit.service.app.server import running, serve
 from tacit.service.config.file import load_config
 from tacit.service.errors import StoreError
 from tacit.service.maintenance import doctor
-from tacit.service.running.server import running, serve
 
 ARMS = ["holiday", "film", "recipe"]
 LIMIT = 2000
 SERVE = """
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
 print("stopped cleanly", flush=True)
 """
@@ -383,7 +383,7 @@ def test_a_store_in_use_is_named(tmp_path):
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
-    for name in ("apsw", "tacit.service.stores.sqlite"):
+    for name in ("apsw", "tacit.service.log.sqlite"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r"tacit\[service\]"):
         serve(config)
@@ -430,7 +430,7 @@ def test_readiness_follows_the_store(tmp_path):
 
 def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path, monkeypatch):
     # Whoever watches does not keep the service from stopping, which would else wait for so long.
-    monkeypatch.setattr("tacit.service.running.answering.DRAIN_SECONDS", round(2 * PATIENCE))
+    monkeypatch.setattr("tacit.service.app.server.DRAIN_SECONDS", round(2 * PATIENCE))
     config = load_config(overrides={"store.path": str(tmp_path / "s.db"), "server.port": 0})
     with contextlib.ExitStack() as service:
         client = Client(service.enter_context(running(config)))

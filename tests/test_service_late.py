@@ -21,13 +21,12 @@ from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
 from tacit.service.attribution.attribution import CORRECTED, DUPLICATE, FROZEN, LATE, LEARNED, Attribution
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule
+from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.config.signals import SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
-from tacit.service.maintenance.export import export
+from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)

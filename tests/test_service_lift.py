@@ -20,18 +20,17 @@ from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
 from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
-from tacit.service.http.lift_metrics import LiftMetrics
-from tacit.service.lift.report import lift_report
-from tacit.service.lift.slices import Slices
-from tacit.service.lift.sums import Closed, LiftSums
-from tacit.service.lift.terms import terms_of
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.http.metrics import LiftMetrics
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
-from tacit.service.placements.base import Placement
-from tacit.service.running.server import running
-from tacit.service.stores.base import StoredPlacement
+from tacit.service.log.store import StoredPlacement
+from tacit.service.placements.chapters import Slices, terms_of
+from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_sums import Closed, LiftSums
+from tacit.service.placements.placement import Placement
 
 # Over HTTP -----------------------------------------------------------------------------------
 

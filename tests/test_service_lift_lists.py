@@ -16,23 +16,20 @@ from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
 from tacit.client.messages import Impression as Wanted
 from tacit.errors import ConfigError, InvalidValue
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import HELD_OUT
 from tacit.service.config.file import load_config
+from tacit.service.doors import personalizer_wire as wire
+from tacit.service.doors.personalizer import Shown, impression_of
 from tacit.service.engine.engine import Engine
-from tacit.service.lift.controls import ListControl
-from tacit.service.lift.report import lift_report
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback, as_content
-from tacit.service.log.rows import CLICKS
-from tacit.service.log.slates import slate_of
-from tacit.service.maintenance.export import export
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback, as_content
+from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
-from tacit.service.personalizer import wire
-from tacit.service.personalizer.placement import Shown
-from tacit.service.personalizer.requests import impression_of
+from tacit.service.placements.coin import ListControl
 from tacit.service.placements.duels import shown_list
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.placements.lift_report import lift_report
 
 LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "positions": 2}
 DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}

@@ -12,11 +12,10 @@ from holdouts import FEATURED, METRICS, closed, configured, report
 
 from tacit.errors import InvalidValue
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import Feedback as Told
-from tacit.service.log.requests import as_content
 from tacit.service.log.rows import FeedbackRow
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from test_service_page import obstacles, post, shown
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
 
 RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
 

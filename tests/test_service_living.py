@@ -17,19 +17,18 @@ import tacit
 from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.requests import ChangeArms, Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, MarkRow
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
 from tacit.service.placements.duels import DuelOptions
-from tacit.service.running.server import running
 
 NAMES = ("a", "b", "c")
 MOST = 5

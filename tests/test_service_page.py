@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.page.amounts import age, ages
-from tacit.service.page.beliefs import arms_believed
 from tacit.service.page.charts import Curve, Point, Remark, Span, line_chart, nice_ticks, time_ticks
+from tacit.service.page.key import arms_believed
 from tacit.service.page.timeline import Stretch, asked_range, rate_of, together
 from tacit.service.placements.series import Series
-from tacit.service.running.server import running
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
 
@@ -513,7 +513,7 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
     from scipy import stats
 
     from tacit.policies.stationary.beta_maximum import probability_largest
-    from tacit.service.page.beliefs import arms_believed
+    from tacit.service.page.key import arms_believed
 
     rng = np.random.default_rng(0)
     for _ in range(40):

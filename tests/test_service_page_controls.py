@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 from test_service_page import obstacles
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
-from tacit.service.running.server import running
 
 ADMIN, READ = new_key(), new_key()
 ARMS = ["film", "<b>recipe</b>", "tomato, soup"]

@@ -11,11 +11,11 @@ import pytest
 from harness import PATIENCE, eventually, served
 from test_service_page import post
 
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.log.impressions import Impression
+from tacit.service.log.requests import Impression
 from tacit.service.page import pages
 from tacit.service.page.pages import REST, Looks
-from tacit.service.running.server import running
 
 ARMS = 10_000
 

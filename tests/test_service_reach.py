@@ -16,8 +16,8 @@ from tacit.cluster.ingress import Ingress
 from tacit.errors import ConfigError
 from tacit.service.app.app import application
 from tacit.service.app.routes import APIS
+from tacit.service.app.server import running
 from tacit.service.log.searches import SUBJECTS
-from tacit.service.running.server import running
 
 PATTERNS = ["own", "shop-[12]*"]
 OWN, FOREIGN = "own", "zebra"

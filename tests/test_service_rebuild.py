@@ -24,6 +24,7 @@ from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
@@ -31,14 +32,11 @@ from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.log.impressions import DecisionRequest, Made
-from tacit.service.log.requests import ChangeArms, PinArms
-from tacit.service.log.slots import Shard
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.ids import Shard
+from tacit.service.log.requests import ChangeArms, DecisionRequest, Made, PinArms
+from tacit.service.log.store import BASES
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.base import BASES
 
 KEY, NAMES = control.KEY, control.NAMES
 OTHERS = {"arms": "ucb1", "shared": "thompson", "slates": "cascade-ucb1", "duels": "double-thompson-sampling"}

@@ -16,7 +16,7 @@ import tacit
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Refused, StoreError
-from tacit.service.http.problems import problem_of
+from tacit.service.http.messages import problem_of
 from tacit.service.maintenance.verify import verify
 
 PLACEMENT = PlacementConfig(tacit.Thompson(("holiday", "film", "recipe")), 7)
@@ -179,7 +179,7 @@ def test_a_refusal_is_a_problem_of_the_request():
 
 def test_a_database_that_cannot_keep_every_key_is_refused_at_the_start(monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
-    from tacit.service.stores.postgres import PostgresStore
+    from tacit.service.log.postgres import PostgresStore
 
     url = stores.cluster().url
     with psycopg.connect(url, autocommit=True) as connection:

@@ -21,20 +21,19 @@ from stores import store_at
 from test_cli import tacit as tacit_command
 
 from tacit.errors import ConfigError
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.engine import retention
+from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
-from tacit.service.log.clock import as_text
+from tacit.service.log.archive import backup
+from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow, MarkRow, RecordRow
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.log.store import BASES, save
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.backup import backup
-from tacit.service.stores.base import BASES, save
-from tacit.service.stores.sqlite import SqliteStore
-from tacit.service.ubi.export import export_ubi
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR

@@ -25,17 +25,22 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
+from tacit.service.engine.opening import (
+    Fenced,
+    FencedStore,
+    Layout,
+    LayoutStore,
+    open_store,
+    partitions,
+    schema_of,
+)
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
+from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
-from tacit.service.log.slots import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.resharding import reshard
 from tacit.service.maintenance.verify import verify
-from tacit.service.stores.fencing import Fenced, FencedStore
-from tacit.service.stores.layout import Layout, LayoutStore, partitions, schema_of
-from tacit.service.stores.opening import open_store
-from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = ("holiday", "film", "recipe")
 
@@ -663,7 +668,7 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
 
 
 def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
-    monkeypatch.setattr("tacit.service.stores.postgres.START_SECONDS", 0.1)
+    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
     config = configured(schema)
     store = LayoutStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):

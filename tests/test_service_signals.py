@@ -18,23 +18,21 @@ from tacit.core.state import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.signals import NAMES
 from tacit.logs import read_log
+from tacit.service.app.server import running
 from tacit.service.attribution.signals import PlacementSignals
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule
+from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.config.signals import SignalConfig
-from tacit.service.engine import retention
+from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
-from tacit.service.maintenance.export import export
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
 
 ARM_NAMES = ("holiday", "film", "recipe")
 SIGNALS = SignalConfig(NAMES, fast=20.0, slow=200.0, client=1)

@@ -12,16 +12,14 @@ from harness import SECOND, START, Clock, as_after_a_crash
 from tacit.core.state import leaves
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
+from tacit.service.app.server import running
 from tacit.service.attribution.attribution import PENDING
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
-from tacit.service.log.rows import CLICKS
-from tacit.service.log.slates import slate_of
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.stores.sqlite import SqliteStore
 
 ARMS = ["a", "b", "c", "d", "e"]
 

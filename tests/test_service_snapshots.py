@@ -22,10 +22,10 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
+from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.log.store import BASES, BATCH, Draft, Old, Snapshot, save
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.snapshots import LEAST_ROOM
-from tacit.service.stores.base import BASES, BATCH, Draft, Old, Snapshot, save
-from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
 

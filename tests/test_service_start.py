@@ -23,15 +23,13 @@ from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold, opened, start
+from tacit.service.engine.opening import check_kinds
 from tacit.service.errors import StoreError
-from tacit.service.log.impressions import DecisionRequest
-from tacit.service.log.requests import ChangeArms
+from tacit.service.log.requests import ChangeArms, DecisionRequest
 from tacit.service.log.rows import START
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.history import words
-from tacit.service.stores.layout import check_kinds
 
 NAMES = ("a", "b", "c")
 POLICIES = {

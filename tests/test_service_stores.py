@@ -26,18 +26,17 @@ from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.log.impressions import DecisionRequest
+from tacit.service.log.archive import backup
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.stores.backup import backup
-from tacit.service.stores.base import BASES, SNAPSHOTS, Snapshot, save
-from tacit.service.stores.sqlite import MIGRATIONS, SqliteStore
 
 ARMS = ("holiday", "film", "recipe")
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")
-OPEN = "import sys; from tacit.service.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
+OPEN = "import sys; from tacit.service.log.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
 
 
 def configured(**others):
@@ -129,7 +128,7 @@ def test_the_latest_owner_of_a_file_alone_can_write(tmp_path):
 def test_a_schema_has_one_owner_even_where_locks_do_not_hold(tmp_path, monkeypatch):
     """Between a server and its database, a pooler may give all clients the same session."""
     monkeypatch.setattr(stores, "chosen", "postgres")
-    from tacit.service.stores.postgres import PostgresStore
+    from tacit.service.log.postgres import PostgresStore
 
     first = store_at(tmp_path)
     first.append(tick(1))
@@ -604,7 +603,7 @@ def test_verify_looks_at_what_was_counted_over_time(tmp_path):
 
 def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
-    monkeypatch.setattr("tacit.service.stores.postgres.LOCK_TIMEOUT", "200ms")
+    monkeypatch.setattr("tacit.service.log.postgres.LOCK_TIMEOUT", "200ms")
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
     options = f"-c search_path={stores.schema_of(tmp_path)}"
 

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tacit.errors import ConfigError, MissingExtra
 from tacit.service.app.app import application
+from tacit.service.app.server import running
+from tacit.service.app.traces import Traced
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.running.server import running
-from tacit.service.running.traces import Traced
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -115,13 +115,13 @@ def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path, monkeypatch):
     code = f"""
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
+from tacit.service.app.server import running
 with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
     print(any(name.startswith("opentelemetry") for name in sys.modules))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "False\n", result.stderr
-    monkeypatch.setitem(sys.modules, "tacit.service.running.traces", None)
+    monkeypatch.setitem(sys.modules, "tacit.service.app.traces", None)
     traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
     with (
         pytest.raises(MissingExtra, match=r"tacit\[otel\]"),

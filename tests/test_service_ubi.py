@@ -19,20 +19,15 @@ from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
 from tacit.logs.decided import given_above
 from tacit.logs.ubi.records import event_of
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
+from tacit.service.doors.ubi_records import export_ubi, listed, told_of
+from tacit.service.doors.ubi_routes import UbiRequest, take
 from tacit.service.http.route import Call
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
-from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
-from tacit.service.log.slates import slate_of
-from tacit.service.maintenance.export import export
-from tacit.service.maintenance.take_in import take_in
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, slate_of
+from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.running.server import running
-from tacit.service.ubi.export import export_ubi
-from tacit.service.ubi.records import listed, told_of
-from tacit.service.ubi.routes import take
-from tacit.service.ubi.wire import UbiRequest
 
 
 def schema(name):

@@ -19,7 +19,7 @@ from tacit.service.app.usual import Usual
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
-from tacit.service.stores.sqlite import SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 
 KEYS = {scope: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in MADE.items()}
 DATE = [(b"date", b"now")]

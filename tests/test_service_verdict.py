@@ -22,15 +22,15 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
+from tacit.service.engine import verdicts
+from tacit.service.engine import verdicts as searches
 from tacit.service.errors import Conflict, Unavailable
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import Feedback
+from tacit.service.log.ids import Shard
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import ACTIVATE, CLICKS
-from tacit.service.log.slots import Shard
-from tacit.service.maintenance.export import export
-from tacit.service.reading import searches, verdicts
-from tacit.service.running.server import running
+from tacit.service.maintenance.copies import export
 
 SECOND = 1_000_000
 WORTH = {"click": 1.0, "add_to_cart": 0.3, "purchase": 10.0, "seen": 0.0}

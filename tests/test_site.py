@@ -83,7 +83,7 @@ def test_every_command_and_option_is_in_the_reference(generate):
 
 
 def test_every_operation_and_field_is_in_the_reference(generate):
-    from tacit.service.app.openapi import document
+    from tacit.service.app.routes import document
 
     page, whole = generate("http").part(), document()
     for path, item in whole["paths"].items():
@@ -129,7 +129,7 @@ def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):
 
 def test_every_column_of_every_log_has_a_meaning(generate):
     from tacit.logs.schema import SCHEMA
-    from tacit.service.maintenance import export as log
+    from tacit.service.maintenance import copies as log
 
     logs = generate("logs")
     assert list(logs.click_columns()) == SCHEMA.names
@@ -150,7 +150,7 @@ def test_every_metric_of_a_running_service_has_a_meaning(generate):
 
 
 def test_every_error_and_problem_is_in_the_reference(generate):
-    from tacit.service.http.problems import PROBLEMS
+    from tacit.service.http.messages import PROBLEMS
 
     errors = generate("errors")
     page = errors.part()

@@ -47,7 +47,7 @@ def test_the_command_line_explains_itself_without_a_compiler():
 SERVICE = """
 import os, signal, sys
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,
     "placements.default.policy": "ucb1", "placements.default.arms": 3,
@@ -113,7 +113,7 @@ import json, sys
 from http.client import HTTPConnection
 from tacit.core.compiled import cache_statistics
 from tacit.service.config.file import load_config
-from tacit.service.running.server import running
+from tacit.service.app.server import running
 overrides = {"server.port": 0, "store.path": sys.argv[2]}
 with running(load_config(sys.argv[1], overrides=overrides)) as address:
     connection = HTTPConnection(address.removeprefix("http://"))

@@ -16,11 +16,10 @@ from harness import Clock
 import tacit
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.impressions import Clicks, DecisionRequest
-from tacit.service.log.requests import ChangeArms, Feedback
+from tacit.service.log.requests import ChangeArms, Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
-from tacit.service.stores.sqlite import SqliteStore
 
 WRITTEN = DATA / "written_by_0.1"
 PLACEMENTS = ("home", "news", "rankers", "shelf", "video")

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import msgspec
 
 from tacit.service.config.tables import PlacementTable
+from tacit.service.http.arms import FORM, example
 from tacit.service.kind import Kind
-from tacit.service.kinds.arms import FORM, example
 from tacit.service.page.view import View
-from tacit.service.placements.base import Placement
+from tacit.service.placements.placement import Placement
 
 
 class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):

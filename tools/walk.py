@@ -33,7 +33,7 @@ import sys, threading
 from pathlib import Path
 import tacit
 from tacit.service.config.file import load_config
-from tacit.service.running.server import serve
+from tacit.service.app.server import serve
 package, noted, notes = str(Path(tacit.__file__).parent), set(), False
 
 def hook(frame, event, arg):

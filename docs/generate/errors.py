@@ -13,7 +13,7 @@ from generate.tables import code, summary, table
 from tacit.cli import EPILOG
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.policies import IdentifiabilityWarning
-from tacit.service.http.problems import PROBLEMS
+from tacit.service.http.messages import PROBLEMS
 
 
 def part() -> str:

@@ -46,7 +46,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the OpenAPI document, for tools."""
     from mkdocs.structure.files import File
 
-    from tacit.service.app.openapi import document
+    from tacit.service.app.routes import document
 
     content = json.dumps(document(), indent=1)
     files.append(File.generated(config, "reference/openapi.json", content=content))

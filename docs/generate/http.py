@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from generate.tables import code, markdown, table
-from tacit.service.app.openapi import document
-from tacit.service.app.routes import APIS
+from tacit.service.app.routes import APIS, document
 
 SCOPES = {
     (path.template, method.lower()): route.scope

@@ -10,11 +10,9 @@ from tacit.interleaving import TeamDraft
 from tacit.logs import schema
 from tacit.service.attribution.attribution import OUTCOMES
 from tacit.service.kind import kind_of
-from tacit.service.log import rows
-from tacit.service.maintenance import export as log
+from tacit.service.log import rows, sqlite, store
+from tacit.service.maintenance import copies as log
 from tacit.service.placements.duels import DuelOptions
-from tacit.service.stores import base as store
-from tacit.service.stores import sqlite
 
 ROWS = {
     "decisions": rows.DecisionRow,

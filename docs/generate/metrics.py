@@ -35,8 +35,8 @@ def metrics() -> list[tuple[str, str, list[str], str]]:
 def scraped() -> str:
     """Return the metrics of a service after some decisions with feedback."""
     from tacit.client import Client, Feedback, Impression
+    from tacit.service.app.server import running
     from tacit.service.config.file import load_config
-    from tacit.service.running.server import running
 
     with tempfile.TemporaryDirectory() as folder:
         overrides = {"server.port": 0, "store.path": str(Path(folder) / "tacit.db")}

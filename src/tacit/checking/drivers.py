@@ -144,7 +144,7 @@ def serves_as_it_learns(trial: Trial) -> str:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
     try:
         from tacit.service.config.schema import Config, PlacementConfig
-        from tacit.service.stores.sqlite import SqliteStore
+        from tacit.service.log.sqlite import SqliteStore
     except ImportError:
         raise LeftOut("the service is not installed: pip install 'tacit[service]'") from None
     from tacit.service.maintenance.verify import verify
@@ -176,9 +176,8 @@ def serves_as_it_learns(trial: Trial) -> str:
 async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
     """Return what an engine has learned, and a learner that was given the same."""
     from tacit.service.engine.engine import Engine
-    from tacit.service.log.draws import Draws
-    from tacit.service.log.impressions import Clicks, DecisionRequest
-    from tacit.service.log.requests import Feedback
+    from tacit.service.log.ids import Draws
+    from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
     from tacit.service.log.rows import CLICKS
 
     now = [MICROSECONDS]

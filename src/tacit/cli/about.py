@@ -123,8 +123,8 @@ def _compiled(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 def _compiled_for(config: Path) -> tuple[int, int, Path]:
     try:
+        from tacit.service.app.warming import compile_served
         from tacit.service.config.file import load_config
-        from tacit.service.running.warming import compile_served
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     with usage():

@@ -58,11 +58,11 @@ def export(config: Path | None, store: str | None, as_json: bool, format: str, f
     counts: dict[str, int] = {}
     for name, configuration, opened in service_logs(config, store):
         if format == "ubi":
-            from tacit.service.ubi.export import export_ubi
+            from tacit.service.doors.ubi_records import export_ubi
 
             written = export_ubi(opened, folder / name)
         else:
-            from tacit.service.maintenance.export import export as write
+            from tacit.service.maintenance.copies import export as write
 
             written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
@@ -78,7 +78,7 @@ def export(config: Path | None, store: str | None, as_json: bool, format: str, f
 def import_log(config: Path | None, store: str | None, as_json: bool, folder: Path) -> None:
     """Fill an empty store with the log that was exported to FOLDER."""
     with service_log(config, store) as (_, opened):
-        from tacit.service.maintenance.take_in import take_in
+        from tacit.service.maintenance.copies import take_in
 
         count = take_in(opened, folder)
     show({"rows": count}, f"{count:,} rows", as_json)
@@ -96,7 +96,7 @@ def back_up(config: Path | None, store: str | None, as_json: bool, target: Path)
     if configuration.store.url is not None:
         schema = configuration.store.schema
         raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
-    from tacit.service.stores.backup import backup
+    from tacit.service.log.archive import backup
 
     size = backup(configuration.store.path, target)
     show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
@@ -136,7 +136,7 @@ def forget(
     if url is not None:
         done = _forget_at(url, key, kind, name)
     else:
-        from tacit.service.maintenance.forgetting import forget as blank
+        from tacit.service.maintenance.verify import forget as blank
 
         parts = [blank(each, opened, kind, name) for _, each, opened in service_logs(config, store)]
         done = {place: tuple(found) for part in parts for place, found in part.items()}
@@ -170,7 +170,7 @@ def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
     """Return the backups in a folder that hold somebody."""
     if folder is None:
         return []
-    from tacit.service.maintenance.forgetting import holds
+    from tacit.service.maintenance.verify import holds
 
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return [str(path) for path in files if holds(path, kind, name)]

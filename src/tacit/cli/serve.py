@@ -74,10 +74,10 @@ def serve(
 ) -> None:
     """Run the decision service, until Ctrl-C or SIGTERM."""
     try:
+        from tacit.service.app.logs import log_the_uncaught, set_up
+        from tacit.service.app.server import serve as run
         from tacit.service.config.file import load_config
         from tacit.service.errors import AddressUnavailable
-        from tacit.service.running.logs import log_the_uncaught, set_up
-        from tacit.service.running.server import serve as run
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
 
@@ -120,7 +120,7 @@ def serve(
 
 
 def _leave_out_damaged(config: Path | None, store: str | None) -> None:
-    from tacit.service.stores.base import rows_text
+    from tacit.service.log.store import rows_text
 
     for name, _, opened in service_logs(config, store):
         if damaged := opened.damaged():

@@ -39,7 +39,7 @@ def service_log(config: Path | None, store: str | None) -> Iterator[tuple[Any, A
     """Open the store of a configuration."""
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.stores.opening import open_store
+    from tacit.service.engine.opening import open_store
 
     opened = open_store(configuration.store)
     try:
@@ -55,11 +55,11 @@ def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, 
     """
     with usage():
         configuration = service_config(config, store)
-    from tacit.service.stores.opening import open_store
+    from tacit.service.engine.opening import open_store
 
     parts = [configuration.store]
     if configuration.store.url is not None:
-        from tacit.service.stores.layout import partitions
+        from tacit.service.engine.opening import partitions
 
         parts = partitions(configuration.store)
     for number, part in enumerate(parts):

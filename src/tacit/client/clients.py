@@ -151,7 +151,7 @@ class Client(_Connection[httpx.Client], Blocking):
     >>> import tempfile
     >>> from tacit.client import Client, Feedback, Impression
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.running.server import running
+    >>> from tacit.service.app.server import running
     >>> values = {
     ...     "server.port": 0,
     ...     "placements.banner.arms": ["holiday", "film"],
@@ -225,7 +225,7 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
     >>> import asyncio, tempfile
     >>> from tacit.client import AsyncClient
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.running.server import running
+    >>> from tacit.service.app.server import running
     >>> async def asked(url):
     ...     async with AsyncClient(url) as client:
     ...         decided = await client.decide("default", "independence day")

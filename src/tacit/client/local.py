@@ -89,7 +89,7 @@ class Local:
     >>> import tempfile
     >>> from tacit.client import Client, Local
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.running.server import running
+    >>> from tacit.service.app.server import running
     >>> folder = tempfile.TemporaryDirectory()
     >>> values = {"server.port": 0, "store.path": f"{folder.name}/tacit.db"}
     >>> with folder, running(load_config(overrides=values)) as url:

@@ -18,7 +18,7 @@ from tacit.cluster.ingress import Ingress
 from tacit.cluster.link import Link
 from tacit.cluster.sweeps import imported
 from tacit.service.errors import Unavailable
-from tacit.service.log.slots import Shard
+from tacit.service.log.ids import Shard
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -42,8 +42,8 @@ class Door:
         Unavailable
             If it does not come about; the log says why.
         """
-        from tacit.service.running.logs import set_up
-        from tacit.service.running.server import bound, settle_memory
+        from tacit.service.app.logs import set_up
+        from tacit.service.app.server import bound, settle_memory
 
         # The process that was started speaks with systemd.
         os.environ.pop("NOTIFY_SOCKET", None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
-from tacit.service.sharing.base import Learned, Value
+from tacit.service.placements.shared import Learned, Value
 
 if TYPE_CHECKING:
     from tacit.cluster.link import Link

@@ -16,25 +16,26 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
-from tacit.service.engine.commits import Commits
+from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Rebuilt, State
-from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT
-from tacit.service.engine.verbs import Verbs
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
+from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
+from tacit.service.engine.writer import Commits
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
 from tacit.service.kind import check_path
-from tacit.service.log.changes import Change
-from tacit.service.log.clock import LogClock
-from tacit.service.log.impressions import Impression
-from tacit.service.log.pins import Pin
-from tacit.service.log.requests import ChangeArms, ChangeHoldout, Feedback, PinArms, checked_feedback
+from tacit.service.log.ids import LogClock, shard_of, slot_asked, slot_in, slot_of
+from tacit.service.log.marks import Change, Pin
+from tacit.service.log.requests import (
+    ChangeArms,
+    ChangeHoldout,
+    Feedback,
+    Impression,
+    PinArms,
+    checked_feedback,
+)
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.slots import shard_of, slot_asked, slot_in, slot_of
-from tacit.service.reading.health import Health, ShardHealth
-from tacit.service.reading.keys import Found, KeyFacts, busiest_of, found_in
-from tacit.service.reading.lending import Lent
-from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
-from tacit.service.stores.base import Forgotten, added
+from tacit.service.log.store import Forgotten, added
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000

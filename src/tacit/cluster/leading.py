@@ -13,7 +13,7 @@ from tacit.cluster.ingress import Ingress
 from tacit.cluster.link import OwnLink
 from tacit.cluster.spares import Spares
 from tacit.service.config.schema import Config
-from tacit.service.stores.layout import check_kinds
+from tacit.service.engine.opening import check_kinds
 
 
 class LeadingIngress(Ingress):

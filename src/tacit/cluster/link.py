@@ -21,9 +21,9 @@ from tacit.cluster.shard import Lost, Request
 from tacit.cluster.spares import Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
+from tacit.service.engine.reading import Health
 from tacit.service.errors import Unavailable
-from tacit.service.log.slots import Shard
-from tacit.service.reading.health import Health
+from tacit.service.log.ids import Shard
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config

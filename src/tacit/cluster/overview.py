@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tacit.core.arrays import Floats
 from tacit.core.state import leaves
 from tacit.service.kind import kind_of
-from tacit.service.lift.sums import LiftSums
-from tacit.service.lift.terms import holdout_in
-from tacit.service.log.pins import Pin
-from tacit.service.placements.base import Placement
+from tacit.service.log.marks import Pin
+from tacit.service.log.store import StoredPlacement
+from tacit.service.placements.chapters import holdout_in
+from tacit.service.placements.lift_sums import LiftSums
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, Series, Shift
-from tacit.service.stores.base import StoredPlacement
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.cluster.sweeps import connected, imported
 from tacit.core import checks
 from tacit.errors import ConfigError
-from tacit.service.log.slots import MOST_SHARDS, Shard
+from tacit.service.log.ids import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
     from tacit.cluster.leading import LeadingIngress
@@ -43,20 +43,20 @@ def serve(
     ingresses : int, default 1
         How many processes of this machine answer at the address.
     **options
-        As for :func:`tacit.service.running.server.serve`.
+        As for :func:`tacit.service.app.server.serve`.
 
     Raises
     ------
     MissingExtra, NoCluster
         As :func:`tacit.cluster.on_ray`.
     ConfigError
-        As :func:`tacit.service.running.server.serve`; and if the store is a file, or the log is
+        As :func:`tacit.service.app.server.serve`; and if the store is a file, or the log is
         dealt out to another number of shards.
     StoreError
         If the store cannot be opened, or is served already.
     """
-    from tacit.service.running.server import print_address
-    from tacit.service.running.server import serve as run
+    from tacit.service.app.server import print_address
+    from tacit.service.app.server import serve as run
 
     if shards is not None:
         checks.integer("shards", shards, 1, MOST_SHARDS)
@@ -66,7 +66,7 @@ def serve(
         raise ConfigError(
             "store.url: shards keep their log in PostgreSQL; give --store postgresql://user@host/database"
         )
-    from tacit.service.stores.layout import check_kinds
+    from tacit.service.engine.opening import check_kinds
 
     check_kinds(config)
     announce = options.pop("ready", print_address)
@@ -100,7 +100,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     from tacit.cluster.leading import LeadingIngress
     from tacit.cluster.link import OwnLink
     from tacit.cluster.spares import Spares
-    from tacit.service.stores.layout import LayoutStore, shard_store
+    from tacit.service.engine.opening import LayoutStore, shard_store
 
     assert config.store.url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.

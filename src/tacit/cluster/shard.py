@@ -11,16 +11,14 @@ from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.engine.reading import Found, Health, KeyFacts
 from tacit.service.errors import Unavailable
-from tacit.service.log.changes import Change
-from tacit.service.log.pins import Pin
+from tacit.service.log.ids import Shard
+from tacit.service.log.marks import Change, Pin
 from tacit.service.log.requests import ChangeArms, ChangeHoldout, PinArms
 from tacit.service.log.searches import Subject
-from tacit.service.log.slots import Shard
-from tacit.service.reading.health import Health
-from tacit.service.reading.keys import Found, KeyFacts
-from tacit.service.sharing.base import Learned
-from tacit.service.stores.base import Forgotten
+from tacit.service.log.store import Forgotten
+from tacit.service.placements.shared import Learned
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -75,9 +73,9 @@ class ShardActor:
 
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
-        from tacit.service.running.logs import set_up
-        from tacit.service.running.server import settle_memory
-        from tacit.service.stores.fencing import FencedStore
+        from tacit.service.app.logs import set_up
+        from tacit.service.app.server import settle_memory
+        from tacit.service.engine.opening import FencedStore
 
         set_up(config.server.log)
         store = config.store
@@ -94,7 +92,7 @@ class ShardActor:
     def _ready(self) -> Engine:
         if self._engine is None:
             raise Lost("shard: it has no log open; try again later")
-        from tacit.service.stores.fencing import Fenced
+        from tacit.service.engine.opening import Fenced
 
         if isinstance(self._engine.failure, Fenced):
             self._end()

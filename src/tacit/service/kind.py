@@ -99,11 +99,11 @@ class Kind:
 
 
 KINDS: dict[str, Kind | str] = {
-    "arms": "tacit.service.kinds.arms",
-    "features": "tacit.service.kinds.features",
-    "duels": "tacit.service.kinds.duels",
-    "slates": "tacit.service.kinds.slates",
-    "personalizer": "tacit.service.personalizer.kind",
+    "arms": "tacit.service.http.arms",
+    "features": "tacit.service.http.features",
+    "duels": "tacit.service.http.duels",
+    "slates": "tacit.service.http.slates",
+    "personalizer": "tacit.service.doors.personalizer",
 }
 """All kinds by their names: records, or modules that have one as ``KIND`` and are imported when
 it is first asked for."""

@@ -17,20 +17,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from tacit.service.api.site import Site
 from tacit.service.app.guard import Guard
-from tacit.service.app.openapi import document
-from tacit.service.app.routes import APIS, SITE
+from tacit.service.app.routes import APIS, SITE, document
 from tacit.service.app.usual import Usual
 from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
-from tacit.service.http.endpoint import FOUND, Endpoint
-from tacit.service.http.live import Live
-from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS
+from tacit.service.http.endpoint import FOUND, Endpoint, Live
+from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.problems import problem, refused
-from tacit.service.page.answers import Answers
+from tacit.service.http.site import Site
+from tacit.service.page.history import Answers
 from tacit.service.page.pages import Pages
 
 if TYPE_CHECKING:

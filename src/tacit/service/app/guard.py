@@ -15,12 +15,21 @@ from tacit.service.app.routes import find
 from tacit.service.config.keys import ANYBODY, Keys, is_loopback
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.endpoint import CALLER, FOUND
-from tacit.service.http.headers import PREFLIGHT, Headers, is_foreign, request_id, says_json, shared_with
-from tacit.service.http.messages import NO_CONTENT, sent
+from tacit.service.http.messages import (
+    NO_CONTENT,
+    PREFLIGHT,
+    Headers,
+    Problem,
+    is_foreign,
+    problem,
+    request_id,
+    says_json,
+    sent,
+    shared_with,
+)
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.problems import Problem, problem
 from tacit.service.http.route import OTHER, Answer, Found, Header
-from tacit.service.page.answers import Answers
+from tacit.service.page.history import Answers
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 IDS_AT_ONCE = 128

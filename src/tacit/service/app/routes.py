@@ -1,20 +1,34 @@
-"""The one table of all that the service answers."""
+"""The one table of all that the service answers, and the OpenAPI document assembled from it."""
 
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
-from tacit.service.api import control, decisions, lift, lists, local, site
-from tacit.service.http.problems import REFUSALS
-from tacit.service.http.route import Api, Found
-from tacit.service.ofrep.routes import OFREP
-from tacit.service.personalizer.routes import PERSONALIZER
-from tacit.service.ubi import routes as ubi
+import msgspec
+
+import tacit
+from tacit.service.doors import ubi_routes as ubi
+from tacit.service.doors.ofrep import OFREP
+from tacit.service.doors.personalizer_routes import PERSONALIZER
+from tacit.service.http import control, decisions, lists, site
+from tacit.service.http.messages import REFUSALS, refusal_headers
+from tacit.service.http.route import Api, Found, Path, Route
+from tacit.service.log.requests import LONGEST_ID
+
+# ---- The one table of all that the service answers
 
 PLACEMENTS = Api(
     "/v1/placements/{name}/",
     "/v1/placements/(?P<name>[^/]+)/",
-    (*decisions.ROUTES, *lists.ROUTES, *lift.ROUTES, *control.ROUTES, *local.ROUTES, *ubi.ROUTES),
+    (
+        *decisions.ROUTES,
+        *lists.ROUTES,
+        *lists.LIFT_ROUTES,
+        *control.ROUTES,
+        *decisions.LOCAL_ROUTES,
+        *ubi.ROUTES,
+    ),
     REFUSALS,
     attrgetter("engine"),
 )
@@ -40,3 +54,93 @@ def find(address: str) -> Found:
         if found is not None:
             return found
     return Found(SITE.unknown)
+
+
+# ---- The OpenAPI document, assembled from the table of routes and the structures that travel
+
+REFERENCE = "#/components/schemas/{name}"
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "subscription": {"type": "apiKey", "in": "header", "name": "Ocp-Apim-Subscription-Key"},
+}
+ID = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of the service."""
+    paths = [path for api in APIS for path in api.paths.values()]
+    routes = [route for path in paths for route in path.routes.values() if route.operation]
+    bodies = [body for route in routes for body in (route.request, route.answer)]
+    bodies = [*dict.fromkeys([*bodies, *(api.refusals.body for api in APIS)])]
+    bodies = [body for body in bodies if body not in (None, bytes)]
+    found, schemas = msgspec.json.schema_components(bodies, ref_template=REFERENCE)
+    schema_of = dict(zip(bodies, found, strict=True))
+    schemas["ClicksRequest"]["oneOf"] = [_given("clicks"), _given("items")]
+    items = {path.template: _item(path, schema_of) for path in paths}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tacit",
+            "version": tacit.__version__,
+            "description": "Decides what to show, and learns from what came back.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": {template: item for template, item in items.items() if item},
+        "components": {"schemas": schemas, "securitySchemes": SCHEMES},
+        "security": [{}, *({scheme: []} for scheme in SCHEMES)],
+    }
+
+
+def _given(name: str) -> dict[str, Any]:
+    """Return a schema of what has a list of that name."""
+    return {"required": [name], "properties": {name: {"type": "array"}}}
+
+
+def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    """Return the operations of a path; nothing if it has none that is told."""
+    routes = [route for method, route in path.routes.items() if method != "HEAD"]
+    routes = [route for route in routes if route.operation]
+    if not routes:
+        return {}
+    schemas = {"name": {"type": "string"}, "id": ID}
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": schema}
+        for name, schema in schemas.items()
+        if f"{{{name}}}" in path.template
+    ]
+    parameters += [one for route in routes for one in route.query]
+    item: dict[str, Any] = {"parameters": parameters} if parameters else {}
+    return item | {route.method.lower(): _operation(path, route, schema_of) for route in routes}
+
+
+def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    refusals = path.api.refusals
+    answers: dict[int, dict[str, Any]] = {route.status: {"description": _said(route.answer) or route.summary}}
+    if route.answer is bytes:
+        answers[route.status]["content"] = BINARY
+    elif route.answer is not None:
+        answers[route.status] |= _content(schema_of[route.answer])
+    for status in route.problems:
+        refusal = _content(schema_of[refusals.body], refusals.media) | refusal_headers(status)
+        answers[status] = {"description": refusals.meaning(status)} | refusal
+    operation: dict[str, Any] = {
+        "operationId": route.operation,
+        "summary": route.summary,
+        "responses": {str(status): answers[status] for status in sorted(answers)},
+    }
+    if route.request is not None:
+        body = {"description": _said(route.request)} | _content(schema_of[route.request])
+        operation["requestBody"] = {**body, "required": True}
+    return operation
+
+
+def _content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
+    return {"content": {media: {"schema": schema}}}
+
+
+def _said(body: Any) -> str:
+    """Return what a structure says of itself."""
+    told = isinstance(body, type) and issubclass(body, msgspec.Struct)
+    return (body.__doc__ or "") if told else ""

@@ -15,7 +15,7 @@ from tacit.service.app.guard import Guard, Visit
 from tacit.service.app.routes import PLACEMENTS, find
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.endpoint import Endpoint
-from tacit.service.http.headers import Headers, request_id
+from tacit.service.http.messages import Headers, request_id
 from tacit.service.http.protocol import Reply
 from tacit.service.http.route import Answer, Found, Path
 

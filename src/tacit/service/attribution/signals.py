@@ -13,12 +13,12 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.signals import Signals
-from tacit.service.config.signals import SignalConfig
+from tacit.service.config.rule import SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
 
 if TYPE_CHECKING:
-    from tacit.service.log.impressions import Impression
+    from tacit.service.log.requests import Impression
 
 SESSION_BYTES = 8
 

@@ -1,16 +1,28 @@
-"""The configuration as a file: TOML, strict about names, complete before anything starts."""
+"""The configuration as a file: TOML, strict about names, complete before anything starts.
+
+First what msgspec complains of is put in words, then settings as the log knows them, the learner that a
+placement starts from, and last the file itself.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import msgspec
+import msgspec.structs
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
+from tacit.learning.learner import Learner, restored
+from tacit.learning.snapshot import LearnerSnapshot, from_bytes
+from tacit.policies import Policy, policy_to_spec
+from tacit.policies.spec import AUTO, goes_on
 from tacit.service.config.keys import KeyConfig, is_loopback
 from tacit.service.config.schema import (
     ARMS,
@@ -24,8 +36,215 @@ from tacit.service.config.schema import (
     TracesConfig,
 )
 from tacit.service.config.tables import PlacementTable
-from tacit.service.config.validation import complaint, meant
 from tacit.service.kind import KINDS, kind_of
+from tacit.service.log.marks import Start
+
+# ---- msgspec's complaints, taken apart into the field and what is wrong with it
+
+Result = TypeVar("Result")
+
+_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
+_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
+
+
+def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return the dotted name of the field that is wrong, and what is wrong with it.
+
+    Examples
+    --------
+    >>> complaint(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
+    ('server.host', 'Expected `str`, got `int`')
+    >>> complaint(msgspec.ValidationError("Object missing required field `key`"))
+    ('key', 'Object missing required field `key`')
+    """
+    text = str(error)
+    placed = _PLACE.match(text)
+    what, path = (placed["what"], placed["path"]) if placed else (text, "$")
+    named = _FIELD.search(what)
+    parts = [path.removeprefix("$").removeprefix("."), named["name"] if named else ""]
+    return ".".join(part for part in parts if part) or "body", what
+
+
+def meant(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
+    """Return which field of a structure may have been meant by one that it has not, as a question.
+
+    Examples
+    --------
+    >>> from tacit.service.config.keys import KeyConfig
+    >>> try:
+    ...     msgspec.convert({"scope": []}, KeyConfig)
+    ... except msgspec.ValidationError as error:
+    ...     print(meant(error, KeyConfig))
+    ; did you mean scopes? there is sha256, scopes, placements
+    """
+    field, what = complaint(error)
+    if "unknown field" not in what:
+        return ""
+    *outer, name = field.split(".")
+    inner: Any = kind
+    for step in outer:
+        inner = next((f.type for f in _fields(inner) if f.encode_name == step), None)
+    known = [one.encode_name for one in _fields(inner)]
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"; {hint}there is {', '.join(known)}" if known else ""
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    """Return the fields of a structure, be it optional; none of anything else."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return msgspec.structs.fields(one)
+    return ()
+
+
+def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:
+    """Check a value, and name it as the caller knows it where it is wrong.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        As ``check`` does, with another field.
+    """
+    try:
+        return check(value)
+    except InvalidValue as error:
+        raise InvalidValue(field, error.value, error.allowed) from error
+    except UnknownName as error:
+        raise UnknownName(f"{field}: {str(error).partition(': ')[2]}") from error
+
+
+def checked_within(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    """Check one of many, and name its place where it is wrong.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        As ``check`` does, with the place before the field.
+    """
+    try:
+        return check(*arguments)
+    except InvalidValue as error:
+        raise InvalidValue(f"{place}.{error.field}", error.value, error.allowed) from error
+    except UnknownName as error:
+        raise UnknownName(f"{place}.{error}") from error
+
+
+# ---- A placement's configuration as plain settings, so that the log can say what was changed
+
+
+def settings_of(config: PlacementConfig) -> str:
+    """Return how a placement is configured, as JSON.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> json.loads(settings_of(PlacementConfig(tacit.Thompson(2))))["durability"]
+    'committed'
+    """
+    fields = {name: getattr(config, name) for name in config.__struct_fields__}
+    # Arms that the configuration changes are told apart.
+    del fields["arms"]
+    # What a placement started from is told by a mark of its own.
+    del fields["start"]
+    if fields.pop("recommended"):
+        fields["policy"] = AUTO
+    return json.dumps({name: _plain(value) for name, value in fields.items()}, sort_keys=True)
+
+
+POLICY_ARMS = "arms"
+"""What a policy's own field is called; arms have marks of their own."""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Policy):
+        return _without_arms(policy_to_spec(value))
+    return msgspec.to_builtins(value, enc_hook=repr)
+
+
+def _without_arms(spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_arms(value) if isinstance(value, dict) else value
+        for name, value in spec.items()
+        if name != POLICY_ARMS
+    }
+
+
+def differences(before: str, now: str) -> dict[str, Any]:
+    """Return what :func:`settings_of` says otherwise than before, by the names of the settings.
+
+    Examples
+    --------
+    >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
+    {'mode': {'before': 'online', 'after': 'frozen'}}
+    """
+    old, new = json.loads(before), json.loads(now)
+    return {
+        name: {"before": old.get(name), "after": new.get(name)}
+        for name in sorted(old | new)
+        if old.get(name) != new.get(name)
+    }
+
+
+# ---- The learner that a placement starts from, read from its file and checked against it
+
+
+def start_learner(name: str, config: PlacementConfig) -> tuple[Start, Learner]:
+    """Return what a placement starts from, over the arms of its configuration.
+
+    Parameters
+    ----------
+    name : str
+        The placement's.
+    config : PlacementConfig
+        With a ``start``.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or holds what another policy or other arms have learned.
+    """
+    path = Path(config.start or "")
+    try:
+        content = path.read_bytes()
+        kept = from_bytes(content, str(path), lambda snapshot: snapshot)
+    except OSError as error:
+        raise ConfigError(
+            f"placements.{name}.start: {path} cannot be read: {error.strerror}; write it with: "
+            f"tacit fit LOG -o {path.name}"
+        ) from error
+    except SnapshotError as error:
+        raise ConfigError(f"placements.{name}.start: {error}") from error
+    kept = kept._replace(retired=[], propensities=config.propensities)
+    learner = restored(_over_arms(name, config, kept))
+    if not goes_on(config.policy, learner.policy):
+        raise ConfigError(
+            f"placements.{name}.start: {path}: {learner.policy} has learned it, the placement's "
+            f"policy is {config.policy}; make them the same, or leave the start out"
+        )
+    digest = hashlib.sha256(content).hexdigest()
+    return Start(path.name, digest, learner.decisions, len(learner)), learner
+
+
+def _over_arms(name: str, config: PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
+    """Return a snapshot over the arms of a placement, which must have the same names in turn."""
+    told, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
+    if told is None or its is None or _names(told) == _names(its):
+        return kept if told is None else kept._replace(policy=kept.policy.with_arms(told))
+    same = sorted(_names(told)) == sorted(_names(its))
+    raise ConfigError(
+        f"placements.{name}.start: {config.start}: it has learned the arms {_names(its)}"
+        f"{', in this order' if same else ''}, and the placement has {_names(told)}; configure "
+        "them so, or fit another one"
+    )
+
+
+def _names(arms: int | tuple[str, ...]) -> list[str]:
+    # A log names its arms, also where they are numbered.
+    return list(map(str, range(arms) if isinstance(arms, int) else arms))
+
+
+# ---- The configuration as a file: TOML, strict about names, complete before anything starts
 
 VERSION = 1
 PATHS = ("path", "archive")

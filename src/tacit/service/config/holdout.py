@@ -10,7 +10,7 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm
-from tacit.service.log.clock import as_time
+from tacit.service.log.ids import as_time
 
 BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"

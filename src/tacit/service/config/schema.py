@@ -16,8 +16,7 @@ except ModuleNotFoundError as error:
 from tacit.learning.merging import delta
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
-from tacit.service.config.rule import Rule
-from tacit.service.config.signals import SignalConfig, check_config
+from tacit.service.config.rule import Rule, SignalConfig, check_config
 from tacit.service.kind import kind_of
 from tacit.service.log.rows import ONLINE, SHADOW
 

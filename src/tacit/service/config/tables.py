@@ -10,9 +10,8 @@ from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
-from tacit.service.config.rule import Rule
+from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
-from tacit.service.config.signals import SignalConfig
 
 
 class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

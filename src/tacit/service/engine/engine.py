@@ -30,29 +30,37 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.offer import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
-from tacit.service.engine.commits import Commits
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.following import Following
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.reading import (
+    Found,
+    Health,
+    KeyFacts,
+    Lending,
+    Lent,
+    ShardHealth,
+    busiest,
+    find_keys,
+    key_facts,
+)
 from tacit.service.engine.rebuilding import Rebuilder, Rebuilt, State, asked_policy
-from tacit.service.engine.retention import DAY, check_clock
-from tacit.service.engine.service import NO_REBUILD_IN_SHARDS
-from tacit.service.engine.verbs import Verbs
-from tacit.service.engine.writer import STOPPING, Writer
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
+from tacit.service.engine.upkeep import DAY, check_clock
+from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
+from tacit.service.engine.writer import STOPPING, Commits, Writer
 from tacit.service.errors import Refused, StoreError, Unavailable
 from tacit.service.kind import check_path
-from tacit.service.log.changes import Change, changes_of
-from tacit.service.log.clock import LogClock, LogTime, as_text, wall_time
-from tacit.service.log.impressions import Impression
-from tacit.service.log.pins import Pin
-from tacit.service.log.regimes import Regime
+from tacit.service.log.ids import LogClock, LogTime, Names, Shard, as_text, wall_time
+from tacit.service.log.marks import Change, Pin, Regime, changes_of
 from tacit.service.log.requests import (
     ChangeArms,
     ChangeHoldout,
     Decide,
     Export,
     Feedback,
+    Impression,
     PinArms,
     Record,
     Request,
@@ -73,14 +81,9 @@ from tacit.service.log.rows import (
     RecordRow,
 )
 from tacit.service.log.searches import Subject
-from tacit.service.log.slots import Names, Shard
-from tacit.service.placements.base import Placement
-from tacit.service.reading.health import Health, ShardHealth
-from tacit.service.reading.keys import Found, KeyFacts, busiest, find_keys, key_facts
-from tacit.service.reading.lending import Lending, Lent
-from tacit.service.reading.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
-from tacit.service.sharing.base import Learned
-from tacit.service.stores.base import End, Forgotten, Store, added
+from tacit.service.log.store import End, Forgotten, Store, added
+from tacit.service.placements.placement import Placement
+from tacit.service.placements.shared import Learned
 
 Result = TypeVar("Result")
 
@@ -118,7 +121,7 @@ class Engine(Verbs):
     --------
     >>> import asyncio, tempfile
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.stores.sqlite import SqliteStore
+    >>> from tacit.service.log.sqlite import SqliteStore
     >>> async def session(path):
     ...     engine = Engine(load_config(), SqliteStore(path))
     ...     await engine.start()
@@ -377,7 +380,7 @@ class Engine(Verbs):
         self._verdicts.begin_anew()
         if self.config.store.archive is not None:
             # Afterwards: what goes there from now on is blank.
-            from tacit.service.stores.archive import forget_archived
+            from tacit.service.log.archive import forget_archived
 
             placements = await self.of_store(self.store.placements)
             folder = Path(self.config.store.archive)
@@ -597,7 +600,7 @@ class Engine(Verbs):
         Raises
         ------
         UnknownName, InvalidValue, Unavailable
-            As :meth:`~tacit.service.reading.verdicts.Verdicts.of`.
+            As :meth:`~tacit.service.engine.verdicts.Verdicts.of`.
         """
         check_path(self.placement(placement), "duel")
         if self.shard is not None:

@@ -12,18 +12,17 @@ from typing import Any
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
+from tacit.service.config.file import start_learner
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.config.start import start_learner
+from tacit.service.engine.opening import as_stored
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
-from tacit.service.log.regimes import Regime, regimes_of
+from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
-from tacit.service.log.starts import marked_start
-from tacit.service.placements.base import Placement
+from tacit.service.log.store import BASES, Snapshot, Store, StoredPlacement
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import damaged_base
-from tacit.service.stores.base import BASES, Snapshot, Store, StoredPlacement
-from tacit.service.stores.fit import as_stored
 
 EVER = 2**62
 

@@ -11,17 +11,17 @@ import msgspec
 
 from tacit.errors import TacitError
 from tacit.policies.spec import goes_on, policy_from_stored
+from tacit.service.config.file import differences, settings_of
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.config.settings import differences, settings_of
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, Serving, as_begun
 from tacit.service.errors import Unavailable
-from tacit.service.log.regimes import regimes_of
+from tacit.service.log.ids import Shard
+from tacit.service.log.marks import regimes_of
 from tacit.service.log.requests import Request, Switch
 from tacit.service.log.rows import ARMS, CONFIGURATION, HOLDOUT, START
-from tacit.service.log.slots import Shard
-from tacit.service.placements.base import Placement
+from tacit.service.placements.placement import Placement
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from heapq import heappop, heappush
 from tacit.errors import TacitError
 from tacit.service.config.schema import BUFFERED
 from tacit.service.log.blocks import Block, values
-from tacit.service.log.clock import LogTime
+from tacit.service.log.ids import LogTime
 from tacit.service.log.requests import Decide, Record, Request
 from tacit.service.log.rows import DecisionRow, FeedbackRow, Found, MarkRow, Rows
-from tacit.service.placements.base import Placement
+from tacit.service.placements.placement import Placement
 
 Key = tuple[int, str]
 """A placement's number and a decision's id."""

@@ -25,16 +25,16 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_auto, policy_from_stored
+from tacit.service.config.file import checked_as
 from tacit.service.config.schema import Config
-from tacit.service.config.validation import checked_as
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import Conflict, Unavailable
 from tacit.service.log.blocks import Block
-from tacit.service.log.regimes import REBUILD, ROLLBACK, Regime, regimes_of, state_name
+from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
 from tacit.service.log.rows import UNLEARNED, DecisionRow, Event
-from tacit.service.placements.base import Placement
+from tacit.service.log.store import STATES, Draft, Store
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.state import learned_propensities
-from tacit.service.stores.base import STATES, Draft, Store
 
 Result = TypeVar("Result")
 

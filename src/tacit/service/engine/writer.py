@@ -3,23 +3,85 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time as clocks
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UnknownName
-from tacit.service.engine.commits import Commits
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.upkeep import Upkeep
-from tacit.service.engine.worker import Worker
+from tacit.service.engine.upkeep import Upkeep, Worker
 from tacit.service.errors import Damaged, Refused, StoreError, Unavailable
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
-from tacit.service.placements.base import Placement
-from tacit.service.stores.base import Store
+from tacit.service.log.store import Store
+from tacit.service.placements.placement import Placement
+
+if TYPE_CHECKING:
+    from prometheus_client import Histogram
+
+
+# ---- How many rows commits write, and how long they take
+
+RATE_SECONDS = 10
+
+
+class Commits:
+    """Counts commits, and how long they take.
+
+    Attributes
+    ----------
+    span : function
+        Returns, for a number of rows, the context in which their commit runs.
+    seconds_histogram, rows_histogram : Histogram or None
+        Where commits are counted, if anywhere.
+    last : int or None
+        Time of the last commit, in microseconds since 1970.
+    seconds : float
+        How long it took.
+    """
+
+    def __init__(self) -> None:
+        self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
+        self.seconds_histogram: Histogram | None = None
+        self.rows_histogram: Histogram | None = None
+        self.last: int | None = None
+        self.seconds = 0.0
+        self._recent: deque[tuple[int, int]] = deque()
+
+    def count(self, rows: int, seconds: float, now: int) -> None:
+        """Count a commit of so many rows that has worked.
+
+        Parameters
+        ----------
+        rows : int
+        seconds : float
+            How long it took.
+        now : int
+            Microseconds since 1970.
+        """
+        self.last, self.seconds = now, seconds
+        if self.seconds_histogram is not None and self.rows_histogram is not None:
+            self.seconds_histogram.observe(seconds)
+            self.rows_histogram.observe(rows)
+        second = now // 1_000_000
+        if self._recent and self._recent[-1][0] == second:
+            rows += self._recent.pop()[1]
+        self._recent.append((second, rows))
+        while self._recent[0][0] <= second - RATE_SECONDS:
+            self._recent.popleft()
+
+    def rate(self, now: int) -> float:
+        """Return how many rows were committed per second, over the last 10 seconds."""
+        since = now // 1_000_000 - RATE_SECONDS
+        return sum(rows for second, rows in self._recent if second > since) / RATE_SECONDS
+
+
+# ---- The writer: a loop that serves requests in groups, and makes each group durable
 
 LARGEST_GROUP = 1024
 SMALL_GROUP = 16

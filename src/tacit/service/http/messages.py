@@ -1,14 +1,102 @@
-"""Bodies in and out, for routes without a framework."""
+"""What travels: headers, bodies in and out, errors as problem details."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 from starlette.types import Receive, Send
 
-from tacit.service.http.route import Answer, Header
+from tacit.errors import InvalidValue, TacitError, UnknownName
+from tacit.service.config.file import complaint
+from tacit.service.errors import Busy, Conflict, Forbidden, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.http.route import Answer, Error, Header, Refusals, Route
+
+# ---- What a request says of itself in its headers: what its body is, and which page sends it
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""Of the request that is being answered."""
+
+Headers = Mapping[bytes, bytes]
+"""By their names in lower case."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, ocp-apim-subscription-key, traceparent, x-request-id",
+    ),
+    (b"access-control-max-age", b"600"),
+)
+"""What a browser is told that asks before it sends something."""
+
+
+def says_json(method: str, headers: Headers) -> bool:
+    """Whether a request's body is JSON by its header; without a body, none is needed.
+
+    Examples
+    --------
+    >>> says_json("POST", {b"content-type": b"application/json; charset=utf-8"})
+    True
+    >>> says_json("POST", {b"content-length": b"2"}), says_json("POST", {})
+    (False, True)
+    """
+    if method in SAFE_METHODS:
+        return True
+    media = headers.get(b"content-type")
+    if media == b"application/json":
+        return True
+    if media is None:
+        chunked = b"transfer-encoding" in headers
+        return not chunked and headers.get(b"content-length", b"0") == b"0"
+    return media.partition(b";")[0].strip().lower() == b"application/json"
+
+
+def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
+    """Whether a browser sends a request for a page of another origin that is not allowed.
+
+    Browsers say so in ``Sec-Fetch-Site``, which no page can change, or at least, where they reach
+    the service without TLS, in ``Origin`` (Fetch Metadata, W3C; RFC 6454). Other clients send
+    neither. Whoever follows a link comes from elsewhere, too, and may.
+
+    Examples
+    --------
+    >>> is_foreign("POST", {b"sec-fetch-site": b"same-site"})
+    True
+    >>> is_foreign("POST", {b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
+    False
+    >>> is_foreign("POST", {b"origin": b"https://a.example"}, allowed=[b"https://a.example"])
+    False
+    """
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if origin is not None and origin in allowed:
+        return False
+    if site is None:
+        return origin is not None and origin.partition(b"://")[2] != headers.get(b"host")
+    if site in (b"same-origin", b"none"):
+        return False
+    return method not in SAFE_METHODS or headers.get(b"sec-fetch-mode") != b"navigate"
+
+
+def shared_with(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers by which a page of an allowed origin may read the answer; else none.
+
+    Examples
+    --------
+    >>> shared_with({b"origin": b"https://a.example"}, [b"https://a.example"])
+    ((b'access-control-allow-origin', b'https://a.example'), (b'vary', b'origin'))
+    """
+    origin = headers.get(b"origin")
+    if origin is None or origin not in allowed:
+        return ()
+    return (b"access-control-allow-origin", origin), (b"vary", b"origin")
+
+
+# ---- Bodies in and out, for routes without a framework
 
 Body = TypeVar("Body")
 
@@ -128,3 +216,112 @@ async def sent(send: Send, answer: Answer) -> None:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         answer = Answer(*answer[:2], b"")
     await send({"type": "http.response.body", "body": b"".join((answer.body, *answer.parts))})
+
+
+# ---- Errors as answers: problem details for HTTP (RFC 9457) that name the field
+
+PROBLEMS = {
+    "malformed-request": (400, "The request is not HTTP"),
+    "malformed-body": (400, "The body is not JSON"),
+    "timed-out": (408, "The request took too long to arrive"),
+    "body-too-large": (413, "The body is too large"),
+    "url-too-long": (414, "The address is too long"),
+    "headers-too-large": (431, "The headers are too many or too large"),
+    "invalid-value": (422, "A value is not allowed"),
+    "unknown-placement": (404, "There is no such placement"),
+    "unknown-decision": (404, "There is no such decision"),
+    "unknown-path": (404, "There is nothing at this path"),
+    "method-not-allowed": (405, "This path takes another method"),
+    "repeated-feedback": (409, "The decision has had too much feedback"),
+    "conflict": (409, "The id stands for something else, or a rebuild is under way"),
+    "unavailable": (503, "Nothing can be made durable at present"),
+    "unauthorized": (401, "The request has no key that is known"),
+    "forbidden": (403, "The key is not for this"),
+    "foreign-origin": (403, "The request is from a page of elsewhere"),
+    "too-many-requests": (429, "There were too many requests"),
+    "unsupported-media-type": (415, "The body is not JSON by its content type"),
+    "misdirected": (421, "The request is for another host"),
+    "overloaded": (503, "There are too many requests at once"),
+}
+"""Status and title of every kind of problem."""
+
+MEDIA = "application/problem+json"
+HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
+"""What a refusal of a status says in a header."""
+
+
+class Problem(msgspec.Struct):
+    """What was wrong with a request (RFC 9457)."""
+
+    type: Annotated[str, Meta(examples=["urn:tacit:problem:invalid-value"])]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="The value, and what is allowed.")]
+    field: Annotated[str, Meta(description="The field that was wrong.", examples=["reward"])]
+
+
+def problem(kind: str, field: str, detail: str) -> Problem:
+    """Return the problem of a kind.
+
+    Examples
+    --------
+    >>> problem("invalid-value", "reward", "give a number in [0, 1]").status
+    422
+    """
+    status, title = PROBLEMS[kind]
+    return Problem(f"urn:tacit:problem:{kind}", title, status, detail, field)
+
+
+def refusal_headers(status: int) -> dict[str, Any]:
+    """Return what the OpenAPI document says of the headers of a refusal."""
+    if status not in HEADERS:
+        return {}
+    return {"headers": {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}}
+
+
+def meaning(status: int) -> str:
+    """Return the titles of all problems of a status."""
+    return "; or: ".join(title for value, title in PROBLEMS.values() if value == status)
+
+
+def problem_of(error: Error) -> Problem:
+    """Return the problem that stands for an error."""
+    if isinstance(error, msgspec.ValidationError):
+        field, what = complaint(error)
+        return problem("invalid-value", field, f"{field}: {what}")
+    if isinstance(error, msgspec.MsgspecError):
+        return problem("malformed-body", "body", f"body: {error}; send one JSON object in UTF-8")
+    # Every message begins with the field.
+    field = error.field if isinstance(error, InvalidValue) else str(error).partition(":")[0]
+    return problem(_kind(error, field), field, str(error))
+
+
+def _kind(error: TacitError, field: str) -> str:
+    match error:
+        case UnknownDecision():
+            return "unknown-decision"
+        case RepeatedFeedback():
+            return "repeated-feedback"
+        case Conflict():
+            return "conflict"
+        case Forbidden():
+            return "forbidden"
+        case Busy():
+            return "too-many-requests"
+        case UnknownName() if field == "placement":
+            return "unknown-placement"
+        case Unavailable():
+            return "unavailable"
+    return "invalid-value"
+
+
+def refused(found: Problem, *headers: Header) -> Answer:
+    """Return a problem as an answer."""
+    return Answer(found.status, MEDIA, msgspec.json.encode(found), headers)
+
+
+def _failed(error: Error, route: Route) -> Answer:
+    return refused(problem_of(error))
+
+
+REFUSALS = Refusals(refused, _failed, Problem, MEDIA, meaning)

@@ -20,9 +20,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.headers import Headers
-from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, head_of, lines
-from tacit.service.http.problems import problem
+from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, head_of, lines, problem
 from tacit.service.http.route import Answer, Found, Header
 
 try:

@@ -201,7 +201,7 @@ class Api:
     routes : iterable of Route
     refusals : Refusals
     opened : function
-        Returns what handlers are given first, from a :class:`~tacit.service.api.site.Site`.
+        Returns what handlers are given first, from a :class:`~tacit.service.http.site.Site`.
     label : str
         The prefix as metrics tell it.
     placed : function, optional

@@ -27,7 +27,7 @@ class Block(Sequence[Row], Generic[Row]):
 
     Examples
     --------
-    >>> from tacit.service.stores.base import End
+    >>> from tacit.service.log.store import End
     >>> block = Block(End, [[1, 2, 3], [100, 100, 200]])
     >>> block[1], block.column("time")
     (End(seq=2, time=100), [100, 100, 200])
@@ -100,7 +100,7 @@ class Run(Sequence[Row], Generic[Row]):
 
     Examples
     --------
-    >>> from tacit.service.stores.base import End
+    >>> from tacit.service.log.store import End
     >>> run = Run()
     >>> run.extend([End(1, 100)])
     >>> run.extend(Block(End, [[2, 3], [100, 200]]))
@@ -150,7 +150,7 @@ def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
 
     Examples
     --------
-    >>> from tacit.service.stores.base import End
+    >>> from tacit.service.log.store import End
     >>> block = Block(End, [[1, 1, 2], [100, 100, 200]])
     >>> [part.column("seq") for part in distinct(block, "seq")]
     [[1], [1, 2]]

@@ -1,8 +1,23 @@
-"""Decision ids: UUIDs of version 7, so that ids sort by time and indices grow at one end."""
+"""Ids, times and draws of decisions.
+
+An id holds the time and the shard's slot of its decision, and every draw comes from the id: so the order of
+the log, the owner of a key and what was drawn are known from the id alone.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from os import urandom
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import InvalidValue
+
+# ---- Decision ids: UUIDs of version 7, so that ids sort by time and indices grow at one end
 
 SUB_MILLISECONDS = 4096
 VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -42,3 +57,343 @@ def decision_ids(time: int, count: int) -> list[str]:
     random[4::12] = random[4::12].translate(VARIANT)
     tail = random.hex("-", 6)
     return [head + tail[i : i + 17] for i in range(8, 26 * count, 26)]
+
+
+# ---- The log's clock: it agrees with the wall's at the start, and never jumps
+
+
+def as_text(time: int) -> str:
+    """Return a time of the log, in microseconds since 1970, in ISO 8601.
+
+    Examples
+    --------
+    >>> as_text(1_700_000_000_123_456)
+    '2023-11-14T22:13:20.123456+00:00'
+    """
+    return datetime.fromtimestamp(time // 1_000_000, UTC).replace(microsecond=time % 1_000_000).isoformat()
+
+
+def moment(time: int) -> datetime:
+    """Return a time of the log as a moment, of UTC."""
+    return datetime.fromtimestamp(time / 1e6, UTC)
+
+
+def as_time(field: str, text: str) -> int:
+    """Return a time in ISO 8601 in microseconds since 1970; without a zone it is one of UTC.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+
+    Examples
+    --------
+    >>> as_time("until", "2023-11-14T22:13:20.123456Z")
+    1700000000123456
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1e6)
+
+
+class LogClock:
+    """Give the time in microseconds since 1970, by what has passed since the start.
+
+    A wall clock that is set forward would close every window at once, one that is set back would
+    keep them open for as long; this one goes on as before, until the next start.
+
+    Parameters
+    ----------
+    wall : function, optional
+        Nanoseconds since 1970, read once.
+    passed : function, optional
+        Nanoseconds since any moment, never going back.
+
+    Examples
+    --------
+    >>> passed = iter([500_000, 2_500_000])
+    >>> LogClock(wall=lambda: 7_000_000, passed=lambda: next(passed))()
+    9000
+    """
+
+    def __init__(
+        self, wall: Callable[[], int] = time.time_ns, passed: Callable[[], int] | None = None
+    ) -> None:
+        self._passed = passed or _boot_time
+        self._offset = wall() - self._passed()
+
+    def __call__(self) -> int:
+        return (self._offset + self._passed()) // 1000
+
+
+def wall_time() -> int:
+    """Return the time of this machine's clock in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def _boot_time() -> int:
+    """Return the time since the machine started, its sleep included where that is known."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.monotonic_ns()
+
+
+class LogTime:
+    """The time of the log, which never goes back.
+
+    Parameters
+    ----------
+    clock : function
+        Returns microseconds since 1970.
+    last : int
+        The time of the last row.
+    wall : function, optional
+        Returns microseconds since 1970 as this machine says at the moment; by default ``clock``.
+
+    Examples
+    --------
+    >>> clock = iter([90, 91, 89])
+    >>> time = LogTime(lambda: next(clock), last=100)
+    >>> time.advance(), time.now()
+    (101, 101)
+    """
+
+    def __init__(self, clock: Callable[[], int], last: int, wall: Callable[[], int] | None = None) -> None:
+        self.clock = clock
+        self._wall = wall or clock
+        self._last = last
+        # A wall that lags behind the log must not make the log's time stand still.
+        self._ahead = max(last - clock(), 0)
+
+    def now(self) -> int:
+        """Return the time of a row that is logged now."""
+        return max(self.clock() + self._ahead, self._last)
+
+    @property
+    def wall_ahead(self) -> int:
+        """By how many microseconds the wall is ahead of the log's time, or behind it."""
+        return self._wall() - self.now()
+
+    def surely(self) -> int:
+        """Return the time that has come by the log and by the wall."""
+        return min(self.now(), self._wall())
+
+    def advance(self) -> int:
+        """Return the time of a group that begins now."""
+        self._last = self.now()
+        return self._last
+
+
+# ---- Where a decision's draws come from: its id and the placement's seed, and nothing else
+#
+# So the same request with the same id draws the same, on any machine and after any crash, and a
+# decision in the log can be made again from the state before it.
+
+KEY_BYTES = 16
+
+
+class Draws:
+    """Sets a generator for each decision.
+
+    Parameters
+    ----------
+    seed : int
+        The placement's.
+    purpose : str, default ""
+        Draws for another purpose are independent.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> draws = Draws(7)
+    >>> draws.begin(rng, "decision 1")
+    >>> first = rng.random()
+    >>> draws.begin(rng, "decision 2")
+    >>> second = rng.random()
+    >>> draws.begin(rng, "decision 1")
+    >>> rng.random() == first != second
+    True
+    """
+
+    def __init__(self, seed: int, purpose: str = "") -> None:
+        self._hash = hashlib.blake2b(
+            key=seed.to_bytes(KEY_BYTES, "little"), person=purpose.encode(), digest_size=32
+        )
+
+    def begin(self, rng: np.random.Generator, id: str) -> None:
+        """Set the state of ``rng``, a generator over PCG64, for the decision ``id``."""
+        hashed = self._hash.copy()
+        hashed.update(id.encode())
+        digest = hashed.digest()
+        rng.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {
+                "state": int.from_bytes(digest[:16], "little"),
+                # PCG64 wants an odd increment.
+                "inc": int.from_bytes(digest[16:], "little") | 1,
+            },
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+
+# ---- Slots: which shard decides for a key, and how a decision's id tells it
+#
+# Every key of a placement has one of 65,536 slots, a hash of both. Shards hold stretches of slots of
+# the same length, so a slot leads to its shard whatever their number: an id that holds the slot of
+# its decision leads feedback to the shard that knows it, also after the log was dealt out anew.
+
+SLOTS = 65_536
+PLACES = 4096
+
+MOST_SHARDS = 1024
+
+_VERSION, _VARIANT = 8, 0b10
+
+
+def slot_of(placement: str, key: str) -> int:
+    """Return the slot of a key.
+
+    Parameters
+    ----------
+    placement, key : str
+
+    Examples
+    --------
+    >>> slot_of("home", "independence day")
+    16836
+    """
+    hashed = hashlib.blake2b(key.encode(), digest_size=2, person=_person(placement))
+    return int.from_bytes(hashed.digest())
+
+
+def _person(placement: str) -> bytes:
+    name = placement.encode()
+    return name if len(name) <= 16 else hashlib.blake2b(name, digest_size=16).digest()
+
+
+def shard_of(slot: int, shards: int) -> int:
+    """Return the shard that holds a slot.
+
+    Examples
+    --------
+    >>> [shard_of(slot, 3) for slot in (0, 21_845, 21_846, 65_535)]
+    [0, 0, 1, 2]
+    """
+    return slot * shards // SLOTS
+
+
+def slots_of(shard: int, shards: int) -> range:
+    """Return the slots that a shard holds.
+
+    Examples
+    --------
+    >>> slots_of(1, 3)
+    range(21846, 43691)
+    """
+    return range(-(-shard * SLOTS // shards), -(-(shard + 1) * SLOTS // shards))
+
+
+def slot_id(time: int, slot: int, place: int) -> str:
+    """Return a new id for a decision of a slot, made at ``time``.
+
+    Parameters
+    ----------
+    time : int
+        Microseconds since 1970.
+    slot : int
+    place : int
+        In the log; 4096 ids of one moment differ by it, and all others by 34 random bits.
+
+    Returns
+    -------
+    str
+        A UUID of version 8 (RFC 9562), which sorts by time as those of version 7 do.
+
+    Examples
+    --------
+    >>> id = slot_id(1_700_000_000_123_456, slot=12345, place=7)
+    >>> id[:18], slot_in(id)
+    ('018bcfe5-687b-874b', 12345)
+    """
+    milliseconds, microseconds = divmod(time, 1000)
+    fraction = microseconds * SUB_MILLISECONDS // 1000
+    random = int.from_bytes(urandom(5)) >> 6
+    own = (slot << 12 | place % PLACES) << 34 | random
+    value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | own
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def slot_in(id: str) -> int | None:
+    """Return the slot that an id tells; None of an id of another form, as clients may give.
+
+    Examples
+    --------
+    >>> slot_in("order 66") is None
+    True
+    """
+    if len(id) != 36 or id[14] != "8" or id[19] not in "89ab":
+        return None
+    digits = id.replace("-", "")
+    if len(digits) != 32 or not set(digits) <= set("0123456789abcdef"):
+        return None
+    return int(digits, 16) >> 46 & 0xFFFF
+
+
+class Shard(NamedTuple):
+    """One of several shards: which, and of how many."""
+
+    number: int
+    shards: int
+
+    @property
+    def slots(self) -> range:
+        """The slots that it holds."""
+        return slots_of(self.number, self.shards)
+
+
+class Names:
+    """Names the decisions of a placement in a shard.
+
+    Parameters
+    ----------
+    placement : str
+    shard : Shard
+    spread : bool
+        Whether the keys of the placement are in all shards: then a decision has a slot of its
+        own, any one of the shard's.
+
+    Examples
+    --------
+    >>> names = Names("home", Shard(0, 1), spread=False)
+    >>> slot_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
+    16836
+    """
+
+    def __init__(self, placement: str, shard: Shard, spread: bool) -> None:
+        self._placement = placement
+        self._spread = shard.slots if spread else None
+
+    def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
+        """Return new ids for decisions for these keys, from a place in the log on."""
+        return [slot_id(time, self._slot(key, at), at) for at, key in enumerate(keys, place)]
+
+    def _slot(self, key: str, place: int) -> int:
+        if self._spread is None:
+            return slot_of(self._placement, key)
+        return self._spread[place % len(self._spread)]
+
+
+def slot_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:
+    """Return the slot of a decision that is asked for; None where any will do."""
+    if not spread:
+        return slot_of(placement, key)
+    if id is None:
+        return None
+    slot = slot_in(id)
+    return slot_of(placement, id) if slot is None else slot

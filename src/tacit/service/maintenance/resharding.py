@@ -19,6 +19,9 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
+from tacit.service.engine.opening import Layout, LayoutStore, check_kinds, schema_of
+from tacit.service.log.ids import MOST_SHARDS, shard_of, slot_in, slot_of
+from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import (
     ARMS,
     HOLDOUT,
@@ -33,15 +36,10 @@ from tacit.service.log.rows import (
     MarkRow,
     Rows,
 )
-from tacit.service.log.slots import MOST_SHARDS, shard_of, slot_in, slot_of
-from tacit.service.placements.base import Placement
+from tacit.service.log.store import Store, StoredPlacement
 from tacit.service.placements.living import decoded
-from tacit.service.sharing.base import Learned
-from tacit.service.sharing.joined import Joined
-from tacit.service.sharing.shared import joined_of
-from tacit.service.stores.base import Store, StoredPlacement
-from tacit.service.stores.layout import Layout, LayoutStore, check_kinds, schema_of
-from tacit.service.stores.postgres import PostgresStore
+from tacit.service.placements.placement import Placement
+from tacit.service.placements.shared import Joined, Learned, joined_of
 
 ROWS = 5000
 

@@ -15,16 +15,14 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import State
 from tacit.service.page import lift as lifts
 from tacit.service.page.amounts import age, chance, seconds, size
-from tacit.service.page.answers import Answered, Answers
 from tacit.service.page.charts import percent
-from tacit.service.page.controls import controls_of
-from tacit.service.page.health import complaints
+from tacit.service.page.history import Answered, Answers
 from tacit.service.page.key import KeyView
-from tacit.service.page.kinds.duels import missing
-from tacit.service.page.overview import MODES, Rows, mode_of, seconds_kept
+from tacit.service.page.kinds import missing
+from tacit.service.page.overview import MODES, Rows, complaints, mode_of, seconds_kept
 from tacit.service.page.reader import PlacementReader, Reader
 from tacit.service.page.timeline import NAMES, asked_range
-from tacit.service.page.view import Look
+from tacit.service.page.view import Look, controls_of
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""

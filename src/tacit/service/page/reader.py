@@ -13,15 +13,13 @@ from tacit.learning.decisions import Arm
 from tacit.learning.offer import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.reading import Found, Health, KeyFacts, ShardHealth
 from tacit.service.engine.rebuilding import State
+from tacit.service.engine.verdicts import Verdict
 from tacit.service.kind import Kind
-from tacit.service.lift.sums import LiftSums
-from tacit.service.log.changes import Change
-from tacit.service.log.pins import Pin
+from tacit.service.log.marks import Change, Pin
+from tacit.service.placements.lift_sums import LiftSums
 from tacit.service.placements.series import Series
-from tacit.service.reading.health import Health, ShardHealth
-from tacit.service.reading.keys import Found, KeyFacts
-from tacit.service.reading.verdicts import Verdict
 
 
 class PlacementReader(Protocol):

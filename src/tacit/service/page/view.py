@@ -1,23 +1,29 @@
-"""One placement as the page shows it, whatever its kind."""
+"""One placement as the page shows it, whatever its kind, and what may be turned at it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from functools import cached_property, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from tacit.core.arrays import Floats
-from tacit.service.lift.report import LiftReport
-from tacit.service.log.changes import Change
+from tacit.errors import InvalidValue
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.schema import Config
+from tacit.service.engine.reading import KeyFacts
+from tacit.service.engine.rebuilding import State
+from tacit.service.engine.verdicts import Verdict
+from tacit.service.log.marks import Change, Pin
 from tacit.service.page.amounts import age
 from tacit.service.page.charts import Curve, Remark, clock_time, line_chart, percent
 from tacit.service.page.history import remarks, told
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
+from tacit.service.page.overview import MODES
 from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import (
     FEWEST_OF_ARMS,
@@ -32,10 +38,131 @@ from tacit.service.page.timeline import (
     together,
     uniform_points,
 )
+from tacit.service.placements.lift_report import LiftReport
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
-from tacit.service.reading.keys import KeyFacts
-from tacit.service.reading.verdicts import Verdict
+
+# ---- What may be turned at a placement, and how it stands
+
+
+class Controls(NamedTuple):
+    """What may be turned.
+
+    Attributes
+    ----------
+    keyed : bool
+        Whether a key is asked for.
+    modes : list of (str, str)
+        Those that the placement can have, and what each does.
+    holdout : HoldoutConfig or None
+    holding : list of (str or dict, str), or str
+        The controls that there can be, and what each is in words; or why it cannot be set here.
+    units : tuple of str
+        Who can stay in one group.
+    fixed : str or None
+        Why arms cannot change; None where they can.
+    numbered : bool
+        Whether arms are numbers.
+    offered, retired : list of arms
+    pinnable : bool
+        Whether what is shown can be pinned.
+    several : bool
+        Whether several arms can be, as where lists are shown.
+    pin : Pin or None
+        What is pinned.
+    until : str
+        Until when.
+    sharded : bool
+        Whether it is in shards, where no log is folded anew.
+    states : list of (str, str)
+        What can be gone back to, the latest first: names, and what they are in words.
+    """
+
+    keyed: bool
+    modes: list[tuple[str, str]]
+    holdout: HoldoutConfig | None
+    holding: list[tuple[Any, str]] | str
+    units: tuple[str, ...]
+    fixed: str | None
+    numbered: bool
+    offered: list[Any]
+    retired: list[Any]
+    pinnable: bool
+    several: bool
+    pin: Pin | None
+    until: str
+    sharded: bool
+    states: list[tuple[str, str]]
+
+
+def controls_of(
+    placement: PlacementReader,
+    config: Config,
+    now: int,
+    states: Sequence[State] = (),
+    *,
+    sharded: bool = False,
+) -> Controls:
+    """Return what may be turned at a placement.
+
+    Parameters
+    ----------
+    placement : PlacementReader
+    config : Config
+        Of the service.
+    now : int
+        Microseconds since 1970.
+    states : sequence of State
+        What can be gone back to, in order.
+    sharded : bool, default False
+        Whether it is in shards.
+    """
+    pin = placement.pin_at(now)
+    modes = []
+    for mode in placement.modes:
+        try:
+            placement.check_mode(mode)
+        except InvalidValue:
+            continue
+        modes.append((mode, MODES.get(mode, "")))
+    fixed = None
+    try:
+        placement.check_living()
+    except InvalidValue as error:
+        fixed = error.allowed.removeprefix("its arms cannot change: ")
+    offer = placement.offer
+    return Controls(
+        bool(config.keys),
+        modes,
+        placement.holdout,
+        _holding(placement),
+        placement.kind.units,
+        fixed,
+        isinstance(offer.all, int),
+        offer.arms,
+        offer.retired,
+        placement.kind.pinned,
+        not placement.shows_one or not offer.arms,
+        pin,
+        "" if pin is None else clock_time(pin.until),
+        sharded,
+        [(one.name, f"{clock_time(one.time)}, {one.policy['name']}") for one in states[::-1]],
+    )
+
+
+def _holding(placement: PlacementReader) -> list[tuple[Any, str]] | str:
+    """Return the controls that a holdout can have, or why none can be set here."""
+    kinds = placement.kind.controls
+    if not kinds:
+        return f"Placements of kind {placement.kind.name!r} have none."
+    if placement.config.holdout is not None and placement.config.holdout.policy is not None:
+        return "A control’s own policy is set in the configuration, and taken over at SIGHUP."
+    named: list[tuple[Any, str]] = [(one, one) for one in ("uniform", "baseline") if one in kinds]
+    arms = placement.offer.arms if "arm" in kinds else ()
+    return named + [({"arm": arm}, f"arm {arm}") for arm in arms]
+
+
+# ---- One placement as the page shows it, whatever its kind
 
 MOST_ARMS = 7
 MOST_SHIFTS = 8

@@ -17,13 +17,11 @@ from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
 from tacit.interleaving.base import ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision
-from tacit.service.attribution.attribution import HELD_OUT, TIED, Rewards
-from tacit.service.attribution.clicks import ClickAttribution
+from tacit.service.attribution.attribution import HELD_OUT, TIED, ClickAttribution, Rewards
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.lift.controls import Control, PairControl
 from tacit.service.log.blocks import Block
-from tacit.service.log.draws import Draws
-from tacit.service.log.impressions import (
+from tacit.service.log.ids import Draws
+from tacit.service.log.requests import (
     Clicks,
     DecisionRequest,
     Impression,
@@ -33,8 +31,9 @@ from tacit.service.log.impressions import (
 )
 from tacit.service.log.rows import CLICKS, FORGET, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow, MarkRow
 from tacit.service.log.searches import Told, digest_of, unit_of, without_unit
-from tacit.service.placements.base import Placement
+from tacit.service.placements.coin import Control, PairControl
 from tacit.service.placements.learning import Earned
+from tacit.service.placements.placement import Placement
 
 KEY = "key"
 """The segment that is a search's key."""

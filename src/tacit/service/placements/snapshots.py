@@ -20,17 +20,16 @@ from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.errors import StoreError
-from tacit.service.lift.terms import holdout_in
 from tacit.service.log.blocks import Block
-from tacit.service.log.clock import as_text
-from tacit.service.log.pins import Pin
+from tacit.service.log.ids import as_text
+from tacit.service.log.marks import Pin, Start
 from tacit.service.log.rows import DecisionRow
-from tacit.service.log.starts import Start
-from tacit.service.placements.elsewhere import Elsewhere
+from tacit.service.log.store import Draft, Snapshot
+from tacit.service.placements.chapters import holdout_in
+from tacit.service.placements.deciding import Elsewhere
 from tacit.service.placements.living import ArmsNow, fit
 from tacit.service.placements.series import Series
 from tacit.service.placements.state import read_by
-from tacit.service.stores.base import Draft, Snapshot
 
 OPEN_AT_ONCE = 500
 LEAST_ROOM = 2**22

@@ -1,1 +1,0 @@
-"""The service's own routes: what they take, do and answer."""

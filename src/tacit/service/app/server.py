@@ -1,0 +1,419 @@
+"""Running the service: one process, uvicorn on uvloop with its own connections, a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from tacit.errors import ConfigError, MissingExtra, TacitError
+from tacit.service.app import systemd
+from tacit.service.app.app import application
+from tacit.service.app.guard import Guard
+from tacit.service.config.keys import Keys, is_loopback
+from tacit.service.config.schema import Config
+from tacit.service.engine.service import Service
+from tacit.service.errors import AddressUnavailable, Unavailable
+from tacit.service.http.protocol import Connections, Protocol
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from tacit.service.app.guard import Guard
+    from tacit.service.config.schema import Config
+    from tacit.service.engine.service import Service
+
+
+# ---- What answers: uvicorn over the application of an engine, with its own connections
+
+DRAIN_SECONDS = 30
+
+logger = logging.getLogger(__name__)
+
+
+class Server(uvicorn.Server):
+    """Answers for an engine, and tells when it does.
+
+    Parameters
+    ----------
+    config : Config
+    engine : Service
+        What decides.
+    ready : function
+        Called once requests are answered.
+    reread : function, optional
+        Gives the configuration anew on SIGHUP.
+    missed : sequence of int
+        Signals to read it anew that came before it could be.
+    traced : function, optional
+        Gives the application with its requests traced.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        engine: Service,
+        ready: Callable[[], None],
+        *,
+        reread: Callable[[], Config] | None = None,
+        missed: Sequence[int] = (),
+        traced: Callable[[Guard, Service], Any] | None = None,
+    ) -> None:
+        self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
+        self._connections = Connections(config.server)
+        self._app = application(engine, self._connections)
+        self._watching: list[asyncio.Task[None]] = []
+        if traced is not None:
+            # A span is for what passes through the application.
+            self._connections.usual = None
+        super().__init__(
+            uvicorn.Config(
+                self._app if traced is None else traced(self._app, engine),
+                loop="uvloop",
+                http=_protocol(self._connections),
+                ws="none",
+                lifespan="on",
+                access_log=False,
+                log_config=None,
+                log_level="warning",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._hosts = [listener.getsockname()[0] for listener in sockets or ()]
+        if self.started:
+            self._watching = [
+                asyncio.create_task(self._connections.watch(self.server_state.connections)),
+                asyncio.create_task(systemd.watch(self._engine)),
+            ]
+            if self._reread is not None and hasattr(signal, "SIGHUP"):
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew)
+                if self._missed:
+                    self._renew()
+            self._ready()
+            systemd.notify(systemd.READY)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        systemd.notify(systemd.STOPPING)
+        self._app.close()
+        await super().shutdown(sockets)
+        for task in self._watching:
+            task.cancel()
+
+    async def take_over(self, config: Config) -> None:
+        """Go on with another configuration.
+
+        Raises
+        ------
+        TacitError
+            If it cannot be; then nothing changes.
+        """
+        before = self._engine.config.keys
+        if not config.keys and not all(map(is_loopback, self._hosts)):
+            raise ConfigError(
+                f"keys: there is none, and {', '.join(self._hosts)} answers to other machines, "
+                "which needs keys; keep one, or start the service anew on another server.host"
+            )
+        await self._engine.reload(config)
+        self._app.configure(config.server, Keys(config.keys))
+        self._connections.configure(config.server)
+        if config.keys != before:
+            self._app.close()
+        opened = bool(before) and not config.keys
+        logger.log(
+            logging.WARNING if opened else logging.INFO,
+            "the configuration was read anew: %d placements%s",
+            len(config.placements),
+            "; it has no keys any more: everybody on this machine may do everything" * opened,
+        )
+
+    def _renew(self) -> None:
+        self._renewing = asyncio.ensure_future(self._take_over_anew())
+
+    async def _take_over_anew(self) -> None:
+        """Read the configuration anew; one that is wrong changes nothing."""
+        assert self._reread is not None
+        try:
+            await self.take_over(await asyncio.to_thread(self._reread))
+        except TacitError as error:
+            logger.error("the configuration stays as it was: %s", error)
+
+
+def _protocol(connections: Connections) -> type[Protocol]:
+    """Return what uvicorn makes for each connection; all of a server share their limits."""
+
+    class Connection(Protocol):
+        shared = connections
+
+    return Connection
+
+
+# ---- Running the service: one process, uvicorn on uvloop, a clean stop
+
+BACKLOG = 2048
+GC_THRESHOLDS = 20_000, 20, 50
+SWITCH_SECONDS = 0.0005
+"""For how long a page that is made holds the interpreter while decisions wait; ten times as long by
+default."""
+UNSENT = 131_072
+"""Bytes of an answer that the system takes of each connection before it can send them."""
+
+Ready = Callable[[str], None]
+Opening = Callable[["Config"], "Service"]
+
+
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    ready: Ready | None = None,
+    reread: Callable[[], Config] | None = None,
+    engine: Opening | None = None,
+    shared: bool = False,
+) -> None:
+    """Run the service until it is told to stop (SIGTERM or SIGINT).
+
+    Stopping answers what has arrived, writes a snapshot per placement, and closes the store.
+
+    Parameters
+    ----------
+    config : Config
+    host, port : optional
+        In place of the configuration's; port 0 takes any free one.
+    ready : function, optional
+        Called with the address once requests are answered; by default the address is printed.
+    reread : function, optional
+        Gives the configuration anew on SIGHUP: placements, keys and limits change without loss.
+        What cannot change while running (address, store) stays as it is.
+    engine : function, optional
+        Opens what decides, in place of an engine in this process.
+    shared : bool, default False
+        Whether other processes of this user may answer at the address, too.
+
+    Raises
+    ------
+    MissingExtra
+        If a package of the extra ``service`` is missing.
+    ConfigError
+        If the address cannot be taken (:class:`~tacit.service.errors.AddressUnavailable` where it
+        may be later), or a placement does not fit what the store holds.
+    StoreError
+        If the store cannot be opened.
+    """
+    missed: list[int] = []
+    if reread is not None and hasattr(signal, "SIGHUP"):
+        # It would end the process that is not ready for it yet.
+        signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
+    if shared:
+        # Nobody who is no part of this may be there by accident.
+        _listener(host or config.server.host, config.server.port if port is None else port).close()
+    server, listener = bound(
+        config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
+    )
+    from tacit.service.app.logs import set_up
+
+    set_up(config.server.log)
+    settle_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with listener, _stopped_by_signals(server):
+        server.run(sockets=[listener])
+
+
+def settle_memory() -> None:
+    """Let the garbage collector leave alone what is there by now."""
+    # A collection that walks it all would halt answers for 50 ms.
+    gc.collect()
+    gc.freeze()
+    # Open windows are many objects, none of them in a cycle.
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+@contextlib.contextmanager
+def running(config: Config) -> Iterator[str]:
+    """Run the service in a thread of its own, and give its address.
+
+    Raises
+    ------
+    MissingExtra, ConfigError, StoreError
+        As :func:`serve`.
+    Unavailable
+        If it ended before it answered.
+
+    Examples
+    --------
+    >>> import tempfile, urllib.request
+    >>> from tacit.service.config.file import load_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
+    ...     with running(load_config(overrides=values)) as address:
+    ...         urllib.request.urlopen(address + "/healthz").read()
+    b'{"status":"ok"}'
+    """
+    answering = threading.Event()
+    addresses: list[str] = []
+
+    def ready(address: str) -> None:
+        addresses.append(address)
+        answering.set()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listener])
+        finally:
+            answering.set()
+
+    server, listener = bound(config, None, None, ready)
+    thread = threading.Thread(target=run, name="tacit-service")
+    with listener:
+        thread.start()
+        try:
+            answering.wait()
+            if not addresses:
+                raise Unavailable("service: it did not start; its log says why")
+            yield addresses[0]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def bound(
+    config: Config,
+    host: str | None,
+    port: int | None,
+    ready: Ready,
+    *,
+    reread: Callable[[], Config] | None = None,
+    opening: Opening | None = None,
+    missed: Sequence[int] = (),
+    joins: bool = False,
+) -> tuple[Server, socket.socket]:
+    """Open everything that can fail before the first request.
+
+    Parameters
+    ----------
+    config : Config
+    host, port, ready, reread
+        As for :func:`serve`.
+    opening : function, optional
+        Opens what decides.
+    missed : sequence of int
+        Signals to read the configuration anew that came before it could be.
+    joins : bool
+        Whether others may listen at the address, too.
+    """
+    try:
+        import httptools  # noqa: F401 (uvicorn would look for it only later)
+        import uvloop  # noqa: F401
+
+        from tacit.service.http.protocol import raise_descriptors
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a package", "service") from error
+
+    raise_descriptors(config.server.connections)
+    traced = _traces(config)
+    listener = _allowed_listener(config, host, port, joins=joins)
+    try:
+        engine = (opening or _opened)(config)
+    except BaseException:
+        listener.close()
+        raise
+    answering = partial(ready, _address(listener))
+    return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
+
+
+def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
+    """Return what lets an application be traced, if that is wanted."""
+    if config.traces is None:
+        return None
+    try:
+        from tacit.service.app.traces import Traced, provider_of
+
+        provider = provider_of(config.traces)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "opentelemetry", "otel") from error
+    return lambda app, engine: Traced(app, engine, provider)
+
+
+def _opened(config: Config) -> Service:
+    """Open the store and an engine over it."""
+    from tacit.service.engine.engine import Engine
+    from tacit.service.engine.opening import open_store
+
+    store = open_store(config.store)
+    try:
+        return Engine(config, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
+    """Listen where nobody from another machine is answered without a key."""
+    from tacit.service.config.keys import is_loopback
+
+    host = config.server.host if host is None else host
+    if not config.keys and not is_loopback(host):
+        raise ConfigError(
+            f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
+        )
+    return _listener(host, config.server.port if port is None else port, joins=joins)
+
+
+def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
+    except OSError as error:
+        forbidden = isinstance(error, PermissionError)
+        raise (ConfigError if forbidden else AddressUnavailable)(
+            f"server.port: cannot listen on {host} port {port}: {error.strerror}; "
+            "stop what listens there, or give another port (0 takes any free one)"
+        ) from error
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # Of its connections, too. Otherwise megabytes wait in the system for a slow reader, and
+        # nobody sees for minutes that it takes them.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+    return made
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def print_address(address: str) -> None:
+    print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Stop cleanly on SIGTERM and SIGINT.
+
+    uvicorn hands a signal on to the handler from before when it is done; the usual ones would
+    end the process with an error then.
+    """
+
+    def stop(*_: Any) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

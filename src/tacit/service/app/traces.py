@@ -1,0 +1,104 @@
+"""OpenTelemetry traces, for those who ask for them: a span for each request and each commit."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.propagate import extract
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import SpanKind, StatusCode
+
+import tacit
+from tacit.service.app.routes import find
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from tacit.service.config.schema import TracesConfig
+    from tacit.service.engine.service import Service
+
+
+COMMIT = "commit"
+
+
+def provider_of(config: TracesConfig) -> TracerProvider:
+    """Return a provider that sends spans to a collector, by OTLP over HTTP.
+
+    Headers and certificates come from the environment, as OpenTelemetry names them
+    (``OTEL_EXPORTER_OTLP_HEADERS``).
+    """
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    provider = TracerProvider(
+        resource=Resource.create({SERVICE_NAME: config.service, SERVICE_VERSION: tacit.__version__}),
+        sampler=ParentBased(TraceIdRatioBased(config.sample)),
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(config.endpoint)))
+    return provider
+
+
+class Traced:
+    """An application whose requests and commits are traced.
+
+    A request continues the trace that its ``traceparent`` header names. A commit is for many
+    requests, so it is a trace of its own.
+
+    Parameters
+    ----------
+    app : ASGI application
+    engine : Service
+        Its commits.
+    provider : TracerProvider
+        Shut down with the application.
+    """
+
+    def __init__(self, app: ASGIApp, engine: Service, provider: TracerProvider) -> None:
+        self._app = app
+        self._provider = provider
+        self._tracer = provider.get_tracer("tacit", tacit.__version__)
+        engine.commits.span = self._commit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._request(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            # What was not sent yet is sent now.
+            await asyncio.to_thread(self._provider.shutdown)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        found = find(scope["path"])
+        route = found.path.template
+        attributes = {"http.request.method": scope["method"], "http.route": route}
+        if found.name is not None:
+            attributes["tacit.placement"] = found.name
+        with self._tracer.start_as_current_span(
+            f"{scope['method']} {route}", extract(headers), SpanKind.SERVER, attributes
+        ) as span:
+
+            async def answered(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    span.set_attribute("http.response.status_code", status)
+                    span.set_attribute("tacit.request_id", _request_id(message))
+                    if status >= 500:
+                        span.set_status(StatusCode.ERROR)
+                await send(message)
+
+            await self._app(scope, receive, answered)
+
+    def _commit(self, rows: int) -> AbstractContextManager[Any]:
+        return self._tracer.start_as_current_span(
+            COMMIT, extract({}), SpanKind.INTERNAL, {"tacit.rows": rows}
+        )
+
+
+def _request_id(message: Message) -> str:
+    return next((v.decode() for name, v in message["headers"] if name == b"x-request-id"), "")

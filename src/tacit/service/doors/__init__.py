@@ -1,0 +1,1 @@
+"""The service in the terms of others: Personalizer, OpenFeature, User Behavior Insights."""

@@ -1,0 +1,170 @@
+"""Flags and their evaluation in OpenFeature's terms (OFREP)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tacit.errors import InvalidValue, TacitError
+from tacit.service.config.keys import DECIDE
+from tacit.service.engine.service import Service
+from tacit.service.http.endpoint import JSON
+from tacit.service.http.messages import Problem, meaning, problem_of
+from tacit.service.http.route import GUARDED, Answer, Api, Call, Error, Header, Refusals, Route
+from tacit.service.placements.placement import Placement
+
+# ---- What travels in the OpenFeature Remote Evaluation Protocol (OFREP, version 0.2)
+
+ErrorCode = Literal["PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"]
+Value = bool | int | str | list[Any]
+
+
+class EvaluationRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One impression: the evaluation context."""
+
+    context: Annotated[
+        dict[str, Any],
+        Meta(
+            description="`targetingKey` is who is asking, for a holdout of users. Of the other "
+            "attributes those count that a request for a decision has: `key` (what it is for; "
+            "`default` if left out), `arms`, `context`, `relevance`, `examination`, `decision_id`, "
+            "`deferred`, `session`, `user`."
+        ),
+    ] = {}
+
+
+class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
+    """What feedback and evaluation need."""
+
+    decision_id: Annotated[str, Meta(description="Names the decision when feedback comes back.")]
+    epoch: int
+    durability: str
+    propensity: Annotated[float | None, Meta(description="Left out where the policy is deterministic.")] = (
+        None
+    )
+
+
+class EvaluationAnswer(msgspec.Struct):
+    """What to show, logged: the flag's value."""
+
+    key: Annotated[str, Meta(description="The flag: a placement's name.")]
+    value: Annotated[
+        Value,
+        Meta(
+            description="The arm; of lists, the arms, best first; a truth value where the arms "
+            "are called `true` and `false`."
+        ),
+    ]
+    variant: Annotated[str, Meta(description="The same as text.")]
+    reason: Literal["SPLIT", "TARGETING_MATCH"]
+    metadata: EvaluationMetadata
+
+
+class EvaluationFailure(msgspec.Struct, rename="camel"):
+    """Why a flag has no value; the client takes its default."""
+
+    key: str
+    error_code: ErrorCode
+    error_details: str
+
+
+# ---- The route of the OpenFeature Remote Evaluation Protocol: a placement is a flag
+#
+# What is evaluated is a decision like any other, logged and durable. Evaluating all flags at once is
+# not offered: it would decide for placements that are not shown.
+
+TARGETING_KEY = "targetingKey"
+ONLY_KEY = "default"
+TRUTHS = {"true": True, "false": False}
+
+
+async def evaluate(engine: Service, call: Call) -> EvaluationAnswer | Answer:
+    """Decide for one impression, and answer as a flag."""
+    try:
+        return await _evaluated(engine, call)
+    except (TacitError, msgspec.ValidationError) as error:
+        return _refused(problem_of(error), flag=call.id)
+
+
+async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
+    placement = engine.placement(call.id)
+    form = placement.kind.form
+    if form is None or placement.config.policy.shows == "duel":
+        raise InvalidValue(
+            "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
+        )
+    request = _request(form.wires.request, call.request.context)
+    (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
+    answer = form.write(placement, row, engine.durability(call.id))
+    value = _value(placement, answer)
+    told = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
+    # A propensity says that chance had its part in it.
+    reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
+    return EvaluationAnswer(call.id, value, _text(value), reason, told)
+
+
+def _request(kind: type[msgspec.Struct], context: dict[str, Any]) -> Any:
+    """Return the request for a decision that an evaluation context makes."""
+    known = {name: context[name] for name in kind.__struct_fields__ if name in context}
+    if TARGETING_KEY in context:
+        known.setdefault("user", context[TARGETING_KEY])
+    return msgspec.convert({"key": ONLY_KEY} | known, kind)
+
+
+def _value(placement: Placement, answer: Any) -> Value:
+    if placement.config.policy.shows == "slate":
+        return list(answer.slate)
+    if set(placement.offer.arms) == set(TRUTHS):
+        return TRUTHS[answer.arm]
+    arm: int | str = answer.arm
+    return arm
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refused(found: Problem, *headers: Header, flag: str = "") -> Answer:
+    """Return a problem as the protocol tells it: with a code, 400 where a value is wrong."""
+    kind = found.type.rpartition(":")[2]
+    code: Any = {
+        "unknown-placement": "FLAG_NOT_FOUND",
+        "invalid-value": "INVALID_CONTEXT",
+        "malformed-body": "PARSE_ERROR",
+    }.get(kind, "GENERAL")
+    status = {422: 400, 409: 400}.get(found.status, found.status)
+    body = EvaluationFailure(flag, code, found.detail)
+    return Answer(status, JSON, msgspec.json.encode(body), headers)
+
+
+def _failed(error: Error, route: Route) -> Answer:
+    return _refused(problem_of(error))
+
+
+OFREP = Api(
+    "/ofrep/v1/",
+    "/ofrep/v1/",
+    (
+        Route(
+            "POST",
+            "evaluate/flags/{id}",
+            "evaluateFlag",
+            "Choose for one impression, as OpenFeature asks",
+            evaluate,
+            EvaluationRequest,
+            EvaluationAnswer,
+            DECIDE,
+            "body_limit",
+            (*GUARDED, 400, 404, 413, 415),
+            of="id",
+        ),
+    ),
+    Refusals(_refused, _failed, EvaluationFailure, JSON, meaning),
+    lambda site: site.engine,
+    label="ofrep/",
+    whole=True,
+)

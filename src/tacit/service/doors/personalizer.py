@@ -1,0 +1,508 @@
+"""Placements in Personalizer's terms: requests read, decisions and rewards, the record of the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import Learner
+from tacit.policies import LinearEpsilonGreedy, Policy
+from tacit.policies.base import NO_FEATURES
+from tacit.service.attribution.attribution import Rewards
+from tacit.service.config.rule import Aggregation
+from tacit.service.config.schema import PERSONALIZER, Seconds
+from tacit.service.config.tables import PlacementTable
+from tacit.service.doors.personalizer_wire import (
+    Blocks,
+    Features,
+    MultiSlotRankRequest,
+    RankableAction,
+    RankRequest,
+    Settings,
+    SlotRequest,
+    features_of,
+    vectors,
+)
+from tacit.service.kind import Kind
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import Impression, checked_id
+from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
+from tacit.service.page.kinds import FeatureView
+from tacit.service.placements.coin import Tossed
+from tacit.service.placements.lists import FeaturePlacement
+from tacit.service.placements.placement import Placement
+
+# ---- Rank requests as impressions: checked, and their features made vectors
+
+KEY = "rank"
+"""All events of a placement learn together: as one key."""
+MOST_PAIRS = 500_000
+
+
+class Asked(msgspec.Struct, omit_defaults=True):
+    """A rank request as the log keeps it; of a multi-slot one, for one of its slots.
+
+    Attributes
+    ----------
+    actions : list of (id, features)
+    context : list of dict
+        Features of the context and of the slot.
+    slots : list of str
+        Ids of all slots of the event; empty where there are none.
+    slot : int
+        Which of them this is.
+    baseline : str or None
+        The slot's baseline action; None for the first that is not excluded.
+    """
+
+    actions: list[tuple[str, Blocks]]
+    context: Blocks
+    slots: list[str] = []
+    slot: int = 0
+    baseline: str | None = None
+
+    @classmethod
+    def read(cls, text: str | None) -> Asked:
+        """Return a request of the log."""
+        return msgspec.json.decode(text or "", type=cls)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a request describes, as the placement uses it.
+
+    Attributes
+    ----------
+    asked : Asked
+    relevance : array of float64, shape (candidates, dim)
+    baseline : str
+    """
+
+    asked: Asked = field(compare=False)
+    relevance: Floats = field(compare=False)
+    baseline: str
+
+
+def impression_of(request: RankRequest, dim: int) -> Impression:
+    """Return a rank request as an impression.
+
+    Parameters
+    ----------
+    request : RankRequest
+    dim : int
+        Length of the vectors.
+
+    Raises
+    ------
+    InvalidValue
+        If something does not fit.
+    """
+    actions = _checked(request.actions)
+    excluded = set(request.excluded_actions or ())
+    candidates = [action for action in actions if action not in excluded]
+    if not candidates:
+        raise InvalidValue("excludedActions", request.excluded_actions, "leave at least one of the actions")
+    asked = Asked(_described(request.actions), request.context_features or [])
+    features = _features(asked.actions)
+    context = features_of("contextFeatures", asked.context)
+    _check_size([context], features)
+    return _impression(asked, candidates, candidates[0], context, features, dim, request)
+
+
+def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[Impression]:
+    """Return a rank request for many slots as an impression for each.
+
+    An action stands in one slot only. A slot that excludes so many actions that the slots before
+    it could leave none has its baseline action kept for it.
+
+    Parameters
+    ----------
+    request : MultiSlotRankRequest
+    dim : int
+        Length of the vectors.
+    event : str
+        The event's id; its slots' decisions are numbered.
+
+    Raises
+    ------
+    InvalidValue
+        If something does not fit.
+    """
+    actions = _checked(request.actions)
+    slots, candidates = request.slots, []
+    _check_slots(slots, set(actions))
+    for slot in slots:
+        excluded = set(slot.excluded_actions or ())
+        candidates.append([action for action in actions if action not in excluded])
+    scarce = [
+        slot.baseline_action if len(left) < len(slots) else None
+        for slot, left in zip(slots, candidates, strict=True)
+    ]
+    described, names = _described(request.actions), [slot.id for slot in slots]
+    features = _features(described)
+    blocks = [[*(request.context_features or []), *(slot.features or [])] for slot in slots]
+    contexts = [features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)]
+    _check_size(contexts, features)
+    impressions = []
+    for i, slot in enumerate(slots):
+        kept, baseline = set(scarce[i + 1 :]), slot.baseline_action
+        asked = Asked(described, blocks[i], names, i, baseline)
+        left = [action for action in candidates[i] if action not in kept]
+        told = _impression(asked, left, baseline, contexts[i], features, dim, request)
+        impressions.append(told._replace(id=slot_id(event, i)))
+    return impressions
+
+
+def slot_id(event: str, slot: int) -> str:
+    """Return the id of the decision for a slot, counted from 0."""
+    return f"{event}#{slot}"
+
+
+def vector_of(asked: Asked, action: str, dim: int) -> Floats:
+    """Return the vector of one of the actions, of shape (1, dim)."""
+    (features,) = (features for name, features in asked.actions if name == action)
+    context = features_of("contextFeatures", asked.context)
+    return vectors(context, [features_of("features", features)], dim)
+
+
+def _impression(
+    asked: Asked,
+    candidates: Sequence[str],
+    baseline: str,
+    context: Features,
+    features: Mapping[str, Features],
+    dim: int,
+    request: RankRequest | MultiSlotRankRequest,
+) -> Impression:
+    relevance = vectors(context, [features[name] for name in candidates], dim)
+    return Impression(
+        KEY,
+        candidates,
+        None,
+        checked_id("eventId", request.event_id) if request.event_id else None,
+        bool(request.defer_activation),
+        msgspec.json.encode(asked).decode(),
+        Offer(asked, relevance, baseline),
+    )
+
+
+def _described(actions: Sequence[RankableAction]) -> list[tuple[str, Blocks]]:
+    return [(action.id, action.features or []) for action in actions]
+
+
+def _features(actions: Sequence[tuple[str, Blocks]]) -> dict[str, Features]:
+    return {name: features_of(f"features of {name!r}", blocks) for name, blocks in actions}
+
+
+def _check_size(contexts: Sequence[Features], actions: Mapping[str, Features]) -> None:
+    """Refuse a request whose pairs of features would keep others waiting."""
+    of_actions = sum(len(hashes) for hashes, _ in actions.values())
+    pairs = of_actions * sum(len(hashes) for hashes, _ in contexts)
+    if pairs > MOST_PAIRS:
+        raise InvalidValue(
+            "features", pairs, f"give fewer: at most {MOST_PAIRS} pairs of one feature of the "
+            "context and one of an action, all slots together",
+        )  # fmt: skip
+
+
+def _checked(actions: Sequence[RankableAction]) -> list[str]:
+    names = [checked_id(f"actions[{i}].id", action.id) for i, action in enumerate(actions)]
+    return _distinct("actions", names)
+
+
+def _check_slots(slots: Sequence[SlotRequest], actions: set[str]) -> None:
+    _distinct("slots", [checked_id(f"slots[{i}].id", slot.id) for i, slot in enumerate(slots)])
+    _distinct("slots.baselineAction", [slot.baseline_action for slot in slots])
+    for i, slot in enumerate(slots):
+        if slot.baseline_action not in actions.difference(slot.excluded_actions or ()):
+            raise InvalidValue(
+                f"slots[{i}].baselineAction",
+                slot.baseline_action,
+                "name one of the actions that the slot does not exclude",
+            )
+
+
+def _distinct(field: str, names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise InvalidValue(field, names, "give each only once")
+    return names
+
+
+# ---- Placements that answer the Personalizer API: JSON features in, probabilities of actions out
+
+
+class Shown(msgspec.Struct):
+    """What a decision answered, as the log keeps it.
+
+    Attributes
+    ----------
+    ranking : list of (id, probability)
+        All actions of the request; without a probability those that could not be chosen.
+    """
+
+    ranking: list[tuple[str, float | None]]
+
+    @classmethod
+    def of(cls, row: DecisionRow) -> Shown:
+        """Return what a decision of the log answered."""
+        return msgspec.json.decode(row.shown or "", type=cls)
+
+    @property
+    def candidates(self) -> list[str]:
+        """The actions that could be chosen."""
+        return [name for name, chance in self.ranking if chance is not None]
+
+
+class _Counts(msgspec.Struct):
+    settings: Settings
+    edited: int
+    made: int
+    taught: int
+
+
+class PersonalizerPlacement(FeaturePlacement):
+    """Decides for one of the actions that a request describes in JSON, in as many slots as it has.
+
+    Parameters are those of :class:`Placement`. The log keeps the features as they came; a vector
+    is worked out from them again for what was shown, and nothing else is held in memory.
+
+    Attributes
+    ----------
+    settings : Settings
+    edited : int
+        When they were changed last, in microseconds since 1970; 0 for never.
+    made, taught : int
+        When the first decision was made, and when something was learned last; 0 for never.
+    """
+
+    named_features = False
+
+    @property
+    def dim(self) -> int:
+        """Length of an action's vector."""
+        return self.config.policy.feature_dims[0]
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.settings = Settings.of(self.config.rule, self.config.policy)
+        self.edited = self.made = self.taught = 0
+        self._taken: set[Arm] = set()
+        self._weighed: dict[Arm, tuple[float, float]] = {}
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        """Decide one by one; what stands in a slot of an event is not on offer for its others."""
+        made = []
+        for i, told in enumerate(impressions):
+            if told.given.asked.slot == 0:
+                self._taken = set()
+            row = self._chosen(told, seq + i, time)
+            self._taken.update(row.column("arm"))
+            made.append(row)
+        return Block.joined(DecisionRow, made)
+
+    def _choose(self, learner: Learner, told: Impression) -> Decision:
+        offer: Offer = told.given
+        assert told.arms is not None
+        places = [i for i, arm in enumerate(told.arms) if arm not in self._taken]
+        names, rows = [told.arms[i] for i in places], offer.relevance[places]
+        decision = learner.choose(told.key, None, names, relevance=rows)
+        if learner is self.learner:
+            chances = learner.probabilities(told.key, None, names, relevance=rows)
+            assert chances is not None
+            mean = learner.state.mean[learner.lane(told.key)]
+            pairs = zip(chances.tolist(), (rows @ mean[: self.dim]).tolist(), strict=True)
+            self._weighed = dict(zip(names, pairs, strict=True))
+        return decision
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        return (told.given.baseline,)
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        return np.zeros(1, np.int64)
+
+    def _held_out(
+        self, asked: Block[Impression], ids: Sequence[str]
+    ) -> tuple[Sequence[Decision], Tossed | None]:
+        assert self.coin is not None
+        (told,) = asked
+        decision = self._choose(self.learner, told)
+        names = list(self._weighed)
+        first = names.index(told.given.baseline)
+        offer = np.array([first, *(i for i in range(len(names)) if i != first)])
+        tossed = self.coin.toss(ids, [None], [offer])
+        each = np.arange(len(names))[:, None]
+        alone, promises = np.array([self._weighed[name] for name in names]).T
+        control = self.coin.control.chances(each, [offer] * len(names))
+        mixed = self.coin.mixed(alone, control).tolist()
+        self._weighed = dict(zip(names, zip(mixed, promises.tolist(), strict=True), strict=True))
+        arm = names[tossed.imposed[0, 0]] if tossed.control[0] else decision.arm
+        return [decision._replace(shown=(arm,), propensity=self._weighed[arm][0])], tossed
+
+    def _control_chances(self, slots: Ints) -> Floats:
+        assert self.coin is not None
+        found = np.empty(len(slots))
+        for i, row in enumerate(self.windows.rows(slots)):
+            names = Shown.of(row).candidates
+            order = Asked.read(row.asked)
+            baseline = order.baseline or next(n for n, _ in order.actions if n in names)
+            offer = [baseline, *(name for name in names if name != baseline)]
+            place = np.array([[offer.index(str(row.arm))]])
+            (found[i],) = self.coin.control.chances(place, [np.arange(len(offer))])
+        return found
+
+    def _all_shown(
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> list[str | None]:
+        return list(map(self._ranking, asked, decisions))
+
+    def _ranking(self, told: Impression, shown: Decision) -> str:
+        """Return the ranking: what was chosen, the others by what they promise; what could not be
+        chosen stays where it stood."""
+        chosen, weighed = shown.arm, self._weighed
+        others = [arm for arm in weighed if arm != chosen]
+        rest = iter([chosen, *sorted(others, key=lambda arm: weighed[arm], reverse=True)])
+        ranking: list[tuple[Any, float | None]] = []
+        for name, _ in told.given.asked.actions:
+            if name not in weighed:
+                ranking.append((name, None))
+                continue
+            arm = next(rest)
+            # A baseline that is always shown has the probability 1.
+            fixed = self.mode == APPRENTICE
+            ranking.append((arm, float(arm == chosen) if fixed else weighed[arm][0]))
+        return msgspec.json.encode(Shown(ranking)).decode()
+
+    def _decided(
+        self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
+    ) -> None:
+        self.made = self.made or rows[0].time
+        shown = list(map(self._shown_only, rows, decisions))
+        super()._decided(rows, shown, shadow and self._shown_only(rows[0], shadow))
+
+    def _shown_only(self, row: DecisionRow, decision: Decision) -> Decision:
+        """Return a decision without what was not shown."""
+        if len(decision.offered) == 1:
+            return decision
+        return self._decision(row, decision.epoch)
+
+    # The log ---------------------------------------------------------------------------------
+
+    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+        vector = vector_of(Asked.read(row.asked), str(row.arm), self.dim)
+        place = np.zeros(1, np.int64)
+        return Decision(
+            row.seq, row.key, (row.arm,), row.propensity, epoch, place, place, np.empty(0),
+            vector, NO_FEATURES,
+        )  # fmt: skip
+
+    def _offered(self, row: DecisionRow) -> int:
+        return len(Shown.of(row).candidates)
+
+    def _teach(self, rewards: Rewards) -> Booleans:
+        if rewards.values:
+            self.taught = self.windows.time
+        return super()._teach(rewards)
+
+    # Settings --------------------------------------------------------------------------------
+
+    def current_mark(self, kind: str) -> str | None:
+        """Return what the last mark of a kind says, or would say; see the base class."""
+        return self.settings.text if kind == SETTINGS else super().current_mark(kind)
+
+    def marked(self, mark: MarkRow) -> None:
+        """Take in a mark."""
+        super().marked(mark)
+        if mark.kind == SETTINGS and mark.placement == self.id:
+            self.edited = mark.time
+            self._settle_on(Settings.read(mark.value))
+
+    def _settle_on(self, settings: Settings) -> None:
+        self.settings = settings
+        self.windows.rule = settings.rule(self.config.rule)
+        self.learner.tune(epsilon=settings.epsilon)
+
+    def counts(self) -> Any:
+        """Return what else was counted, as JSON data."""
+        return msgspec.to_builtins(_Counts(self.settings, self.edited, self.made, self.taught))
+
+    def _take_counts(self, counts: Any) -> None:
+        saved = msgspec.convert(counts, _Counts)
+        self.edited, self.made, self.taught = saved.edited, saved.made, saved.taught
+        if self.edited:
+            self._settle_on(saved.settings)
+
+
+# ---- Placements that answer the Personalizer API
+
+
+class PersonalizerTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Answers the interface of Personalizer.
+
+    Attributes
+    ----------
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    """
+
+    policy: str | dict[str, Any] = "linear-epsilon-greedy(dim=256)"
+    attribution_window: Seconds = 600.0
+    default_reward: Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)] = 0.0
+    aggregation: Aggregation = "first"
+    propensities: Literal[True] = True
+
+    @property
+    def slots(self) -> Any:
+        return None
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"default": self.default_reward, "aggregation": self.aggregation, "lowest": -1.0}
+
+
+def example(placement: Placement) -> dict[str, Any]:
+    """Return a request for one of two actions."""
+    actions = [{"id": name, "features": [{"topic": name}]} for name in ("news", "sport")]
+    return {"contextFeatures": [{"time": "morning"}], "actions": actions}
+
+
+def check(policy: Policy) -> None:
+    """Check that a policy says with what probability it chooses each action.
+
+    Raises
+    ------
+    ConfigError
+        If it does not.
+    """
+    if not isinstance(policy, LinearEpsilonGreedy):
+        raise ConfigError(
+            f"policy: {type(policy).__name__} does not say with what "
+            "probability it chooses each action; give linear-epsilon-greedy(dim=256)"
+        )
+
+
+KIND = Kind(
+    PERSONALIZER, "personalizer/v1.0/rank", "arm", PersonalizerTable, PersonalizerPlacement,
+    FeatureView, example,
+    by_features=True,
+    sharded=False,
+    controls=("uniform", "baseline"),
+    units=("decision",),
+    pinned=False,
+    check=check,
+)  # fmt: skip

@@ -1,0 +1,320 @@
+"""User Behavior Insights: queries and events as records, and the log exported as them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.logs.decided import at_position, given_above
+from tacit.logs.ubi.records import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
+from tacit.logs.ubi.records import CLICKS as CLICK_ACTIONS
+from tacit.logs.ubi.records import EXAMINED as EXAMINED_ACTIONS
+from tacit.policies.spec import policy_from_stored
+from tacit.service.log.requests import Clicks, Feedback, action_of, checked_id
+from tacit.service.log.rows import (
+    ACTIVATE,
+    CLICKS,
+    EXAMINED,
+    QUERY,
+    REWARD,
+    DecisionRow,
+    FeedbackRow,
+    slate_of,
+)
+from tacit.service.log.store import Store, StoredPlacement
+from tacit.service.placements.lists import matrix
+
+# ---- Rows of the log as records of User Behavior Insights (UBI 1.3), and records as feedback
+
+NO_CLICK = "no_click"
+SEEN_ID = "ubi-seen"
+ACTIVATED_ID = "ubi-query"
+NOWHERE = 0
+"""The ordinal of an event about a whole list; the schema demands one."""
+
+
+def listed(row: DecisionRow) -> list[str | None] | None:
+    """Return what a decision showed, as text, from the top; None at an empty position.
+
+    A pair of rankers without a list is None.
+    """
+    if row.shown is None:
+        return [str(row.arm)]
+    shown = json.loads(row.shown)
+    if isinstance(shown, list):
+        items = shown
+    elif "slate" in shown:
+        items = shown["slate"]
+    elif "interleaved" in shown:
+        items = shown["interleaved"]["items"]
+    elif "pair" in shown:
+        return None
+    else:
+        items = [row.arm]
+    return [None if item is None else str(item) for item in items]
+
+
+def shows_one(row: DecisionRow) -> bool:
+    """Say whether a decision showed one arm, so that its feedback is a reward."""
+    shown = None if row.shown is None else json.loads(row.shown)
+    return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
+
+
+# Records as feedback -------------------------------------------------------------------------
+
+
+def told_of(row: DecisionRow, event: Event, actions: Container[str] = ()) -> Feedback | None:
+    """Return what an event tells of a decision; None if it is none of the actions that count.
+
+    Parameters
+    ----------
+    row : DecisionRow
+    event : Event
+    actions : container of str
+        Those on an item of a list that count besides clicks.
+
+    Raises
+    ------
+    InvalidValue
+        If it is about something that the decision did not show.
+    """
+    ours = event.ours
+    named = None if ours.get("feedback_id") is None else _id(ours["feedback_id"])
+    id = named or digest(event._replace(ours={})._asdict())
+    action, one = event.action, shows_one(row)
+    if action == ACTIVATE:
+        return Feedback(row.id, ACTIVATE, None, id)
+    if action == REWARD and "reward" in ours:
+        reward = checks.number("event_attributes.tacit.reward", ours["reward"], 0.0, 1.0)
+        return Feedback(row.id, REWARD, reward, id)
+    if action == NO_CLICK and not one:
+        return Feedback(row.id, CLICKS, None, id, Clicks([]))
+    if action in EXAMINED_ACTIONS:
+        _place(row, event)
+        return Feedback(row.id, EXAMINED, None, named or SEEN_ID)
+    if action in actions and action not in CLICK_ACTIONS:
+        return Feedback(row.id, CLICKS, None, id, Clicks([_place(row, event)], action=action))
+    if action not in CLICK_ACTIONS:
+        return None
+    place = _place(row, event)
+    if one:
+        return Feedback(row.id, REWARD, 1.0, id)
+    # An event may say all clicks of the feedback that it is a part of.
+    clicks = ours.get("clicks", [place])
+    if not isinstance(clicks, list):
+        raise InvalidValue("event_attributes.tacit.clicks", clicks, "give a list of positions")
+    return Feedback(row.id, CLICKS, None, id, Clicks(clicks))
+
+
+def _id(value: Any) -> str:
+    field = "event_attributes.tacit.feedback_id"
+    if not isinstance(value, str):
+        raise InvalidValue(field, value, "give text")
+    return checked_id(field, value)
+
+
+def _place(row: DecisionRow, event: Event) -> int:
+    items = listed(row)
+    if items is None:
+        raise InvalidValue(
+            "action_name", event.action, "the decision showed no list; send its outcome as feedback"
+        )
+    place = place_of(event.objects, event.ordinal, [item or "" for item in items])
+    if place is None or items[place] is None:
+        value = event.objects[0] if event.objects else event.ordinal
+        raise InvalidValue("event_attributes.object", value, f"the decision showed {items}")
+    return place
+
+
+# Rows as records -----------------------------------------------------------------------------
+
+
+class Names:
+    """What records say of a placement besides what its rows hold.
+
+    Parameters
+    ----------
+    name : str
+    stored : StoredPlacement
+    """
+
+    def __init__(self, name: str, stored: StoredPlacement) -> None:
+        policy = policy_from_stored(json.loads(stored.spec))
+        arms, self._dims = policy.arms, policy.feature_dims
+        self.placement = name
+        self.policy = policy.label
+        self.version = hashlib.sha256(stored.spec.encode()).hexdigest()[:16]
+        self._arms = [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms or ())]
+
+    def query(self, row: DecisionRow) -> dict[str, Any]:
+        """Return a decision as a query record."""
+        items = listed(row)
+        record: dict[str, Any] = {
+            "query_id": query_id(row),
+            "user_query": row.key,
+            "timestamp": time_text(row.time),
+            "query_attributes": {OURS: self._attributes(row) | self._of_query(row)},
+        }
+        if len(self.placement) <= LONGEST_NAME:
+            record["application"] = self.placement
+        if items is not None:
+            record["query_response_hit_ids"] = [item for item in items if item is not None]
+        return record
+
+    def _attributes(self, row: DecisionRow) -> dict[str, Any]:
+        return {
+            "placement": self.placement,
+            "decision_id": row.id,
+            "policy": self.policy,
+            "version": self.version,
+            "propensity": row.propensity or None,
+        }
+
+    def _of_query(self, row: DecisionRow) -> dict[str, Any]:
+        attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
+        if row.deferred:
+            attributes["deferred"] = True
+        if row.context is not None:
+            attributes["context"] = json.loads(row.context)
+        if shows_one(row):
+            attributes["arms"] = self._offered(row)
+            return attributes
+        items, teams = listed(row), _teams(row)
+        if items and None in items:
+            attributes["slate"] = items
+        if teams is None and (slate := slate_of(row.shown)).places:
+            shown = [k for k, arm in enumerate(slate.arms) if arm is not None]
+            attributes["arms"] = self._offered(row)
+            attributes["propensities"] = [given_above(slate.prefixes, k) for k in shown]
+            attributes["position_propensities"] = [at_position(slate.places, k) for k in shown]
+        return attributes | ({} if teams is None else teams)
+
+    def _offered(self, row: DecisionRow) -> list[str]:
+        if row.offered is not None:
+            return [str(arm) for arm in json.loads(row.offered)]
+        if self._arms or row.asked is None:
+            return self._arms
+        # Without names, the arms are the rows of their features.
+        features = json.loads(row.asked)
+        counts = [
+            len(matrix(features[field], dim))
+            for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
+        ]
+        return [str(arm) for arm in range(max(counts))]
+
+    def events(self, row: DecisionRow, told: FeedbackRow) -> Iterator[dict[str, Any]]:
+        """Give feedback as event records: one for each object that it is about."""
+        items = listed(row)
+        ours = self._attributes(row)
+        if told.id is not None:
+            ours["feedback_id"] = told.id
+        action = told.kind
+        places: list[int] = []
+        if told.kind == CLICKS:
+            done = [action_of(one) for one in json.loads(told.clicks or "[]")]
+            places = [position for position, _ in done]
+            # Feedback tells of one action.
+            action = done[0][1] if done else NO_CLICK
+            if action in (CLICK, NO_CLICK):
+                ours["clicks"] = places
+        elif told.kind == EXAMINED:
+            action = IMPRESSION
+            places = [at for at, item in enumerate(items or ()) if item is not None]
+        elif told.kind == REWARD:
+            ours["reward"] = told.reward
+            places = [] if items is None else [0]
+            action = CLICK if places and told.reward == 1.0 else REWARD
+        teams = (_teams(row) or {}).get("teams") or []
+        objects: list[int | None] = [*places] or [None]
+        for place in objects:
+            attributes = _object(items, place) | {OURS: ours | _team(teams, place)}
+            yield {
+                "action_name": action,
+                "query_id": query_id(row),
+                "user_query": row.key,
+                "timestamp": time_text(told.time),
+                "event_attributes": attributes,
+            }
+
+
+def query_id(row: DecisionRow) -> str:
+    """Return the query's id of a decision: its own, unless UBI has no room for it."""
+    return row.id if len(row.id) <= LONGEST_NAME else digest({"decision_id": row.id})
+
+
+def _teams(row: DecisionRow) -> dict[str, Any] | None:
+    """Return the rankers of a duel, the probability of its list, and whose each item is."""
+    shown = None if row.shown is None else json.loads(row.shown)
+    if not isinstance(shown, dict) or "pair" not in shown:
+        return None
+    left, right = pair = shown["pair"]
+    found: dict[str, Any] = {"left": left, "right": right}
+    interleaved = shown.get("interleaved")
+    if interleaved is not None:
+        teams = interleaved["memory"].get("teams")
+        found["probability"] = interleaved["probability"]
+        if teams is not None:
+            found["teams"] = [None if team is None else pair[team] for team in teams]
+    return found
+
+
+def _team(teams: list[str | None], place: int | None) -> dict[str, str]:
+    team = None if place is None or place >= len(teams) else teams[place]
+    return {} if team is None else {"team": team}
+
+
+def _object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
+    if items is None or place is None:
+        return {"position": {"ordinal": NOWHERE}}
+    return {"object": {"object_id": items[place]}, "position": {"ordinal": place + 1}}
+
+
+# ---- The log as files of User Behavior Insights (UBI 1.3) records
+
+QUERIES, EVENTS = "ubi_queries", "ubi_events"
+
+
+def export_ubi(store: Store, folder: Path) -> dict[str, int]:
+    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson``, a record a line.
+
+    What tacit knows besides (the decision's id, policy, its version, propensity, teams, the ids of
+    feedback) stands in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records that were
+    kept beside the log follow as they came. :func:`tacit.logs.read_ubi` reads the folder.
+
+    Returns
+    -------
+    dict of str to int
+        How many records each file has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {QUERIES: 0, EVENTS: 0}
+    paths = {name: folder / f"{name}.ndjson" for name in counts}
+    with paths[QUERIES].open("wb") as queries, paths[EVENTS].open("wb") as events:
+        files = {QUERIES: queries, EVENTS: events}
+        for name, line in _lines(store):
+            files[name].write(line + b"\n")
+            counts[name] += 1
+    return counts
+
+
+def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
+    encode = msgspec.json.Encoder().encode
+    names = {stored.id: Names(name, stored) for name, stored in store.placements().items()}
+    made: dict[int, DecisionRow] = {}
+    for row in store.events(0):
+        if isinstance(row, DecisionRow):
+            made[row.seq] = row
+            yield QUERIES, encode(names[row.placement].query(row))
+        elif isinstance(row, FeedbackRow):
+            decision = made[row.decision]
+            for record in names[row.placement].events(decision, row):
+                yield EVENTS, encode(record)
+    for kept in store.records():
+        yield QUERIES if kept.kind == QUERY else EVENTS, kept.content.encode()

@@ -1,0 +1,408 @@
+"""Reading what placements know, without making a decision wait: counts, health, keys, whole learners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, TypeVar
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.errors import UnknownName
+from tacit.learning.snapshot import LearnerSnapshot, views
+from tacit.policies.base import Counts
+from tacit.policies.lists.position_based import PositionCounts
+from tacit.policies.shifting.hypotheses import Hypotheses
+from tacit.policies.stationary.thompson import Thompson
+from tacit.service.errors import Busy
+from tacit.service.placements.placement import Placement
+
+# ---- Plays and rewards as policies count them, found in their states
+
+BetaState = Thompson.State
+
+
+def parts_of(state: Any) -> Iterator[Any]:
+    """Yield a policy's state and, where it holds those of others, theirs."""
+    yield state
+    if isinstance(state, tuple):
+        for part in state:
+            if isinstance(part, tuple):
+                yield from parts_of(part)
+
+
+def counts_of(state: Any) -> Counts | BetaState | PositionCounts | None:
+    """Return plays and rewards as a policy counts them; None where it counts otherwise."""
+    kinds = (Counts, BetaState, PositionCounts, Hypotheses)
+    found = next((part for part in parts_of(state) if isinstance(part, kinds)), None)
+    return _led(found) if isinstance(found, Hypotheses) else found
+
+
+def _led(of: Hypotheses) -> Counts:
+    """Return what was counted since the change that each lane believes in, if in any."""
+    led = of.counts[np.arange(len(of.leading)), of.leading].astype(np.float64)
+    return Counts(led.sum(axis=-1), led[..., 0], of.rounds.astype(np.float64))
+
+
+def rounds_of(counts: Counts | BetaState | PositionCounts) -> Floats:
+    """Return how many impressions each lane counts."""
+    if isinstance(counts, Thompson.State):
+        return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
+    return counts.rounds
+
+
+def plays_and_rewards(counts: Counts | BetaState, lane: int) -> tuple[Floats, Floats]:
+    """Return the counts of each arm of a lane."""
+    if isinstance(counts, Thompson.State):
+        return counts.successes[lane] + counts.failures[lane], counts.successes[lane]
+    return counts.plays[lane], counts.rewards[lane]
+
+
+# ---- How the engine, its store and its shards are
+
+
+class Health(NamedTuple):
+    """How the engine and its store are.
+
+    Attributes
+    ----------
+    ready : bool
+        Whether the last commit worked.
+    events : int
+        Rows of the log.
+    bytes : int
+        What the store takes.
+    rate : float
+        Events per second over the last 10 seconds.
+    committed : int or None
+        Time of the last commit since the start, in microseconds since 1970.
+    commit_seconds : float
+        How long it took.
+    buffered : int
+        Rows that are in memory only.
+    recovery_seconds : float
+        How long it took at the start to read what was learned from the store.
+    wall_ahead : float
+        By how many seconds this machine's clock is ahead of the log's time; negative if behind.
+    """
+
+    ready: bool
+    events: int
+    bytes: int
+    rate: float
+    committed: int | None
+    commit_seconds: float
+    buffered: int
+    recovery_seconds: float
+    wall_ahead: float = 0.0
+
+
+class ShardHealth(NamedTuple):
+    """How one of several shards is.
+
+    Attributes
+    ----------
+    number : int
+    pid : int or None
+        Of its process, on the machine where it is.
+    up : bool
+        Whether it answers.
+    losses : int
+        How often it was lost since the start.
+    recovery_seconds : float or None
+        How long it took to come back the last time.
+    waiting : int
+        Requests on their way to it.
+    health : Health or None
+        As it told last.
+    """
+
+    number: int
+    pid: int | None
+    up: bool
+    losses: int
+    recovery_seconds: float | None
+    waiting: int
+    health: Health | None
+
+
+# ---- What a placement knows of its keys: a copy of what was learned of one, the busiest, a search
+
+Result = TypeVar("Result")
+
+MOST_KEYS = 10
+MOST_FOUND = 20
+MOST_LOOKED = 100_000
+MANY = 50_000
+"""Counts that are looked through at once."""
+COPY_SECONDS = 30.0
+
+
+class KeyFacts(NamedTuple):
+    """What was learned of a key.
+
+    Attributes
+    ----------
+    name : str
+    rounds : float
+        Impressions learned from since it last restarted; 0 where the policy counts none.
+    epoch : int
+    counts : (array of float64, array of float64) or None
+        Plays and rewards of each arm, where the policy counts these.
+    placed : tuple of array or None
+        Shows and clicks of each arm at each position, and how likely positions are examined, where
+        the policy models that.
+    restarts : list or None
+        As the policy keeps them; None where it does not.
+    plays : array of float64
+        How often each arm was shown and learned from, ever; NaN where that is not known.
+    """
+
+    name: str
+    rounds: float
+    epoch: int
+    counts: tuple[Floats, Floats] | None
+    placed: tuple[Floats, Floats, Floats] | None
+    restarts: list[Any] | None
+    plays: Floats
+
+
+class Found(NamedTuple):
+    """Keys in which a text occurs.
+
+    Attributes
+    ----------
+    text : str
+    keys : list of str
+    looked, of : int
+        How many keys were looked through, of how many; the one of this very name always is.
+    """
+
+    text: str
+    keys: list[str]
+    looked: int
+    of: int
+
+
+def key_facts(placement: Placement, key: str) -> KeyFacts:
+    """Return what was learned of a key.
+
+    Raises
+    ------
+    UnknownName
+        If nothing was ever decided for it.
+    """
+    learner = placement.learner
+    lane, epoch = learner.lane(key), learner.epoch(key)
+    counts, rounds = counts_of(learner.state), 0.0
+    told: Any = None
+    placed: Any = None
+    if isinstance(counts, PositionCounts):
+        placed = (counts.shows[lane].copy(), counts.clicks[lane].copy(), counts.effects[lane].copy())
+    if isinstance(counts, (Counts, Thompson.State)):
+        told = tuple(array.copy() for array in plays_and_rewards(counts, lane))
+    if counts is not None:
+        rounds = float(rounds_of(counts)[lane])
+    restarts = None
+    with contextlib.suppress(UnknownName):
+        restarts = list(learner.restarts(key))
+    plays = learner._batch.plays_of(lane)
+    if told is not None and not learner.policy.forgets:
+        plays = told[0]
+    return KeyFacts(key, rounds, epoch, told, placed, restarts, plays)
+
+
+async def busiest(placement: Placement) -> list[KeyFacts]:
+    """Return the busiest keys; nothing where the policy counts no impressions of a key.
+
+    Of many keys they are as old as :data:`COPY_SECONDS` at most.
+    """
+    then, kept = _kept.get(placement, (0.0, []))
+    if placement.key_count > MANY and monotonic() - then < COPY_SECONDS:
+        return kept
+    names = await _beside(placement, _busiest_names, placement)
+    found = [key_facts(placement, name) for name in names]
+    _kept[placement] = monotonic(), found
+    return found
+
+
+_kept: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = WeakKeyDictionary()
+
+
+async def _beside(placement: Placement, function: Callable[..., Result], *given: Any) -> Result:
+    """Call a function; of many keys and arms on a thread, or decisions would wait for it.
+
+    What is decided meanwhile may be counted or not.
+    """
+    if placement.key_count * len(placement.arms) <= MANY:
+        return function(*given)
+    return await asyncio.to_thread(function, *given)
+
+
+def _busiest_names(placement: Placement) -> list[str]:
+    # One after the other, so that every lane that is counted has its key.
+    counts, keys = counts_of(placement.learner.state), list(placement.learner._batch.lanes.of)
+    if counts is None or not keys:
+        return []
+    rounds = rounds_of(counts)[: len(keys)]
+    # Of a million keys, sorting all would take long.
+    most = np.argpartition(-rounds, min(MOST_KEYS, len(rounds)) - 1)[:MOST_KEYS]
+    most = most[np.lexsort((most, -rounds[most]))]
+    return [keys[lane] for lane in most.tolist() if rounds[lane]]
+
+
+async def find_keys(placement: Placement, text: str) -> Found:
+    """Return keys in which a text occurs, among the first ones that there were."""
+    keys = placement.learner._batch.lanes.of
+    some = list(islice(keys, MOST_LOOKED))
+    found = await _beside(placement, _having, some, text)
+    first = [text] if text in keys else []
+    return Found(text, [*first, *found][:MOST_FOUND], len(some), len(keys))
+
+
+def _having(keys: Sequence[str], text: str) -> list[str]:
+    wanted = text.casefold()
+    found = (key for key in keys if wanted in key.casefold() and key != text)
+    return list(islice(found, MOST_FOUND))
+
+
+def busiest_of(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
+    """Return the busiest keys of those of shards."""
+    every = [facts for part in parts for facts in part]
+    return sorted(every, key=lambda facts: -facts.rounds)[:MOST_KEYS]
+
+
+def found_in(parts: Sequence[Found]) -> Found:
+    """Return what was found in shards, each of which has other keys or the same."""
+    text = parts[0].text
+    keys = dict.fromkeys(key for part in parts for key in part.keys)
+    first = [text] if text in keys else []
+    others = [key for key in keys if key != text]
+    looked, of = sum(part.looked for part in parts), sum(part.of for part in parts)
+    return Found(text, [*first, *others][:MOST_FOUND], looked, of)
+
+
+# ---- What placements have learned, as learners' files: made once for all who ask at about a time
+
+LARGE = 2**20
+"""Bytes of a file from which on it is given to whoever asks soon after, too."""
+KEPT_SECONDS = 5.0
+"""For so long."""
+MOST_BYTES = 2**26
+"""Beyond them, files of two states are sent at once, and no third one is made."""
+
+
+class Lent(list[bytes | memoryview]):
+    """A learner's file in parts, which many may send at once.
+
+    Attributes
+    ----------
+    of : object
+        The placement as it was.
+    seq : int
+        The last row of the log that it knows.
+    size : int
+        Bytes.
+    """
+
+    def __init__(self, of: Any, seq: int, copy: LearnerSnapshot) -> None:
+        super().__init__(views(copy))
+        self.of, self.seq, self.size = of, seq, sum(map(len, self))
+
+
+class Copying(Protocol):
+    """What is asked of an engine."""
+
+    def placement(self, name: str) -> Any:
+        """Return a placement, or raise UnknownName."""
+
+    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step when all rows are in the log."""
+
+    async def frozen(self, read: Callable[[int, int], Any]) -> Any:
+        """Call what takes the end of the log and its time, while nothing changes."""
+
+
+class Lending:
+    """Makes the files, one at a time for a placement.
+
+    Memory holds a copy of what was learned for each state that somebody is still being sent: of
+    what is huge, two of a placement.
+
+    Parameters
+    ----------
+    engine : Copying
+    """
+
+    def __init__(self, engine: Copying) -> None:
+        self._engine = engine
+        self._making: dict[str, asyncio.Task[Lent]] = {}
+        self._sent: dict[str, list[ReferenceType[Lent]]] = {}
+        self._fresh: dict[str, Lent] = {}
+
+    async def of(self, name: str, seq: int) -> Lent:
+        """Return the file of a placement.
+
+        Parameters
+        ----------
+        name : str
+        seq : int
+            The end of the log: what is the same up to there is the same.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            If there is no such placement, or the store fails.
+        Busy
+            If those who are still being sent earlier states take too much memory.
+        """
+        placement = self._engine.placement(name)
+        sent = [one for known in self._sent.get(name, ()) if (one := known()) is not None]
+        for one in sent:
+            if one.of is placement and (one.seq == seq or self._fresh.get(name) is one):
+                return one
+        making = self._making.get(name)
+        if making is None:
+            if len(sent) > 1 and sum(one.size for one in sent) > MOST_BYTES:
+                raise Busy(
+                    "service: two earlier states of what was learned are still being sent; ask again later"
+                )
+            self._sent[name] = list(map(ref, sent))
+            making = self._making[name] = asyncio.create_task(self._make(name))
+            making.add_done_callback(partial(self._ended, name))
+        # Who asked first may leave first.
+        return await asyncio.shield(making)
+
+    async def _make(self, name: str) -> Lent:
+        copies: list[tuple[Any, int, LearnerSnapshot]] = []
+        room = self._engine.placement(name).room()
+        await asyncio.to_thread(deque, room.touched(), 0)
+
+        async def copy() -> None:
+            # Another one may have taken its place meanwhile.
+            of = self._engine.placement(name)
+            copies.append(await self._engine.frozen(lambda seq, _: (of, seq, of.copied(room))))
+
+        await self._engine.between_groups(copy)
+        made = await asyncio.to_thread(Lent, *copies.pop())
+        self._sent[name].append(ref(made))
+        if made.size >= LARGE:
+            self._fresh[name] = made
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, made)
+        return made
+
+    def _ended(self, name: str, task: asyncio.Task[Lent]) -> None:
+        del self._making[name]
+        # What went wrong is for whoever asked; nobody may be there any more.
+        _ = task.cancelled() or task.exception()
+
+    def _age(self, name: str, made: Lent) -> None:
+        if self._fresh.get(name) is made:
+            del self._fresh[name]

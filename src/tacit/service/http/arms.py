@@ -1,0 +1,138 @@
+"""Placements that show one of their arms."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Literal
+
+from tacit.errors import TacitError
+from tacit.service.config.rule import Aggregation
+from tacit.service.config.schema import ARMS, Count, Seconds, Share
+from tacit.service.config.tables import PlacementTable
+from tacit.service.http import wire
+from tacit.service.http.wire import Form, Wires
+from tacit.service.kind import Kind
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import DecisionRequest, Impression
+from tacit.service.log.rows import DecisionRow
+from tacit.service.page.view import View
+from tacit.service.placements.placement import Placement
+
+KEY = "independence day"
+JUST_A_KEY = (None, None, None, False, None, None, None, None)
+
+
+class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of its arms.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    default_reward : float
+        Reward of a decision for which none came in its window.
+    aggregation : str
+        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
+        most 1), or the ``max``.
+    late : str
+        What a reward after the window does: ``record``, or ``correct`` the default, where the
+        policy keeps sums.
+    correction_window : float
+        Seconds after the end of a window in which it may be corrected.
+    reward : str
+        The metric that is learned: feedback carries its amount, in place of a reward.
+    """
+
+    arms: Count | list[str]
+    default_reward: Share = 0.0
+    aggregation: Aggregation = "first"
+    late: Literal["record", "correct"] = "record"
+    correction_window: Seconds = 3600.0
+    reward: str | None = None
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def learned(self) -> str | None:
+        return self.reward
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"context_dim": self.context_dim, "sums": self.spread or self.late == "correct"}
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {
+            "default": self.default_reward,
+            "aggregation": self.aggregation,
+            "late": self.late,
+            "correction": round(1_000_000 * self.correction_window),
+        }
+
+
+def example(placement: Placement) -> dict[str, Any]:
+    """Return a request for a key, with a context where one is read."""
+    dim = placement.config.policy.context_dim
+    return {"key": KEY, "context": [0.5] * dim} if dim else {"key": KEY}
+
+
+_but_key = attrgetter(
+    "arms", "context", "decision_id", "deferred", "relevance", "examination", "session", "user"
+)
+
+
+def read(placement: Placement, request: wire.DecideRequest) -> Impression:
+    """Return a request as an impression, checked."""
+    return placement.checked(DecisionRequest(request.key, *_but_key(request)))
+
+
+def read_many(
+    form: Form, placement: Placement, requests: Sequence[wire.DecideRequest]
+) -> Sequence[Impression]:
+    """Return many requests as impressions; those of just a key all at once."""
+    if all(map(JUST_A_KEY.__eq__, map(_but_key, requests))):
+        # Where a key does not fit, the other way says which.
+        with contextlib.suppress(TacitError):
+            return placement.checked_keys([request.key for request in requests])
+    return EACH.read_many(EACH, placement, requests)
+
+
+def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.DecideAnswer:
+    """Return the answer that tells a row of the log."""
+    would = None if row.would is None else wire.Would(row.would, row.would_propensity)
+    signals = None if placement.signals is None else placement.signals.of(row)
+    return wire.DecideAnswer(row.id, row.arm, row.propensity, row.epoch, durability, would, signals)
+
+
+def write_many(
+    form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
+) -> list[wire.DecideAnswer]:
+    """Return the answers to many requests; from columns where nothing else is told."""
+    if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
+        columns = map(rows.column, ("id", "arm", "propensity", "epoch"))
+        return list(map(wire.DecideAnswer, *columns, repeat(durability)))
+    return [write(placement, row, durability) for row in rows]
+
+
+WIRES = Wires(wire.DecideRequest, wire.DecideAnswer, wire.DecideManyRequest, wire.DecideManyAnswer)
+EACH = Form(
+    "decide",
+    "Choose an arm for one impression",
+    "Choose for many impressions, all or none",
+    WIRES,
+    read,
+    write,
+)
+FORM = EACH._replace(read_many=read_many, write_many=write_many)
+KIND = Kind(
+    ARMS, FORM.path, "arm", ArmsTable, Placement, View, example,
+    form=FORM,
+    click_log=True,
+    living=True,
+    controls=("uniform", "baseline", "arm", "policy"),
+)  # fmt: skip

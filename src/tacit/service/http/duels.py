@@ -1,0 +1,176 @@
+"""Placements that interleave the lists of two rankers."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.evaluate.interleaved.columns import MORE, OWN, ROW
+from tacit.evaluate.interleaved.engines import UNITS
+from tacit.interleaving import METHODS, CreditRule
+from tacit.interleaving.rules import CLICK
+from tacit.policies import Policy
+from tacit.service.config.rule import ClickAggregation
+from tacit.service.config.tables import PlacementTable
+from tacit.service.http import arms, wire_lists
+from tacit.service.http.wire import Form, Wires
+from tacit.service.kind import Export, Kind
+from tacit.service.log.requests import DecisionRequest, Impression
+from tacit.service.log.rows import DecisionRow
+from tacit.service.page.kinds import DuelView
+from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
+from tacit.service.placements.placement import Placement
+
+COLUMNS = (
+    "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",
+)  # fmt: skip
+"""Of the log of duels that is exported; each segment has one, too."""
+TAKEN = {*COLUMNS, *ROW, *MORE, *OWN, *UNITS} - {KEY}
+"""What no segment can be called, since logs of searches mean something by it."""
+ITEMS = ("a", "b", "c", "d")
+INTERLEAVING = {
+    "team-draft": "TeamDraft",
+    "probabilistic": "Probabilistic",
+    "balanced": "Balanced",
+    "optimized": "Optimized",
+}
+
+
+class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Interleaves the lists of two rankers, and learns which rankers are better.
+
+    Attributes
+    ----------
+    rankers : list of str
+        Their names.
+    interleaving : str
+        How one list is made of two; ``optimized`` needs scipy.
+    length : int
+        Results of the interleaved list.
+    ties : str
+        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        tie; ``again``, nothing.
+    unclicked : str
+        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    worth : table of numbers
+        What an action on an item counts in the verdict, by its name: feedback may tell these
+        besides clicks. 0 takes it in, and counts it for nothing. Policies learn from clicks alone.
+    segments : list of str
+        Names of what may be told of a search, such as its market, which the verdict tells apart;
+        ``key`` is its key, which need not be told again.
+    """
+
+    rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
+    interleaving: Literal["team-draft", "probabilistic", "balanced", "optimized"] = "team-draft"
+    length: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    ties: Literal["coin", "keep", "again"] = "coin"
+    unclicked: Literal["tie", "nothing"] = "tie"
+    aggregation: ClickAggregation = "union"
+    worth: dict[str, float] = msgspec.field(default_factory=lambda: {CLICK: 1.0})
+    segments: list[str] = msgspec.field(default_factory=list)
+    mode: Literal["online", "frozen", "shadow"] = "online"
+
+    @property
+    def slots(self) -> Any:
+        return self.rankers
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"shows": "duel"}
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+    @property
+    def options(self) -> DuelOptions:
+        method = METHODS[INTERLEAVING[self.interleaving]](length=self.length)
+        if self.interleaving == "optimized":
+            # What it needs must be there before the first request.
+            method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
+        CreditRule(self.worth)
+        names = tuple(dict.fromkeys(self.segments))
+        for name in names:
+            if not name or checks.name("segments", name) in TAKEN:
+                remedy = "give another name: in logs of searches this one has a meaning"
+                raise InvalidValue("segments", name, remedy)
+        return DuelOptions(method, self.ties, self.unclicked, dict(self.worth), names)
+
+
+def example(placement: Placement) -> dict[str, Any]:
+    """Return a request with a list of every ranker."""
+    turns = [i % len(ITEMS) for i in range(len(placement.arms))]
+    rankings = {
+        str(name): [*ITEMS[turn:], *ITEMS[:turn]] for turn, name in zip(turns, placement.arms, strict=True)
+    }
+    return arms.example(placement) | {"rankings": rankings}
+
+
+def _schema(options: DuelOptions) -> Any:
+    import pyarrow as pa
+
+    columns = dict.fromkeys((*COLUMNS, *options.segments), pa.string())
+    return pa.schema(columns | {"outcome": pa.float64()})
+
+
+def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
+    """Return a request as an impression, checked."""
+    given = None, request.context, request.decision_id, request.deferred
+    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    told = told._replace(rankings=request.rankings, segments=request.segments)
+    return placement.checked(told)
+
+
+def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:
+    """Return the answer that tells a row of the log."""
+    shown = json.loads(row.shown or "")
+    left, right = shown["pair"]
+    answer = wire_lists.DuelAnswer(row.id, left, right, row.propensity, row.epoch, durability)
+    if "interleaved" in shown:
+        interleaved = shown["interleaved"]
+        answer.items = interleaved["items"]
+        answer.teams = interleaved["memory"].get("teams")
+        answer.probability = interleaved["probability"]
+    if row.would is not None:
+        left, right = json.loads(str(row.would))
+        answer.would = wire_lists.WouldDuel(left, right, row.would_propensity)
+    return answer
+
+
+def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Policy) -> list[dict[str, Any]]:
+    """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
+    if row.control:
+        return []
+    told = duel_of(row, came)
+    for field in ("interleaved", "clicks", "rankings"):
+        if told[field] is not None:
+            told[field] = json.dumps(told[field])
+    return [told]
+
+
+FORM = Form(
+    "duel",
+    "Interleave two of the rankers' lists",
+    "Do so for many searches, all or none",
+    Wires(
+        wire_lists.DuelRequest, wire_lists.DuelAnswer, wire_lists.DuelManyRequest, wire_lists.DuelManyAnswer
+    ),
+    read,
+    write,
+)
+KIND = Kind(
+    "duels", FORM.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
+    form=FORM,
+    takes_clicks=True,
+    living=True,
+    controls=("uniform", "baseline", "arm"),
+    export=Export("duels", _schema, duel_rows),
+)  # fmt: skip

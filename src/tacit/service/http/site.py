@@ -1,0 +1,157 @@
+"""The routes of the service as a whole: its state, its metrics, its document, and its page."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+
+from tacit.policies import policy_to_spec
+from tacit.service.config.keys import ADMIN
+from tacit.service.engine.reading import ShardHealth
+from tacit.service.engine.service import Service
+from tacit.service.errors import Unavailable
+from tacit.service.http.endpoint import JSON
+from tacit.service.http.messages import PAGE_HEADERS
+from tacit.service.http.metrics import Metrics
+from tacit.service.http.route import GUARDED, OPEN, Answer, Call, Route
+from tacit.service.http.wire import Blanked, Forgotten, Placements, PlacementSummary, ShardSummary, Status
+from tacit.service.log.requests import checked_id
+from tacit.service.log.searches import SUBJECTS, Subject
+from tacit.service.page.pages import Pages
+from tacit.service.placements.placement import Placement
+
+HTML = "text/html; charset=utf-8"
+
+_page_headers = tuple((name.encode(), value.encode()) for name, value in PAGE_HEADERS.items())
+
+
+class Site(NamedTuple):
+    """One running service, as its routes see it.
+
+    Attributes
+    ----------
+    engine : Service
+    pages : Pages
+    metrics : Metrics
+    document : bytes
+        The OpenAPI document.
+    """
+
+    engine: Service
+    pages: Pages
+    metrics: Metrics
+    document: bytes
+
+
+async def _placements(site: Site, call: Call) -> Placements:
+    engine = site.engine
+    reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
+    shards = [] if call.caller.placements is not None else engine.shards()
+
+    def listed() -> Placements:
+        summaries = [
+            _summary(placement, engine.shared_seconds(name), engine.clock())
+            for name, placement in reached.items()
+        ]
+        return Placements(summaries, list(map(_shard, shards)))
+
+    # Of many placements, decisions must not wait for it.
+    return await run_in_threadpool(listed)
+
+
+def _shard(shard: ShardHealth) -> ShardSummary:
+    events = None if shard.health is None else shard.health.events
+    return ShardSummary(*shard[:-1], events)
+
+
+def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
+    pin = placement.pin_at(now)
+    return PlacementSummary(
+        name=placement.name,
+        kind=placement.config.kind,
+        mode=placement.mode,
+        durability=placement.config.durability,
+        policy=policy_to_spec(placement.config.policy),
+        arms=placement.offer.arms,
+        keys=placement.key_count,
+        decisions=placement.decisions,
+        feedback=placement.feedback,
+        rewards=placement.series.rewards,
+        pending=placement.pending,
+        outcomes=dict(placement.outcomes),
+        seed=placement.seed,
+        shared_seconds=shared_seconds,
+        retired=placement.offer.retired,
+        pinned=None if pin is None else pin.arms,
+    )
+
+
+async def _alive(site: Site, call: Call) -> Status:
+    return Status("ok")
+
+
+async def _ready(site: Site, call: Call) -> Status:
+    if not site.engine.health().ready:
+        raise Unavailable("store: commits fail, or it is stopping")
+    return Status("ok")
+
+
+async def _document(site: Site, call: Call) -> Answer:
+    return Answer(200, JSON, site.document)
+
+
+async def _metrics(site: Site, call: Call) -> Answer:
+    return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text(call.caller))
+
+
+async def _overview(site: Site, call: Call) -> Answer:
+    return _html(await site.pages.overview(call.caller.reaches))
+
+
+async def _placement(site: Site, call: Call) -> Answer:
+    return _html(await site.pages.placement(call.id, dict(QueryParams(call.query))))
+
+
+async def _key(site: Site, call: Call) -> Answer:
+    query = QueryParams(call.query)
+    return _html(await site.pages.key(query.get("placement", ""), query.get("key", "")))
+
+
+def _html(text: str) -> Answer:
+    return Answer(200, HTML, text.encode(), _page_headers)
+
+
+async def _forget(kind: str, site: Site, call: Call) -> Forgotten:
+    done = await site.engine.forget(Subject(kind, checked_id(kind, call.id)), call.who)
+    return Forgotten({name: Blanked(*found) for name, found in done.items()})
+
+
+def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
+    return Route("GET", path, operation, summary, handler, **more)
+
+
+ROUTES = (
+    _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements,
+         of="each"),
+    *(
+        Route("DELETE", f"/v1/subjects/{kind}/{{id}}", f"forget{kind.capitalize()}",
+              f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget, kind),
+              answer=Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
+        for kind in SUBJECTS
+    ),
+    _get("/healthz", _alive, "alive", "Say whether the process runs",
+         answer=Status, scope=None, problems=OPEN, of="none"),
+    _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",
+         answer=Status, scope=None, problems=OPEN, of="none"),
+    _get("/metrics", _metrics, of="each"),
+    _get("/openapi.json", _document, of="none"),
+    _get("/", _overview, of="each"),
+    _get("/placements/{id}", _placement, of="id"),
+    _get("/key", _key, of="query"),
+    _get("/live", None, of="each"),
+    _get("/static/{id}", None, scope=None, of="none"),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""Placements that show several of their arms at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from tacit.policies import Policy
+from tacit.policies.actions import SlatePolicy
+from tacit.service.config.rule import ClickAggregation
+from tacit.service.config.schema import Count
+from tacit.service.config.tables import PlacementTable
+from tacit.service.http import wire_lists
+from tacit.service.http.arms import example
+from tacit.service.http.wire import Form, Wires
+from tacit.service.kind import Export, Kind
+from tacit.service.log.requests import DecisionRequest, Impression
+from tacit.service.log.rows import DecisionRow, slate_of
+from tacit.service.page.kinds import SlateView
+from tacit.service.placements.lists import SlatePlacement
+
+
+class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows several of its arms at once, best first.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        How many arms there are, or their names.
+    positions : int
+        How many of them are shown.
+    aggregation : str
+        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        ``last``.
+    """
+
+    arms: Count | list[str]
+    positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    aggregation: ClickAggregation = "union"
+
+    @property
+    def slots(self) -> Any:
+        return self.arms
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"shows": "slate", "positions": self.positions}
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        return {"aggregation": self.aggregation}
+
+    def fitted(self, policy: Policy) -> Policy:
+        super().fitted(policy)
+        if not isinstance(policy, SlatePolicy):
+            return policy
+        return replace(policy, positions=self.positions)  # type: ignore[call-arg]
+
+
+def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
+    """Return a request as an impression, checked."""
+    given = request.arms, request.context, request.decision_id, request.deferred
+    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    return placement.checked(told)
+
+
+def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
+    """Return the answer that tells a row of the log."""
+    slate = slate_of(row.shown).arms
+    answer = wire_lists.SlateAnswer(row.id, slate, row.propensity, row.epoch, durability)
+    if row.would is not None:
+        would = json.loads(str(row.would))
+        answer.would = wire_lists.WouldSlate(would, row.would_propensity)
+    return answer
+
+
+def _schema(options: Any) -> Any:
+    from tacit.logs.schema import SCHEMA
+
+    return SCHEMA
+
+
+def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
+    """Return a decision as rows of a click log, one for each arm that it listed."""
+    from tacit.logs.decided import at_position, given_above
+
+    slate = slate_of(row.shown)
+    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    offered = arms if row.offered is None else json.loads(row.offered)
+    return [
+        {
+            "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
+            "decision_id": row.id,
+            "placement": name,
+            "key": row.key,
+            "arms": list(map(str, offered)),
+            "arm": str(arm),
+            "position": k,
+            "propensity": given_above(slate.prefixes, k),
+            "position_propensity": at_position(slate.places, k),
+            "reward": float(k in clicks),
+            "context": None if row.context is None else json.loads(row.context),
+            "policy": policy.label,
+        }
+        for k, arm in enumerate(slate.arms)
+        if arm is not None
+    ]
+
+
+FORM = Form(
+    "slate",
+    "Choose which arms to list",
+    "Do so for many impressions, all or none",
+    Wires(
+        wire_lists.SlateRequest,
+        wire_lists.SlateAnswer,
+        wire_lists.SlateManyRequest,
+        wire_lists.SlateManyAnswer,
+    ),
+    read,
+    write,
+)
+KIND = Kind(
+    "slates", FORM.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
+    form=FORM,
+    takes_clicks=True,
+    living=True,
+    controls=("uniform", "baseline"),
+    export=Export("lists", _schema, list_rows),
+)  # fmt: skip

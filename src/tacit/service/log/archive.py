@@ -1,0 +1,183 @@
+"""Copies of the log beside the store: rows as Parquet tables, the archive of rows let go, backups."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.service.errors import StoreError
+from tacit.service.log.owned_file import private
+from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
+from tacit.service.log.searches import Subject, Told, without_unit
+from tacit.service.log.sqlite import APPLICATION_ID
+from tacit.service.log.store import Forgotten, Old, StoredPlacement
+
+# ---- The rows of the log as tables of Parquet files, for export, import and archives
+
+FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
+SCHEMAS = {
+    "decisions": pa.schema(
+        {
+            "seq": pa.int64(), "id": pa.string(), "placement": pa.int32(), "policy": pa.int32(),
+            "time": pa.int64(), "key": pa.string(), "offered": pa.string(), "arm": pa.string(),
+            "propensity": pa.float64(), "epoch": pa.int64(), "context": pa.string(),
+            "mode": pa.string(), "would": pa.string(), "would_propensity": pa.float64(),
+            "deferred": pa.int8(), "asked": pa.string(), "shown": pa.string(),
+            "control": pa.int8(), "bucket": pa.int16(),
+        }
+    ),
+    "feedback": pa.schema(
+        {
+            "seq": pa.int64(), "placement": pa.int32(), "decision": pa.int64(), "id": pa.string(),
+            "time": pa.int64(), "kind": pa.string(), "reward": pa.float64(),
+            "clicks": pa.string(), "metrics": pa.string(),
+        }
+    ),
+    "marks": pa.schema(
+        {
+            "seq": pa.int64(), "placement": pa.int32(), "time": pa.int64(), "kind": pa.string(),
+            "value": pa.string(), "who": pa.string(),
+        }
+    ),
+}  # fmt: skip
+RECORDS_SCHEMA = pa.schema(
+    {
+        "placement": pa.int32(), "kind": pa.string(), "id": pa.string(), "time": pa.int64(),
+        "content": pa.string(),
+    }
+)  # fmt: skip
+
+
+def table_of(name: str, rows: Any) -> pa.Table:
+    columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
+    for field in ("arm", "would"):
+        if field in columns:
+            columns[field] = [None if a is None else json.dumps(a) for a in columns[field]]
+    return pa.table(columns, schema=SCHEMAS[name])
+
+
+# ---- The archive: rows that a store lets go are written to Parquet files first
+
+
+def write_old(old: Old, folder: Path) -> None:
+    """Write rows that are about to be dropped to a folder, a file of its own for each kind.
+
+    Their names tell the first row, so that the files of a folder follow one another.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    parts: tuple[Sequence[Any], ...] = old.rows
+    for name, rows in zip(FILES, parts, strict=True):
+        if rows:
+            first = rows[0].seq
+            write_whole(table_of(name, rows), folder / f"{name}-{first:012}.parquet")
+    if old.records:
+        table = pa.Table.from_pylist([r._asdict() for r in old.records], schema=RECORDS_SCHEMA)
+        write_whole(table, folder / f"records-{old.records[0].time:016}.parquet")
+
+
+def forget_archived(
+    folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
+) -> dict[str, Forgotten]:
+    """Blank what archived rows tell of somebody; return how many rows it was, by placement.
+
+    Every file is replaced as a whole, so whatever is interrupted can be done again.
+    """
+    done = {}
+    for name, of in placements.items():
+        units = subject.units(of.salt, of.id, of.seed)
+        found = Forgotten(
+            _blanked(folder / name, "decisions", "asked", partial(_without_units, units)),
+            _blanked(folder / name, "records", "content", partial(_without, subject)),
+        )
+        if any(found):
+            done[name] = found
+    return done
+
+
+def _without_units(units: Sequence[str], asked: str | None) -> str | None:
+    return without_unit(asked) if Told.read(asked).unit in units else asked
+
+
+def _without(subject: Subject, content: str) -> str:
+    return subject.without(content) or content
+
+
+def _blanked(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
+    """Change a column of the files of a kind; return how many rows have changed."""
+    rows = 0
+    for path in sorted(folder.glob(f"{kind}-*.parquet")):
+        table = pq.read_table(path)
+        before = table.column(column).to_pylist()
+        after = [blank(value) for value in before]
+        changed = sum(a != b for a, b in zip(after, before, strict=True))
+        if changed:
+            place = table.schema.get_field_index(column)
+            field = table.schema.field(place)
+            write_whole(table.set_column(place, field, pa.array(after, field.type)), path)
+        rows += changed
+    return rows
+
+
+def write_whole(table: pa.Table, path: Path) -> None:
+    """Write a table to a file that is there as a whole or not at all, for nobody else to read."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb", opener=private) as file:
+        pq.write_table(table, file, write_page_checksum=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+# ---- Backups of a store while the service runs
+
+
+def backup(path: str | Path, target: str | Path) -> int:
+    """Copy an SQLite store, as it is at one moment, to a file; return its size in bytes.
+
+    The store may be in use: reading takes no lock that its writer would wait for. The copy holds
+    all that was committed when it began.
+
+    Parameters
+    ----------
+    path : path
+        The store.
+    target : path
+        Replaced only by a whole copy.
+
+    Raises
+    ------
+    StoreError
+        If there is no store, the target is the store itself, or the copy cannot be written.
+    """
+    path, target = Path(path), Path(target)
+    part = target.with_name(f".{target.name}.part")
+    if not path.is_file():
+        raise StoreError(f"store.path: there is no store at {path}")
+    if target.exists() and path.samefile(target):
+        raise StoreError(f"{target}: is the store itself; give another path for the backup")
+    try:
+        part.unlink(missing_ok=True)
+        os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        source = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
+        try:
+            if source.pragma("application_id") != APPLICATION_ID:
+                raise StoreError(f"store.path: {path} is no tacit store; give another path")
+            source.execute("VACUUM INTO ?", (str(part),))
+        finally:
+            source.close()
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except (apsw.Error, OSError) as error:
+        raise StoreError(f"{target}: the backup cannot be written: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target.stat().st_size

@@ -1,0 +1,537 @@
+"""The store in PostgreSQL.
+
+One connection writes. It holds an advisory lock for as long as it lives, so that there is one
+writer at any time, and after a cut the next connection gets the lock only when the server is done
+with whatever the one before had begun: then it is known whether a commit took effect.
+
+What nobody can write past is the epoch. Whoever opens a store takes the next one, kept in the
+database. Every transaction that writes looks, before anything else, whether the epoch is still its
+own, and keeps it from changing until the transaction ends: so a commit of the owner before is
+either seen by the next one or refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from tacit.errors import MissingExtra
+from tacit.service.errors import Damaged, Fenced, Refused, StoreError
+from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
+from tacit.service.log.sql import (
+    INSERTS,
+    MOVE_PIECES,
+    REFUSED,
+    TABLES,
+    UNIQUE,
+    UNREADABLE,
+    UNREADABLE_ROW,
+    Read,
+    SqlStore,
+    columns,
+    kept_columns,
+)
+from tacit.service.log.store import End
+
+try:
+    import psycopg
+    from psycopg import sql
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ModuleNotFoundError as error:
+    raise MissingExtra(error.name or "psycopg", "postgres") from error
+
+MIGRATIONS = (
+    """
+    CREATE TABLE store (version integer NOT NULL, probed bigint NOT NULL);
+    INSERT INTO store VALUES (0, 0);
+    CREATE TABLE policies (
+        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        hash text NOT NULL UNIQUE,
+        spec text NOT NULL,
+        version text
+    );
+    CREATE TABLE placements (
+        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        policy integer NOT NULL REFERENCES policies,
+        seed bigint NOT NULL
+    );
+    CREATE TABLE decisions (
+        seq bigint PRIMARY KEY,
+        id text NOT NULL,
+        placement integer NOT NULL REFERENCES placements,
+        policy integer NOT NULL REFERENCES policies,
+        time bigint NOT NULL,
+        key text NOT NULL,
+        offered text,
+        arm text NOT NULL,
+        propensity double precision,
+        epoch bigint NOT NULL,
+        context text,
+        mode text NOT NULL,
+        would text,
+        would_propensity double precision,
+        deferred smallint NOT NULL
+    );
+    CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
+    CREATE TABLE feedback (
+        seq bigint PRIMARY KEY,
+        placement integer NOT NULL REFERENCES placements,
+        decision bigint NOT NULL REFERENCES decisions,
+        id text,
+        time bigint NOT NULL,
+        kind text NOT NULL,
+        reward double precision CHECK (reward BETWEEN 0 AND 1)
+    );
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    CREATE TABLE marks (
+        seq bigint PRIMARY KEY,
+        placement integer REFERENCES placements,
+        time bigint NOT NULL,
+        kind text NOT NULL,
+        value text NOT NULL
+    );
+    CREATE TABLE snapshots (
+        placement integer PRIMARY KEY REFERENCES placements,
+        seq bigint NOT NULL,
+        time bigint NOT NULL,
+        plan text NOT NULL,
+        learner bytea NOT NULL,
+        shadow bytea,
+        series bytea NOT NULL,
+        windows bytea NOT NULL
+    );
+    """,
+    """
+    ALTER TABLE decisions ADD COLUMN asked text;
+    ALTER TABLE decisions ADD COLUMN shown text;
+    ALTER TABLE feedback ADD COLUMN clicks text;
+    """,
+    """
+    ALTER TABLE feedback DROP CONSTRAINT feedback_reward_check;
+    ALTER TABLE feedback ADD CONSTRAINT feedback_reward_check CHECK (reward BETWEEN -1 AND 1);
+    """,
+    """
+    CREATE TABLE records (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        placement integer NOT NULL REFERENCES placements,
+        kind text NOT NULL,
+        id text NOT NULL,
+        time bigint NOT NULL,
+        content text NOT NULL
+    );
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    CREATE TABLE bases (LIKE snapshots INCLUDING ALL);
+    ALTER TABLE bases ADD FOREIGN KEY (placement) REFERENCES placements;
+    """,
+    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
+    """
+    CREATE TABLE pieces (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        snapshot bigint NOT NULL,
+        field text NOT NULL,
+        content bytea NOT NULL
+    );
+    CREATE INDEX pieces_of ON pieces (snapshot);
+    """
+    + MOVE_PIECES
+    + """
+    ALTER TABLE bases DROP COLUMN learner, DROP COLUMN shadow, DROP COLUMN series,
+        DROP COLUMN windows, ADD COLUMN pieces bigint NOT NULL DEFAULT 0;
+    UPDATE bases SET pieces = placement;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (LIKE bases INCLUDING ALL);
+    ALTER TABLE snapshots ADD FOREIGN KEY (placement) REFERENCES placements;
+    """,
+    # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
+    # whatever the planner thinks of the tables.
+    """
+    CREATE TABLE IF NOT EXISTS owner (epoch bigint NOT NULL);
+    INSERT INTO owner SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM owner);
+    ALTER TABLE snapshots ADD COLUMN checksum bytea;
+    ALTER TABLE bases ADD COLUMN checksum bytea;
+    CREATE FUNCTION check_seq() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF EXISTS (
+            SELECT 1 FROM fresh WHERE
+                EXISTS (SELECT 1 FROM decisions d WHERE d.seq = fresh.seq OFFSET 0)::integer
+                + EXISTS (SELECT 1 FROM feedback f WHERE f.seq = fresh.seq OFFSET 0)::integer
+                + EXISTS (SELECT 1 FROM marks m WHERE m.seq = fresh.seq OFFSET 0)::integer > 1
+        ) THEN
+            RAISE unique_violation USING MESSAGE = 'another row has this seq';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER decisions_seq AFTER INSERT ON decisions REFERENCING NEW TABLE AS fresh
+        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
+    CREATE TRIGGER feedback_seq AFTER INSERT ON feedback REFERENCING NEW TABLE AS fresh
+        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
+    CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
+        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
+    """,
+    """
+    ALTER TABLE decisions ADD COLUMN control smallint, ADD COLUMN bucket smallint;
+    ALTER TABLE feedback ADD COLUMN metrics text;
+    """,
+    """
+    ALTER TABLE marks ADD COLUMN who text;
+    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
+    ALTER TABLE placements ADD COLUMN configuration text;
+    CREATE TABLE states (
+        placement integer NOT NULL REFERENCES placements,
+        seq bigint NOT NULL,
+        time bigint NOT NULL,
+        plan text NOT NULL,
+        checksum bytea,
+        pieces bigint NOT NULL,
+        PRIMARY KEY (placement, seq)
+    );
+    """,
+    # Rows of earlier versions have no checksum.
+    """
+    ALTER TABLE decisions ADD COLUMN checksum bigint;
+    ALTER TABLE feedback ADD COLUMN checksum bigint;
+    ALTER TABLE marks ADD COLUMN checksum bigint;
+    ALTER TABLE records ADD COLUMN checksum bigint;
+    """,
+    "ALTER TABLE store ADD COLUMN salt text;",
+)
+"""Each script brings a store from the version of its index to the next one."""
+
+SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+COPIED_FROM = 8
+"""Rows from which on COPY costs less than an INSERT for each."""
+START_SECONDS, LOCK_SECONDS = 3.0, 10.0
+SIZE_SECONDS = 10.0
+ROWS_AT_ONCE = 5000
+SETTINGS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "application_name": "tacit",
+    "client_encoding": "UTF8",
+}
+STATEMENT_TIMEOUT, LOCK_TIMEOUT = "30s", "5s"
+"""How long a statement may take, and how long of it may be spent on waiting for another's lock."""
+
+_encoded = msgspec.json.encode
+_decoded = msgspec.json.decode
+
+# Every name in these is a constant.
+# ruff: noqa: S608
+COPIES = [f"COPY {t} ({columns(k)}, checksum) FROM STDIN" for t, k in TABLES]
+NAMED = (
+    f"SELECT {kept_columns('decisions', of='d.')} FROM decisions d "
+    "JOIN unnest(%s::integer[], %s::text[]) AS w(placement, id) "
+    "ON d.id = w.id AND d.placement = w.placement"
+)
+FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
+# Rows are read from their table and, as there is no other way left, looked up by the index.
+BY_INDEX = [
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL jit = off",
+    *(f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "tidscan")),
+]
+UNFOUND = (
+    "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
+)
+# A table that was dropped and made again has another number, whatever it holds.
+OWNER = "SELECT epoch, tableoid FROM owner FOR SHARE"
+NEXT = "UPDATE owner SET epoch = epoch + 1 RETURNING epoch, tableoid"
+SIZE = (
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
+    "WHERE relkind = 'r' AND relnamespace = ?::regnamespace"
+)
+
+
+class PostgresStore(SqlStore):
+    """The log in a schema of a PostgreSQL database, durable at each commit.
+
+    Parameters
+    ----------
+    url : str
+        As libpq takes it, such as ``postgresql://user@host/database``.
+    schema : str, default "tacit"
+        Made if missing.
+
+    Raises
+    ------
+    MissingExtra
+        If psycopg is not installed.
+    StoreError
+        If the database cannot be reached, is in use by another process, or of a newer version.
+    Fenced
+        By whatever writes, as soon as somebody else has opened the store.
+    """
+
+    def __init__(self, url: str, schema: str = "tacit") -> None:
+        super().__init__()
+        if not SCHEMA_NAME.fullmatch(schema):
+            raise StoreError(
+                f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and underscores"
+            )
+        self.schema = schema
+        self._where = f"store.url: schema {schema} of {_without_password(url)}"
+        self._size, self._size_after = 0, 0.0
+        self._owner: tuple[int, int] | None = None
+        self._committed = 0
+        with self._named_errors():
+            self._conninfo = psycopg.conninfo.make_conninfo(
+                url,
+                options=f"-c search_path={schema} -c statement_timeout={STATEMENT_TIMEOUT} "
+                f"-c lock_timeout={LOCK_TIMEOUT}",
+                **SETTINGS,
+            )
+        self._connection: psycopg.Connection[Any] | None = None
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(self._disconnect)
+            with self._transaction() as writer:
+                self._prepare(writer)
+            self._pool: ConnectionPool[Any] = ConnectionPool(
+                self._conninfo,
+                min_size=1,
+                max_size=2,
+                timeout=SETTINGS["connect_timeout"],
+                check=ConnectionPool.check_connection,
+                open=True,
+            )
+            cleanup.callback(self._pool.close)
+            self._cleanup = cleanup.pop_all()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, PoolTimeout) as error:
+            what = str(error).strip().partition("\n")[0]
+            if _is_about_data(error):
+                raise Refused(REFUSED.format(what)) from error
+            raise StoreError(f"{self._where}: {type(error).__name__}: {what}") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise Refused(REFUSED.format(error)) from error
+        except UNREADABLE as error:
+            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            connection = psycopg.connect(self._conninfo, autocommit=True)
+            try:
+                self._lock(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    @property
+    def _lock_number(self) -> int:
+        return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
+
+    def _lock(self, connection: psycopg.Connection[Any]) -> None:
+        """Become the writer, once the one before has ended."""
+        self._check_owner(connection)
+        # The server takes a moment to notice the end of a connection, our own or a dead process's.
+        deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
+        while not self._one(connection, "SELECT pg_try_advisory_lock(?)", self._lock_number):
+            if time.monotonic() >= deadline:
+                raise StoreError(
+                    f"{self._where} is in use by another process; stop it, or give another schema"
+                )
+            time.sleep(0.05)
+        if self.epoch:
+            last = self._last(connection).seq
+            if last < self._committed:
+                raise StoreError(
+                    f"{self._where} ends at row {last}, although row {self._committed} "
+                    "was committed: the database went back to an earlier state; start again to go "
+                    "on from there"
+                )
+
+    def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
+        if self._owner is None:
+            return
+        found = connection.execute(OWNER).fetchone()
+        self._check_epoch(found and found[0])
+        if found != self._owner:
+            raise Fenced(
+                f"{self._where} was replaced while it was served; start again to go on from what it holds now"
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._named_errors():
+            try:
+                connection = self._connected()
+                with connection.transaction():
+                    self._check_owner(connection)
+                    yield connection
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                # Whatever state it is in, a new one finds out what was committed.
+                self._disconnect()
+                raise
+
+    def _prepare(self, writer: psycopg.Connection[Any]) -> None:
+        encoding = writer.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreError(
+                f"{self._where} is encoded in {encoding}, which cannot keep every key; move it: "
+                "createdb --encoding UTF8 --template template0 NEW, and then "
+                f"pg_dump --schema {self.schema} OLD | psql NEW"
+            )
+        writer.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
+        version = 0
+        if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is not None:
+            version = self._one(writer, "SELECT version FROM store")
+        self._check_version(version, len(MIGRATIONS))
+        for script in MIGRATIONS[version:]:
+            writer.execute(script)
+        writer.execute("UPDATE store SET version = %s", (len(MIGRATIONS),))
+        self.salt = self._salted(writer)
+        self._committed = self._last(writer).seq
+        self._owner = writer.execute(NEXT).fetchone()
+        assert self._owner is not None
+        self.epoch = self._owner[0]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._named_errors(), self._pool.connection() as reader:
+            yield reader
+
+    @contextlib.contextmanager
+    def _streaming(self) -> Iterator[Read]:
+        with self._reading() as reader, reader.transaction(), contextlib.ExitStack() as stack:
+            numbers = count()
+
+            def read(
+                statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
+            ) -> Iterable[Any]:
+                name = f"stream_{next(numbers)}"
+                cursor = stack.enter_context(reader.cursor(name=name, binary=True))
+                cursor.itersize = at_once
+                return cursor.execute(_with_marks(statement), values)
+
+            yield read
+
+    def _run(
+        self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] = ()
+    ) -> psycopg.Cursor[Any]:
+        return connection.execute(_with_marks(statement), values)
+
+    def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(_with_marks(statement), rows)
+
+    def _named(self, reader: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+        return reader.execute(NAMED, ([p for p, _ in wanted], [id for _, id in wanted]))
+
+    def _feedback(self, reader: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
+        return reader.execute(FEEDBACK, (list(decisions),))
+
+    def _decision(self, row: Any) -> DecisionRow:
+        made = DecisionRow._make(row)
+        would = None if made.would is None else _decoded(str(made.would))
+        return made._replace(arm=_decoded(str(made.arm)), would=would)
+
+    def append(self, rows: Rows) -> None:
+        """Make a group durable: all of it, or nothing."""
+        with self._transaction() as writer, writer.cursor() as cursor:
+            decisions = [
+                (
+                    *row._replace(
+                        arm=_encoded(row.arm).decode(),
+                        would=None if row.would is None else _encoded(row.would).decode(),
+                    ),
+                    row_checksum(row),
+                )
+                for row in rows.decisions
+            ]
+            parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
+            for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
+                if len(part) >= COPIED_FROM:
+                    with cursor.copy(copy) as stream:
+                        for row in part:
+                            stream.write_row(row)
+                elif part:
+                    self._run_many(writer, insert, part)
+            if time.monotonic() > self._size_after:
+                self._size_after = time.monotonic() + SIZE_SECONDS
+                self._size = self._one(writer, SIZE, self.schema)
+        self._committed = max([self._committed, *(row.seq for row in rows.all())])
+
+    def end(self) -> End:
+        """Return where the log ends."""
+        # Asked of the writer: having its lock means that all before it has ended.
+        with self._transaction() as writer:
+            return self._last(writer)
+
+    def check(self) -> None:
+        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+        with self._transaction():
+            pass
+
+    def scrub(self) -> None:
+        """Do nothing: the database keeps rows as they were until it vacuums its tables."""
+
+    def unsound(self) -> list[str]:
+        """Return which indexes do not find all rows of their tables."""
+        wrong = []
+        with self._reading() as reader, reader.transaction():
+            for setting in BY_INDEX:
+                reader.execute(setting)
+            for table, fields in UNIQUE:
+                named = ", ".join(f"t.{field}" for field in fields)
+                same = " AND ".join(f"i.{field} = t.{field}" for field in (*fields, "ctid"))
+                missing = self._one(reader, UNFOUND.format(table, named, table, same))
+                if missing:
+                    wrong.append(
+                        f"{missing} rows of {table} are not found by {', '.join(fields)}: an index "
+                        f"is damaged; restore a backup, or: REINDEX SCHEMA {self.schema}"
+                    )
+        return wrong
+
+    def check_end(self) -> None:
+        """Do nothing: after whatever end, the server itself brings indexes and tables together."""
+
+    def size(self) -> int:
+        """Return the bytes that the store takes, as of some seconds ago."""
+        return self._size
+
+
+def _is_about_data(error: Exception) -> bool:
+    """Whether a store that is well has refused what it was given."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if isinstance(error, psycopg.IntegrityError):
+        # A number that is taken tells of another writer, not of the data.
+        name = error.diag.constraint_name
+        return name is not None and not name.endswith("_pkey")
+    return isinstance(error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded)
+
+
+def _with_marks(statement: str) -> Any:
+    """Return a statement with the marks for values that psycopg knows."""
+    return statement.replace("?", "%s")
+
+
+def _without_password(url: str) -> str:
+    """Return what of a database's address may stand in a message."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StoreError(
+            "store.url: is no address of a database; give postgresql://user@host/database"
+        ) from error
+    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"

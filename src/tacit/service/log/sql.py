@@ -1,0 +1,580 @@
+"""What the stores in databases share: statements, and what is written and read with them.
+
+Statements mark each value by a question mark. Where two databases need different words, or one has
+a faster way, the method is the store's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tacit import __version__
+from tacit.service.errors import Damaged, Fenced, StoreError
+from tacit.service.log.rows import (
+    FORGET,
+    HISTORY,
+    TICK,
+    DecisionRow,
+    Event,
+    FeedbackRow,
+    Found,
+    MarkRow,
+    RecordRow,
+    Rows,
+    in_order,
+    row_checksum,
+    with_checksums,
+)
+from tacit.service.log.searches import Subject, without_unit
+from tacit.service.log.store import (
+    BASES,
+    DAMAGE,
+    SNAPSHOTS,
+    STATES,
+    SWEPT,
+    Checksum,
+    Draft,
+    End,
+    Forgotten,
+    Old,
+    Snapshot,
+    StoredPlacement,
+    assembled,
+    rows_text,
+)
+
+Read = Callable[..., Iterable[Any]]
+"""Reads a statement with its values, ``at_once`` rows at a time."""
+
+TABLES: tuple[tuple[str, Any], ...] = (
+    ("decisions", DecisionRow),
+    ("feedback", FeedbackRow),
+    ("marks", MarkRow),
+)
+
+
+KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
+NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
+
+
+def columns(kind: Any) -> str:
+    """Return the columns of a kind of row, as a statement lists them."""
+    return ", ".join(kind._fields)
+
+
+def kept_columns(table: str, of: str = "") -> str:
+    """Return the columns of a table's rows, between their number and their checksum."""
+    return ", ".join(of + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
+
+
+def _insert(table: str, kind: Any) -> str:
+    marks = ", ".join("?" * (len(kind._fields) + 1))
+    return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
+
+
+# Every name in these is a constant.
+# ruff: noqa: S608
+INSERTS = [_insert(table, kind) for table, kind in TABLES]
+READS = {
+    table: f"SELECT {kept_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
+    for table, number in NUMBERS.items()
+}
+"""What reads the rows of a table after one of them."""
+FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()}
+LASTS = " UNION ALL ".join(
+    f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
+)
+KEEP = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
+KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
+OLD_DECISIONS = (
+    f"SELECT {kept_columns('decisions')} FROM decisions d WHERE placement = ? AND seq < ? "
+    "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
+    "AND f.seq >= ?) ORDER BY seq LIMIT ?"
+)
+OLD_MARKS = (
+    f"SELECT {kept_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
+    f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
+)
+CHANGES = f"SELECT {kept_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
+OLD_RECORDS = (
+    f"SELECT {kept_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
+)
+LEAVE_OUT = {
+    "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
+    "feedback": ("DELETE FROM feedback WHERE seq = ?",),
+    "records": ("DELETE FROM records WHERE number = ?",),
+}
+"""What takes a damaged row out of its table, and what cannot be without it."""
+OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
+RECORDS_WITH = (
+    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
+)
+HEAD = "placement, seq, time, plan, checksum, pieces"
+STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
+NEXT_PIECES = (
+    f"SELECT coalesce(max(n), 0) + 1 FROM (SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
+)
+ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)"
+PIECES = "SELECT field, content FROM pieces WHERE snapshot = ? ORDER BY number"
+SWEEP = (
+    "DELETE FROM pieces WHERE number IN "
+    f"(SELECT number FROM pieces WHERE snapshot < ? AND snapshot NOT IN ({STANDING}) "
+    f"LIMIT {SWEPT}) RETURNING number"
+)
+DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
+NEW_POLICY = (
+    "INSERT INTO policies (hash, spec, version) SELECT ?, ?, ? WHERE NOT EXISTS "
+    "(SELECT 1 FROM placements WHERE name = ?) ON CONFLICT DO NOTHING"
+)
+NEW_PLACEMENT = (
+    "INSERT INTO placements (name, policy, seed) "
+    "SELECT ?, id, ? FROM policies WHERE hash = ? ON CONFLICT DO NOTHING"
+)
+PLACEMENT = (
+    "SELECT p.name, p.id, p.policy, spec, seed FROM placements p JOIN policies ON policies.id = p.policy"
+)
+ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
+STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
+CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
+CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
+MOVE_PIECES = """
+    INSERT INTO pieces (snapshot, field, content)
+        SELECT placement, 'learner', learner FROM bases UNION ALL
+        SELECT placement, 'shadow', shadow FROM bases WHERE shadow IS NOT NULL UNION ALL
+        SELECT placement, 'series', series FROM bases UNION ALL
+        SELECT placement, 'windows', windows FROM bases;
+"""
+"""Part of a script that brings a store to the next version: pieces out of the rows of bases."""
+
+
+UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
+UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
+REFUSED = "request: the store does not take what it says: {}"
+MANY = 5000
+EVERY_PIECE = 2**62
+UNIQUE = (
+    ("decisions", ("seq",)),
+    ("decisions", ("id", "placement")),
+    ("feedback", ("seq",)),
+    ("feedback", ("decision", "id")),
+    ("marks", ("seq",)),
+    ("records", ("id", "placement", "kind")),
+)
+"""By what a row is found, and told from all others of its table."""
+
+
+class SqlStore(ABC):
+    """A log in the tables of a database.
+
+    Attributes
+    ----------
+    epoch : int
+        How often it was opened. Whoever opened it last can write; nobody else.
+    salt : str
+        What hashes of users are keyed with; told to nobody.
+    local : bool
+        Whether it is a file of this machine, and never waits for another one.
+    """
+
+    epoch = 0
+    salt = ""
+    local = False
+    _where: str
+    """The field of the configuration and what it names, to begin a message with."""
+    _cleanup: contextlib.ExitStack
+
+    def __init__(self) -> None:
+        # The numbers of snapshots whose pieces are being written.
+        self._unfinished: set[int] = set()
+
+    # Each database's own ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _transaction(self) -> contextlib.AbstractContextManager[Any]:
+        """Enter with the connection that writes, for one transaction of the owner."""
+
+    @abstractmethod
+    def _reading(self) -> contextlib.AbstractContextManager[Any]:
+        """Enter with a connection that reads."""
+
+    @abstractmethod
+    def _streaming(self) -> contextlib.AbstractContextManager[Read]:
+        """Enter with what reads any number of rows, of several statements in turn."""
+
+    @abstractmethod
+    def _run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Return the cursor of a statement."""
+
+    @abstractmethod
+    def _run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
+        """Run a statement with the values of each row."""
+
+    @abstractmethod
+    def _named(self, reader: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+        """Yield the rows of those decisions that exist, from their placements and ids."""
+
+    @abstractmethod
+    def _feedback(self, reader: Any, decisions: Sequence[int]) -> Iterable[Any]:
+        """Yield the rows of the feedback for decisions, for each in order."""
+
+    def _decision(self, row: Any) -> DecisionRow:
+        """Return a decision as it was appended."""
+        return DecisionRow._make(row)
+
+    def _one(self, connection: Any, statement: str, *values: Any) -> Any:
+        """Return the first value of the first row; None if there is no row."""
+        row = self._run(connection, statement, values).fetchone()
+        return None if row is None else row[0]
+
+    def _last(self, connection: Any) -> End:
+        rows = self._run(connection, LASTS)
+        return max((End(*row) for row in rows), default=End(0, 0))
+
+    def _check_version(self, found: int, newest: int) -> None:
+        if found > newest:
+            raise StoreError(
+                f"{self._where} is of version {found}, this tacit reads up to {newest}; update tacit"
+            )
+
+    def _check_epoch(self, found: int | None) -> None:
+        if found != self.epoch:
+            raise Fenced(
+                f"{self._where} was taken over in epoch {found}, this is the owner of epoch "
+                f"{self.epoch}; leave it to the other one"
+            )
+
+    def _salted(self, writer: Any) -> str:
+        """Return the salt of the store, which gets one if it has none."""
+        self._run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
+        salt: str = self._one(writer, "SELECT salt FROM store")
+        return salt
+
+    # Write -----------------------------------------------------------------------------------
+
+    def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
+        """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
+        digest = hashlib.sha256(spec.encode()).hexdigest()
+        with self._transaction() as writer:
+            self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
+            self._run(writer, NEW_PLACEMENT, (name, seed, digest))
+            row = self._run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
+        return StoredPlacement._make([*row[1:], self.salt])
+
+    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+        """Make records durable that are not there yet; return the content of those that are."""
+        before: list[str | None] = []
+        with self._transaction() as writer:
+            for row in records:
+                new = self._one(writer, KEEP, *row, row_checksum(row)) is not None
+                key = row.id, row.placement, row.kind
+                before.append(None if new else self._one(writer, KEPT, *key))
+        return before
+
+    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot, or a base, step by step; then it is in place of the one before."""
+        with self._transaction() as writer:
+            number = self._one(writer, NEXT_PIECES)
+        # Another one may be written meanwhile, and sweeps when it is done.
+        self._unfinished.add(number)
+        try:
+            checksum = Checksum(draft[:4])
+            for batch in draft.batches():
+                checksum.add(batch)
+                with self._transaction() as writer:
+                    self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
+                yield
+            self._stand(draft, what, checksum, number)
+        finally:
+            self._unfinished.discard(number)
+        while self._swept():
+            yield
+
+    def _stand(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
+        """Let a snapshot whose pieces are there be in place of the one before."""
+        key = "placement, seq" if what == STATES else "placement"
+        stands = (
+            f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
+            f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
+            "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
+        )
+        with self._transaction() as writer:
+            self._run(writer, stands, (*draft[:4], checksum.value(), number))
+
+    def _swept(self) -> int:
+        """Remove some pieces that belong to no snapshot any more; return how many."""
+        with self._transaction() as writer:
+            oldest = min(self._unfinished, default=EVERY_PIECE)
+            return len(self._run(writer, SWEEP, (oldest,)).fetchall())
+
+    def drop(self, old: Old) -> None:
+        """Remove rows for good: all of them, or none."""
+        with self._transaction() as writer:
+            # Feedback refers to decisions, so it goes first.
+            for table, rows in (
+                ("feedback", old.rows.feedback),
+                ("decisions", old.rows.decisions),
+                ("marks", old.rows.marks),
+            ):
+                delete = f"DELETE FROM {table} WHERE seq = ?"
+                self._run_many(writer, delete, [(row.seq,) for row in rows])
+            keys = [(row.placement, row.kind, row.id) for row in old.records]
+            self._run_many(writer, DROP_RECORD, keys)
+
+    def set_aside(self, placement: int, end: int) -> None:
+        """Remove the snapshot and the states of a placement that go beyond a row."""
+        with self._transaction() as writer:
+            for what in (SNAPSHOTS, STATES):
+                self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
+
+    def probe(self, time: int) -> None:
+        """Commit something small, to show that commits work."""
+        with self._transaction() as writer:
+            self._run(writer, "UPDATE store SET probed = ?", (time,))
+
+    def policy(self, spec: str) -> int:
+        """Return the number of a policy, which is kept if it is new."""
+        digest = hashlib.sha256(spec.encode()).hexdigest()
+        with self._transaction() as writer:
+            self._run(writer, ADD_POLICY, (digest, spec, __version__))
+            number: int = self._one(writer, POLICY_OF, digest)
+        return number
+
+    def configure(self, placement: int, configuration: str) -> None:
+        """Keep how a placement is configured."""
+        with self._transaction() as writer:
+            self._run(writer, CONFIGURE, (configuration, placement))
+
+    # Read ------------------------------------------------------------------------------------
+
+    def configuration(self, placement: int) -> str | None:
+        """Return how a placement was configured when this was kept last."""
+        with self._reading() as reader:
+            found: str | None = self._one(reader, CONFIGURED, placement)
+            return found
+
+    def changes(self, placement: int) -> list[MarkRow]:
+        """Return the marks that say who changed what of a placement, in order."""
+        with self._reading() as reader:
+            return list(self._sound("marks", self._run(reader, CHANGES, (placement,))))
+
+    def placements(self) -> dict[str, StoredPlacement]:
+        """Return all placements by their names."""
+        with self._reading() as reader:
+            rows = self._run(reader, PLACEMENT)
+            return {name: StoredPlacement._make([*row, self.salt]) for name, *row in rows}
+
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+        """Return those decisions that exist, from their placements and ids."""
+        with self._reading() as reader:
+            decisions = self._sound("decisions", self._named(reader, wanted))
+            found = {row.seq: Found(row, []) for row in decisions}
+            if found:
+                for told in self._sound("feedback", self._feedback(reader, [*found])):
+                    found[told.decision].feedback.append(told)
+        return {(f.decision.placement, f.decision.id): f for f in found.values()}
+
+    def events(self, after: int) -> Iterator[Event]:
+        """Yield the log after a sequence number, in order."""
+        with self._streaming() as read:
+            yield from in_order([self._sound(table, read(READS[table], (after,))) for table, _ in TABLES])
+
+    def records(self) -> Iterator[RecordRow]:
+        """Yield all records that were kept, in the order in which they came."""
+        with self._streaming() as read:
+            yield from self._sound("records", read(READS["records"], (0,)))
+
+    def _sound(self, table: str, found: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of a table, found with :func:`kept_columns`; raise Damaged at a damaged
+        one."""
+        for number, row, sound in self._judged(table, found):
+            if not sound:
+                raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
+            yield row
+
+    def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
+        """Yield the number of each row, the row, and whether it is what was written."""
+        make = self._decision if table == "decisions" else KINDS[table]._make
+        for values in found:
+            row, checksum = make(values[1:-1]), values[-1]
+            yield values[0], row, checksum is None or checksum == row_checksum(row)
+
+    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, Forgotten]:
+        """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
+
+        What was learned stays as it is: no fold reads what is blanked.
+
+        Parameters
+        ----------
+        subject : Subject
+        end : End
+            The end of the log.
+        who : str, optional
+            Who wants it so.
+
+        Returns
+        -------
+        dict of str to Forgotten
+            How many rows it was, of each placement where there were any; each has a mark.
+        """
+        done: dict[str, Forgotten] = {}
+        marks = []
+        placements = self.placements()
+        with self._transaction() as writer:
+            for name, stored in placements.items():
+                found = Forgotten(
+                    self._forget_decisions(writer, subject, stored),
+                    self._forget_records(writer, subject, stored.id),
+                )
+                if any(found):
+                    done[name] = found
+                    seq = end.seq + len(done)
+                    # Without the name, which is not to be kept.
+                    note = msgspec.json.encode(found._asdict()).decode()
+                    marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
+            self._run_many(writer, INSERTS[-1], with_checksums(marks))
+        # What is done is done: a full disk only leaves the old pages where they are for a while.
+        with contextlib.suppress(StoreError):
+            self.scrub()
+        return done
+
+    def _forget_decisions(self, writer: Any, subject: Subject, of: StoredPlacement) -> int:
+        blank = []
+        for unit in subject.units(of.salt, of.id, of.seed):
+            rows = self._run(writer, OF_UNIT, (of.id, f'%"unit":"{unit}"%'))
+            for row in map(self._decision, rows):
+                without = row._replace(asked=without_unit(row.asked))
+                blank.append((without.asked, row_checksum(without), row.seq))
+        self._run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
+        return len(blank)
+
+    def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
+        name = msgspec.json.encode(subject.name).decode()
+        pattern = re.sub(r"([%_!])", r"!\1", name)
+        blank = []
+        for number, *row in self._run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
+            record = RecordRow._make(row)
+            content = subject.without(record.content)
+            if content is not None:
+                without = record._replace(content=content)
+                blank.append((content, row_checksum(without), number))
+        change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
+        self._run_many(writer, change, blank)
+        return len(blank)
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Overwrite what was dropped or blanked, as far as the store can."""
+
+    def damaged(self) -> dict[str, list[int]]:
+        """Return the numbers of the rows that are not what was written, by their tables."""
+        return {table: numbers for table in READS if (numbers := list(self._damaged(table)))}
+
+    def _damaged(self, table: str) -> Iterator[int]:
+        after, at_once = 0, MANY
+        while True:
+            try:
+                with self._streaming() as read:
+                    rows = read(READS[table], (after,), at_once)
+                    for number, _, sound in self._judged(table, rows):
+                        if not sound:
+                            yield number
+                        after = number
+                return
+            except Damaged:
+                # What cannot even be read is found one by one.
+                if at_once == 1:
+                    with self._reading() as reader:
+                        after = self._one(reader, FOLLOWING[table], after)
+                    yield after
+                at_once = MANY if at_once == 1 else 1
+
+    def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
+        """Take damaged rows out of the log for good, and say so there.
+
+        Feedback goes with its decision. Snapshots go, too: what was learned is what the rest of
+        the log teaches.
+
+        Parameters
+        ----------
+        damaged : mapping of str to sequence of int
+            As :meth:`damaged` returns it.
+
+        Raises
+        ------
+        Damaged
+            If a mark is among them: without what it changed, the rest means something else.
+        """
+        if "marks" in damaged:
+            raise Damaged(
+                f"{self._where}: {rows_text({'marks': damaged['marks']})}, which say what was "
+                "changed and cannot be left out; restore a backup"
+            )
+        end, note = self.end(), msgspec.json.encode({"left_out": damaged}).decode()
+        told = MarkRow(end.seq + 1, None, end.time, TICK, note)
+        with self._transaction() as writer:
+            for table, numbers in damaged.items():
+                for statement in LEAVE_OUT[table]:
+                    self._run_many(writer, statement, [(number,) for number in numbers])
+            self._run(writer, f"DELETE FROM {SNAPSHOTS}")
+            self._run_many(writer, INSERTS[-1], with_checksums([told]))
+
+    def end(self) -> End:
+        """Return where the log ends."""
+        with self._reading() as reader:
+            return self._last(reader)
+
+    def snapshot(self, placement: int) -> Snapshot | None:
+        """Return a placement's latest snapshot."""
+        return self._assembled(SNAPSHOTS, placement)
+
+    def base(self, placement: int) -> Snapshot | None:
+        """Return where a placement's log begins, if what was before has been dropped."""
+        return self._assembled(BASES, placement)
+
+    def _assembled(self, what: str, placement: int, *seq: int) -> Snapshot | None:
+        with self._streaming() as read:
+            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
+            for *head, checksum, number in read(query, (placement, *seq)):
+                return assembled(head, checksum, read(PIECES, (number,), at_once=1))
+        return None
+
+    def states(self, placement: int) -> list[End]:
+        """Return the rows and the times of the states of a placement that are kept, in order."""
+        with self._reading() as reader:
+            return [End(*row) for row in self._run(reader, STATES_OF, (placement,))]
+
+    def state(self, placement: int, seq: int) -> Snapshot | None:
+        """Return a state that is kept."""
+        return self._assembled(STATES, placement, seq)
+
+    def begins(self, placement: int) -> End | None:
+        """Return the row and the time of a placement's base."""
+        with self._reading() as reader:
+            query = "SELECT seq, time FROM bases WHERE placement = ?"
+            row = self._run(reader, query, (placement,)).fetchone()
+        return None if row is None else End(*row)
+
+    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+        """Return the first rows of a placement, or of none, that are older than ``time``."""
+        with self._reading() as reader:
+            found = self._run(reader, OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = list(self._sound("decisions", found))
+            told = self._feedback(reader, [row.seq for row in decisions])
+            feedback = list(self._sound("feedback", told))
+            found = self._run(reader, OLD_MARKS, (placement, before, time, limit))
+            marks = list(self._sound("marks", found))
+            found = self._run(reader, OLD_RECORDS, (placement, time, limit))
+            return Old(Rows(decisions, feedback, marks), list(self._sound("records", found)))
+
+    def close(self) -> None:
+        """Release everything; the store cannot be used afterwards."""
+        self._cleanup.close()

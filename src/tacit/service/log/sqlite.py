@@ -1,0 +1,453 @@
+"""The store in one SQLite file.
+
+One connection writes and does every checkpoint; the other only reads. ``apsw`` brings a SQLite
+of its own, without the corruption of write-ahead logs that versions before 3.51.3 can suffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tacit.service.errors import Damaged, Refused, StoreError
+from tacit.service.log.owned_file import OwnedFile
+from tacit.service.log.rows import Rows, with_checksums
+from tacit.service.log.sql import (
+    INSERTS,
+    MOVE_PIECES,
+    NUMBERS,
+    REFUSED,
+    UNREADABLE,
+    UNREADABLE_ROW,
+    Read,
+    SqlStore,
+    kept_columns,
+)
+
+APPLICATION_ID = 0x7AC17
+"""Marks the file as ours in its header."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE store (version INTEGER NOT NULL, probed INTEGER NOT NULL) STRICT;
+    INSERT INTO store VALUES (0, 0);
+    CREATE TABLE policies (
+        id INTEGER PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,
+        spec TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE placements (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        policy INTEGER NOT NULL REFERENCES policies,
+        seed INTEGER NOT NULL,
+        generator TEXT,
+        decisions INTEGER NOT NULL DEFAULT 0,
+        feedback INTEGER NOT NULL DEFAULT 0,
+        seq INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE TABLE decisions (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        placement INTEGER NOT NULL REFERENCES placements,
+        policy INTEGER NOT NULL REFERENCES policies,
+        time INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        offered TEXT,
+        arm ANY NOT NULL,
+        propensity REAL,
+        epoch INTEGER NOT NULL,
+        context TEXT
+    ) STRICT;
+    CREATE UNIQUE INDEX decision_ids ON decisions (id);
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        time INTEGER NOT NULL,
+        reward REAL NOT NULL CHECK (reward BETWEEN 0 AND 1),
+        outcome TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision);
+    CREATE TABLE snapshots (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        learner BLOB NOT NULL,
+        series BLOB NOT NULL
+    ) STRICT;
+    """,
+    """
+    ALTER TABLE policies ADD COLUMN version TEXT;
+    ALTER TABLE placements DROP COLUMN generator;
+    ALTER TABLE placements DROP COLUMN decisions;
+    ALTER TABLE placements DROP COLUMN feedback;
+    ALTER TABLE placements DROP COLUMN seq;
+    ALTER TABLE decisions ADD COLUMN mode TEXT NOT NULL DEFAULT 'online';
+    ALTER TABLE decisions ADD COLUMN would ANY;
+    ALTER TABLE decisions ADD COLUMN would_propensity REAL;
+    ALTER TABLE decisions ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX decision_ids;
+    CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
+    ALTER TABLE feedback RENAME TO old_feedback;
+    DROP INDEX feedback_once;
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        id TEXT,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        reward REAL CHECK (reward BETWEEN 0 AND 1)
+    ) STRICT;
+    INSERT INTO feedback
+        SELECT f.seq, d.placement, f.decision, NULL, f.time, 'reward', f.reward
+        FROM old_feedback f JOIN decisions d ON d.seq = f.decision ORDER BY f.seq;
+    DROP TABLE old_feedback;
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    CREATE TABLE marks (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER REFERENCES placements,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL
+    ) STRICT;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        learner BLOB NOT NULL,
+        shadow BLOB,
+        series BLOB NOT NULL,
+        windows BLOB NOT NULL
+    ) STRICT;
+    """,
+    """
+    ALTER TABLE decisions ADD COLUMN asked TEXT;
+    ALTER TABLE decisions ADD COLUMN shown TEXT;
+    ALTER TABLE feedback ADD COLUMN clicks TEXT;
+    """,
+    # A check cannot be changed in place.
+    """
+    ALTER TABLE feedback RENAME TO old_feedback;
+    DROP INDEX feedback_of;
+    DROP INDEX feedback_once;
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        decision INTEGER NOT NULL REFERENCES decisions,
+        id TEXT,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        reward REAL CHECK (reward BETWEEN -1 AND 1),
+        clicks TEXT
+    ) STRICT;
+    INSERT INTO feedback
+        SELECT seq, placement, decision, id, time, kind, reward, clicks
+        FROM old_feedback ORDER BY seq;
+    DROP TABLE old_feedback;
+    CREATE INDEX feedback_of ON feedback (decision);
+    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
+    """,
+    """
+    CREATE TABLE records (
+        number INTEGER PRIMARY KEY,
+        placement INTEGER NOT NULL REFERENCES placements,
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        time INTEGER NOT NULL,
+        content TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
+    CREATE TABLE bases (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        learner BLOB NOT NULL,
+        shadow BLOB,
+        series BLOB NOT NULL,
+        windows BLOB NOT NULL
+    ) STRICT;
+    """,
+    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
+    """
+    CREATE TABLE pieces (
+        number INTEGER PRIMARY KEY,
+        snapshot INTEGER NOT NULL,
+        field TEXT NOT NULL,
+        content BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX pieces_of ON pieces (snapshot);
+    """
+    + MOVE_PIECES
+    + """
+    ALTER TABLE bases DROP COLUMN learner;
+    ALTER TABLE bases DROP COLUMN shadow;
+    ALTER TABLE bases DROP COLUMN series;
+    ALTER TABLE bases DROP COLUMN windows;
+    ALTER TABLE bases ADD COLUMN pieces INTEGER NOT NULL DEFAULT 0;
+    UPDATE bases SET pieces = placement;
+    DROP TABLE snapshots;
+    CREATE TABLE snapshots (
+        placement INTEGER PRIMARY KEY REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        pieces INTEGER NOT NULL
+    ) STRICT;
+    """,
+    # A number belongs to one row of all tables. RAISE takes no expression before SQLite 3.47.
+    """
+    ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE snapshots ADD COLUMN checksum BLOB;
+    ALTER TABLE bases ADD COLUMN checksum BLOB;
+    CREATE TRIGGER decisions_seq BEFORE INSERT ON decisions
+        WHEN EXISTS (SELECT 1 FROM feedback WHERE seq = NEW.seq)
+            OR EXISTS (SELECT 1 FROM marks WHERE seq = NEW.seq)
+        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
+    CREATE TRIGGER feedback_seq BEFORE INSERT ON feedback
+        WHEN EXISTS (SELECT 1 FROM decisions WHERE seq = NEW.seq)
+            OR EXISTS (SELECT 1 FROM marks WHERE seq = NEW.seq)
+        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
+    CREATE TRIGGER marks_seq BEFORE INSERT ON marks
+        WHEN EXISTS (SELECT 1 FROM decisions WHERE seq = NEW.seq)
+            OR EXISTS (SELECT 1 FROM feedback WHERE seq = NEW.seq)
+        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
+    """,
+    """
+    ALTER TABLE decisions ADD COLUMN control INTEGER;
+    ALTER TABLE decisions ADD COLUMN bucket INTEGER;
+    ALTER TABLE feedback ADD COLUMN metrics TEXT;
+    """,
+    """
+    ALTER TABLE marks ADD COLUMN who TEXT;
+    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
+    ALTER TABLE placements ADD COLUMN configuration TEXT;
+    CREATE TABLE states (
+        placement INTEGER NOT NULL REFERENCES placements,
+        seq INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        plan TEXT NOT NULL,
+        checksum BLOB,
+        pieces INTEGER NOT NULL,
+        PRIMARY KEY (placement, seq)
+    ) STRICT;
+    """,
+    # Rows of earlier versions have no checksum.
+    """
+    ALTER TABLE decisions ADD COLUMN checksum INTEGER;
+    ALTER TABLE feedback ADD COLUMN checksum INTEGER;
+    ALTER TABLE marks ADD COLUMN checksum INTEGER;
+    ALTER TABLE records ADD COLUMN checksum INTEGER;
+    ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
+    """,
+    "ALTER TABLE store ADD COLUMN salt TEXT;",
+)
+"""Each script brings a store from the version of its index to the next one."""
+
+UNFIT = (
+    apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
+)  # fmt: skip
+"""Errors that are about what was to be kept."""
+CHECK_SECONDS = 5.0
+"""How long a start looks at indexes after an end that was not clean."""
+STEPS = 10_000
+"""Of SQLite's machine, between two looks at the clock."""
+REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
+
+logger = logging.getLogger(__name__)
+
+# Every name in these is a constant.
+# ruff: noqa: S608
+NAMED = f"SELECT {kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
+FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
+
+
+class SqliteStore(SqlStore):
+    """The log in an SQLite file in write-ahead mode, durable at each commit.
+
+    Parameters
+    ----------
+    path : path
+        Made if missing, with its folder; see :class:`~tacit.service.log.owned_file.OwnedFile`.
+
+    Raises
+    ------
+    StoreError
+        If the file is in use, foreign, damaged, or of a newer version, or cannot be written; or if
+        there was a store that is missing.
+    """
+
+    local = True
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._where = f"store.path: {self.path}"
+        with contextlib.ExitStack() as cleanup:
+            self._file = OwnedFile(self.path)
+            cleanup.callback(self._file.close)
+            with self._named_errors():
+                self._writer = apsw.Connection(str(self.path))
+                cleanup.callback(self._writer.close)
+                self._prepare()
+                self._file.settle()
+                self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
+                cleanup.callback(self._reader.close)
+            self._cleanup = cleanup.pop_all()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except UNFIT as error:
+            # A number that is taken tells of another writer, not of the data.
+            if str(error).endswith("seq"):
+                raise StoreError(f"{self._where}: {error}") from error
+            raise Refused(REFUSED.format(error)) from error
+        except apsw.NotADBError as error:
+            raise StoreError(f"{self._where} is no SQLite file; give another path") from error
+        except apsw.Error as error:
+            raise StoreError(f"{self._where}: {type(error).__name__}: {error}") from error
+        except UNREADABLE as error:
+            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        with self._named_errors():
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_owner()
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            # What was committed to a file that has no name any more is lost.
+            self._file.check()
+
+    def _check_owner(self) -> None:
+        if self.epoch:
+            self._check_epoch(self._writer.execute("SELECT epoch FROM store").get)
+
+    def _prepare(self) -> None:
+        writer = self._writer
+        tables = writer.execute("SELECT count(*) FROM sqlite_schema").get
+        if tables and writer.pragma("application_id") != APPLICATION_ID:
+            raise StoreError(f"{self._where} is no tacit store; give another path")
+        writer.pragma("journal_mode", "wal")
+        writer.pragma("synchronous", "full")
+        writer.pragma("foreign_keys", True)
+        # What is dropped or forgotten shall not stand in the file.
+        writer.pragma("secure_delete", True)
+        version = writer.execute("SELECT version FROM store").get if tables else 0
+        self._check_version(version, len(MIGRATIONS))
+        with self._transaction():
+            for script in MIGRATIONS[version:]:
+                writer.execute(script)
+            if version < len(MIGRATIONS):
+                writer.execute("UPDATE store SET version = ?", (len(MIGRATIONS),))
+                writer.pragma("application_id", APPLICATION_ID)
+            self._clean = not version or bool(writer.execute("SELECT clean FROM store").get)
+            statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
+            epoch = writer.execute(statement).get
+            self.salt = self._salted(writer)
+        self.epoch = epoch
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        with self._named_errors():
+            yield self._reader
+
+    @contextlib.contextmanager
+    def _streaming(self) -> Iterator[Read]:
+        with self._reading() as reader:
+            yield lambda statement, values=(), at_once=1: reader.execute(statement, values)
+
+    def _run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
+        return connection.execute(statement, values)
+
+    def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
+        connection.executemany(statement, rows)
+
+    def _named(self, reader: apsw.Connection, wanted: Sequence[tuple[int, str]]) -> Iterator[Any]:
+        for placement, id in wanted:
+            yield from reader.execute(NAMED, (id, placement))
+
+    def _feedback(self, reader: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
+        for seq in decisions:
+            yield from reader.execute(FEEDBACK, (seq,))
+
+    def append(self, rows: Rows) -> None:
+        """Make a group durable: all of it, or nothing."""
+        with self._transaction() as writer:
+            for insert, part in zip(INSERTS, rows, strict=True):
+                if part:
+                    self._run_many(writer, insert, with_checksums(part))
+
+    def scrub(self) -> None:
+        """Empty the write-ahead log, which holds pages as they were before."""
+        with self._named_errors():
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def check(self) -> None:
+        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+        with self._named_errors():
+            self._check_owner()
+        self._file.check()
+
+    def unsound(self) -> list[str]:
+        """Return where the file is damaged, its indexes against its tables too."""
+        with self._reading() as reader:
+            return self._wrong(reader, "")
+
+    def check_end(self) -> None:
+        """Raise Damaged if the owner before came to no clean end and left a damaged index.
+
+        It takes :data:`CHECK_SECONDS` at most; what was not seen by then is told.
+        """
+        if self._clean:
+            return
+        until = time.monotonic() + CHECK_SECONDS
+        with self._reading() as reader:
+            reader.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+            try:
+                wrong = [text for table in NUMBERS for text in self._wrong(reader, f"({table})")]
+            except apsw.InterruptError:
+                logger.warning(
+                    "%s: its last end was not a clean one, and its indexes were looked at for "
+                    "%g s alone; see them all with: tacit log verify", self._where, CHECK_SECONDS,
+                )  # fmt: skip
+                wrong = []
+            finally:
+                reader.set_progress_handler(None)
+        if wrong:
+            raise Damaged(f"{self._where}: {wrong[0]}; {REBUILD.format(self.path)}")
+        self._clean = True
+
+    def _wrong(self, reader: apsw.Connection, table: str) -> list[str]:
+        found = reader.execute(f"PRAGMA integrity_check{table}")
+        return [text for (text,) in found if text != "ok"]
+
+    def close(self) -> None:
+        """Release everything; the store cannot be used afterwards."""
+        if self._clean:
+            # What cannot be noted is looked at by the next start.
+            with contextlib.suppress(StoreError), self._transaction() as writer:
+                writer.execute("UPDATE store SET clean = 1")
+        super().close()
+
+    def size(self) -> int:
+        """Return the bytes that the store takes."""
+        files = (self._file.path, Path(f"{self._file.path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())

@@ -1,0 +1,300 @@
+"""The log written to a folder of Parquet files, and read back into an empty store."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.policies.spec import policy_from_stored
+from tacit.service.config.schema import Config
+from tacit.service.errors import StoreError
+from tacit.service.kind import Export, kind_of
+from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
+from tacit.service.log.blocks import distinct
+from tacit.service.log.marks import Regime
+from tacit.service.log.rows import (
+    POLICY,
+    DecisionRow,
+    Event,
+    FeedbackRow,
+    MarkRow,
+    RecordRow,
+    Rows,
+    stretches,
+)
+from tacit.service.log.store import BASES, Snapshot, Store, save
+
+# ---- The log written to a folder of Parquet files: its rows, and as a click log
+
+ROWS = 10_000
+VERSION = 4
+BASES_SCHEMA = pa.schema(
+    {
+        "placement": pa.int32(), "seq": pa.int64(), "time": pa.int64(), "plan": pa.string(),
+        "learner": pa.binary(), "shadow": pa.binary(), "series": pa.binary(),
+        "windows": pa.binary(),
+    }
+)  # fmt: skip
+
+
+def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
+    """Write the log to a folder.
+
+    ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
+    every row as it is, for :func:`take_in`; so do ``records.parquet`` the records that were kept
+    beside the log, and ``bases.parquet`` where the log of each placement begins if old rows were
+    dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
+    the rule attributes to each decision (null while its window is open). ``duels-NAME.parquet``
+    holds the duels of a placement whose windows have closed, for
+    :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click log of such lists.
+
+    Returns
+    -------
+    dict of str to int
+        How many rows each file has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = dict.fromkeys(FILES, 0)
+    writers = {
+        name: pq.ParquetWriter(folder / f"{name}.parquet", schema, write_page_checksum=True)
+        for name, schema in SCHEMAS.items()
+    }
+    try:
+        for rows in _groups(store.events(0)):
+            for name, part in zip(FILES, rows, strict=True):
+                counts[name] += len(part)  # type: ignore[arg-type]
+                writers[name].write_table(table_of(name, part))
+    finally:
+        for writer in writers.values():
+            writer.close()
+    counts["records"] = _export_records(store, folder / "records.parquet")
+    placements = {name: stored._asdict() for name, stored in store.placements().items()}
+    bases = [store.base(stored["id"]) for stored in placements.values()]
+    known = [base._asdict() for base in bases if base is not None]
+    table = pa.Table.from_pylist(known, schema=BASES_SCHEMA)
+    pq.write_table(table, folder / "bases.parquet", write_page_checksum=True)
+    header = {"format": "tacit-log", "version": VERSION, "placements": placements}
+    (folder / "placements.json").write_text(json.dumps(header, indent=1))
+    earned = attributed(config, store)
+    counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
+    for name, each in config.placements.items():
+        export = kind_of(each.kind).export
+        if export is not None and name in placements:
+            schema = export.schema(each.options)
+            table = pa.Table.from_pylist(_of_kind(export, store, name, earned), schema=schema)
+            pq.write_table(table, folder / f"{export.name}-{name}.parquet")
+            counts[f"{export.name}-{name}"] = table.num_rows
+    return counts
+
+
+def _export_records(store: Store, path: Path) -> int:
+    count = 0
+    records = store.records()
+    with pq.ParquetWriter(path, RECORDS_SCHEMA, write_page_checksum=True) as writer:
+        while group := list(itertools.islice(records, ROWS)):
+            count += len(group)
+            rows = [row._asdict() for row in group]
+            writer.write_table(pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA))
+    return count
+
+
+def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
+    placement = store.placements()[name]
+    policy = policy_from_stored(json.loads(placement.spec))
+    return [
+        told
+        for row in store.events(0)
+        if isinstance(row, DecisionRow) and row.placement == placement.id and row.seq in earned
+        for told in export.rows(row, earned[row.seq], name, policy)
+    ]
+
+
+def _groups(events: Iterator[Event]) -> Iterator[Rows]:
+    while group := list(itertools.islice(events, ROWS)):
+        yield Rows(
+            [event for event in group if isinstance(event, DecisionRow)],
+            [event for event in group if isinstance(event, FeedbackRow)],
+            [event for event in group if isinstance(event, MarkRow)],
+        )
+
+
+def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
+    from tacit.logs import write_log
+    from tacit.logs.schema import SCHEMA
+
+    stored = store.placements()
+    one = {name for name, each in config.placements.items() if kind_of(each.kind).click_log}
+    names = {placement.id: name for name, placement in stored.items() if name in one}
+    policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
+    count = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        decisions = (e for e in store.events(0) if isinstance(e, DecisionRow))
+        known = (row for row in decisions if row.placement in names)
+        while group := list(itertools.islice(known, ROWS)):
+            count += len(group)
+            yield pa.RecordBatch.from_pylist(
+                [_click(row, names[row.placement], policies[row.placement], rewards) for row in group],
+                schema=SCHEMA,
+            )
+
+    write_log(batches(), path)
+    return count
+
+
+def _click(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
+    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    return {
+        "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
+        "decision_id": row.id,
+        "placement": name,
+        "key": row.key,
+        "arms": [str(arm) for arm in (arms if row.offered is None else json.loads(row.offered))],
+        "arm": str(row.arm),
+        "propensity": row.propensity or None,
+        "reward": rewards.get(row.seq),
+        "context": None if row.context is None else json.loads(row.context),
+        "policy": policy.label,
+        "version": None,
+    }
+
+
+def attributed(config: Config, store: Store) -> dict[int, Any]:
+    """Return what came back for each decision whose window has closed, by its sequence number.
+
+    It is a reward, or the clicked positions of a list.
+    """
+    stored = store.placements()
+    rules = {
+        stored[name].id: kind_of(each.kind).placement.attribution(each.rule)
+        for name, each in config.placements.items()
+        if name in stored
+    }
+    rewards: dict[int, Any] = {}
+    for rows in stretches(store.events(0)):
+        attribution = rules.get(rows[0].placement or 0)
+        if attribution is None:
+            continue
+        rewards.update(attribution.earned(attribution.advance(rows[0].time)))
+        if rows.kind is DecisionRow:
+            attribution.decided(rows)
+        elif rows.kind is FeedbackRow:
+            for part in distinct(rows, "decision"):
+                for earned in attribution.told(part)[1]:
+                    rewards.update(attribution.earned(earned))
+    end = store.end().time
+    for attribution in rules.values():
+        rewards.update(attribution.earned(attribution.advance(end)))
+    return rewards
+
+
+# ---- An exported log read back into an empty store
+
+PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
+
+
+def take_in(store: Store, folder: Path) -> int:
+    """Fill an empty store with an exported log; return how many rows it has.
+
+    Raises
+    ------
+    StoreError
+        If the store is not empty, or the folder holds no exported log, or a damaged one.
+    """
+    if store.end().seq or store.placements():
+        raise StoreError("store: it is not empty; import into a new one")
+    try:
+        return _take_in(store, folder)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"{folder}: is damaged: {error}; export it anew, and import it into a new store"
+        ) from error
+
+
+def _take_in(store: Store, folder: Path) -> int:
+    try:
+        header = json.loads((folder / "placements.json").read_text())
+        placements = header["placements"]
+        if header["format"] != "tacit-log":
+            raise StoreError(f"{folder}: is no exported log")
+        if header["version"] > VERSION:
+            raise StoreError(
+                f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; update tacit"
+            )
+        files = [_parquet(folder / f"{name}.parquet") for name in FILES]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise StoreError(f"{folder}: holds no exported log: {error}") from error
+    ids, policies = {}, {}
+    for name, old in placements.items():
+        new = store.placement(name, old["spec"], old["seed"])
+        ids[old["id"]], policies[old["policy"]] = new.id, new.policy
+    regimes = _regimes(folder / "marks.parquet")
+    for regime in regimes:
+        policies[regime.number] = store.policy(json.dumps(regime.policy))
+    count = 0
+    # Feedback refers to decisions, so all of these come first.
+    for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
+        for batch in file.iter_batches(ROWS):
+            rows = Rows.none()
+            rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
+            store.append(rows)
+            count += batch.num_rows
+    _take_in_bases(store, folder / "bases.parquet", ids, policies)
+    return count + _take_in_records(store, folder / "records.parquet", ids)
+
+
+def _regimes(path: Path) -> list[Regime]:
+    """Return all regimes that exported marks tell."""
+    table = _parquet(path).read(["kind", "value"]).to_pylist()
+    return [msgspec.json.decode(one["value"], type=Regime) for one in table if one["kind"] == POLICY]
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    # Version 0.1 wrote no checksums; what has none is read as it is.
+    return pq.ParquetFile(path, page_checksum_verification=True)
+
+
+def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
+    # The first two versions had none.
+    if not path.exists():
+        return
+    for values in _parquet(path).read().to_pylist():
+        base = Snapshot(**values)
+        windows = msgspec.json.decode(base.windows)
+        for row, *_ in windows["open"]:
+            row[PLACEMENT], row[MADE_BY] = ids[row[PLACEMENT]], policies[row[MADE_BY]]
+        encoded = msgspec.json.encode(windows)
+        save(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
+
+
+def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:
+    # The first two versions had none.
+    if not path.exists():
+        return 0
+    count = 0
+    for batch in _parquet(path).iter_batches(ROWS):
+        rows = [RecordRow(**values) for values in batch.to_pylist()]
+        store.keep([row._replace(placement=ids[row.placement]) for row in rows])
+        count += len(rows)
+    return count
+
+
+def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[int, int]) -> Any:
+    values["placement"] = ids.get(values["placement"])
+    if name == "decisions":
+        values["policy"] = policies[values["policy"]]
+        for field in ("arm", "would"):
+            values[field] = values[field] and json.loads(values[field])
+    if values.get("kind") == POLICY:
+        regime = msgspec.json.decode(values["value"], type=Regime)
+        values["value"] = msgspec.structs.replace(regime, number=policies[regime.number]).text
+    return FILES[name](**values)

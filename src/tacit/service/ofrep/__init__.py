@@ -1,1 +1,0 @@
-"""Decisions in the terms of OpenFeature: the Remote Evaluation Protocol (OFREP)."""

@@ -1,1 +1,0 @@
-"""The Personalizer API over a placement: what such an application sends, and what it expects."""

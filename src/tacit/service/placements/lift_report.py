@@ -1,0 +1,740 @@
+"""What learning earned, as it is told over HTTP, on the page and on the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.proof import (
+    ALARM,
+    HoldoutSums,
+    Lift,
+    Scores,
+    boundary,
+    decisions_needed,
+    dispersion,
+    guarded,
+    holdout_lift,
+    share_evidence,
+    winner,
+)
+from tacit.proof import sentences as said
+from tacit.proof.holdout import enough
+from tacit.proof.result import Interval
+from tacit.proof.traffic import independent_counts
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.log.ids import as_time, moment
+from tacit.service.log.rows import ARMS
+from tacit.service.placements.chapters import Chapter, added, change_between, holdout_in, metrics_in, rule_in
+from tacit.service.placements.coin import floor_of
+from tacit.service.placements.lift_sums import LiftSums
+
+DAY = 86_400e6
+PLANNED_LIFT = 0.1
+MOST_DAILY = 1e12
+DEFAULT_SHARE = HoldoutConfig().share
+WEIGHTS = "propensities"
+FOREVER = 2**62
+MINUS = "\N{MINUS SIGN}"
+PLANNED_CONFIDENCE = 0.95
+NO_CHAPTERS = "leave it out: stretches of time and chapters are known of holdouts"
+NO_DATES = "give the number of a chapter: dates are known of holdouts whose units are decisions"
+LEAST_DATE = 8
+"""Digits of a date; fewer are the number of a chapter."""
+CHANGES = {
+    ARMS: "arms changed",
+    "rebuild": "the policy was rebuilt",
+    "rollback": "what was learned was rolled back",
+}
+EXPLICIT = 0.8
+"""From this share of explicit feedback on, the control must have its own share of it: where only
+clicks are told, more of them is what learning is for."""
+
+Claim = Literal["early", "undecided", "better", "worse"]
+
+
+class Bounds(msgspec.Struct):
+    """An estimate and its interval; null for an end that is infinite, or not known."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+class Group(msgspec.Struct):
+    """What one group had."""
+
+    decisions: int
+    rewards: float
+
+
+class Mismatch(msgspec.Struct):
+    """Whether the control has its share of something."""
+
+    what: Annotated[
+        str,
+        Meta(
+            description="``decisions``, ``activations`` or ``feedback``; ``propensities``: whether "
+            "each arm was shown as often as these say."
+        ),
+    ]
+    share: float | None
+    evidence: Annotated[float, Meta(description="Logarithm; above ln 100 = 4.6 there is an alarm.")]
+    alarm: bool
+
+
+class Wish(msgspec.Struct):
+    """What the planner is asked; what is left out is as it is observed, or configured."""
+
+    lift: float = PLANNED_LIFT
+    share: float | None = None
+    rate: float | None = None
+    daily: float | None = None
+
+
+class Plan(msgspec.Struct):
+    """When a lift would show, 4 times in 5."""
+
+    lift: float
+    decisions: Annotated[float, Meta(description="Of both groups, from the beginning.")]
+    days: Annotated[float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")]
+    share: Annotated[float, Meta(description="Of the control.")]
+    rate: Annotated[float, Meta(description="Mean reward that it reckons with.")]
+    daily: Annotated[float | None, Meta(description="Decisions a day that it reckons with.")]
+    verdict: Annotated[str, Meta(description="The same in words.")]
+
+
+class BestArm(msgspec.Struct):
+    """The arm with the best estimate, and by how much others earn less."""
+
+    arm: int | str
+    declared: Annotated[bool, Meta(description="Whether it beats all others, without doubt.")]
+    behind: dict[str, Bounds]
+    verdict: str
+
+
+class MetricLift(msgspec.Struct):
+    """The lift of a metric that is watched."""
+
+    name: str
+    claim: Claim
+    ratio: Bounds | None
+    difference: Bounds | None
+    safety: Annotated[str, Meta(description="``harm``, ``safe``, ``unknown`` or ``early``.")]
+    verdict: str
+
+
+class PartLift(msgspec.Struct):
+    """What was earned within a chapter from one change on, until the next one."""
+
+    what: Annotated[
+        str,
+        Meta(
+            description="What changed: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty "
+            "for the first part."
+        ),
+    ]
+    since: str | None
+    groups: dict[str, Group]
+    ratio: Annotated[float | None, Meta(description="Of mean rewards, without an interval.")]
+
+
+class ChapterLift(msgspec.Struct):
+    """What learning earned while share, unit, control and the rule of rewards stayed."""
+
+    number: Annotated[int, Meta(description="From 1; what ``from`` and ``to`` take.")]
+    since: str | None
+    until: Annotated[str | None, Meta(description="Null of the one that goes on.")]
+    ended: Annotated[str | None, Meta(description="What ended it, in words.")]
+    control: str | None
+    share: float | None
+    unit: str | None
+    groups: dict[str, Group]
+    claim: Claim
+    ratio: Bounds | None
+    difference: Bounds | None
+    counted: Annotated[bool, Meta(description="Whether the lift above counts it.")]
+    alarm: Annotated[bool, Meta(description="Whether its control had not its share of traffic.")]
+    parts: list[PartLift]
+
+
+class PlannedLook(msgspec.Struct):
+    """The one look that was planned before the first decision of the chapter."""
+
+    at: str
+    reached: Annotated[bool, Meta(description="Whether all windows have closed that count for it.")]
+    claim: Claim
+    ratio: Bounds | None
+    difference: Bounds | None
+    verdict: str
+
+
+class LiftReport(msgspec.Struct):
+    """What learning earned more than a control, on average since a moment."""
+
+    placement: str
+    method: Annotated[
+        Literal["holdout", "propensities"],
+        Meta(description="Whether the control was shown, or is worked out from propensities."),
+    ]
+    control: Annotated[str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")]
+    share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
+    unit: str | None
+    since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
+    until: Annotated[str | None, Meta(description="The same, of a stretch of time; else null.")]
+    confidence: float
+    groups: dict[str, Group]
+    claim: Claim
+    ratio: Bounds | None
+    difference: Annotated[Bounds | None, Meta(description="Of rewards, per decision.")]
+    verdict: Annotated[str, Meta(description="What all this says, in words.")]
+    srm: list[Mismatch]
+    planner: Plan | None
+    winner: BestArm | None
+    metrics: list[MetricLift]
+    winner_verdict: Annotated[
+        str, Meta(description="What can be said of the best arm; empty where there are none.")
+    ] = ""
+    as_of: Annotated[str, Meta(description="When this was worked out, by the log's clock.")] = ""
+    pending: Annotated[int, Meta(description="Decisions that do not count yet.")] = 0
+    pending_until: Annotated[
+        str | None, Meta(description="When the last of their windows closes, as they are now.")
+    ] = None
+    counted: Annotated[str, Meta(description="The time and the count of all this, in words.")] = ""
+    chapters: Annotated[
+        list[ChapterLift], Meta(description="Of the holdout; empty where there never was one.")
+    ] = []
+    look: PlannedLook | None = None
+
+
+def lift_report(
+    placement: Any,
+    now: int,
+    confidence: float = 0.95,
+    control: str | None = None,
+    stretch: tuple[str | None, str | None] = (None, None),
+    wish: Wish | None = None,
+) -> LiftReport:
+    """Return what learning earned at a placement.
+
+    Parameters
+    ----------
+    placement : Placement
+    now : int
+        Microseconds since 1970.
+    confidence : float, default 0.95
+        0.9, 0.95 or 0.99.
+    control : str, optional
+        In place of the holdout, what propensities compare with: ``uniform``, or ``arm NAME``.
+    stretch : (str or None, str or None)
+        Only decisions of that time, in ISO 8601: from when, and until when; or only some chapters:
+        the numbers of the first and the last.
+    wish : Wish, optional
+        What the planner is asked.
+
+    Raises
+    ------
+    InvalidValue
+        If the confidence or the control is another one, the placement shows more than one arm, or
+        no sums of that time are kept.
+    """
+    boundary(confidence)
+    _check_wish(wish)
+    if not placement.shows_one:
+        if placement.holdout is None:
+            remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
+            raise InvalidValue("placement", placement.name, remedy)
+        if control is not None:
+            remedy = "leave it out: propensities of whole lists hardly tell a lift"
+            raise InvalidValue("control", control, remedy)
+    reporter = _Reporter(placement, now, confidence, control, wish or Wish())
+    if not any(stretch):
+        return reporter.report()
+    if any(text and text.isdigit() and len(text) < LEAST_DATE for text in stretch):
+        return reporter.report_of_chapters(*stretch)
+    return reporter.report_of(*stretch)
+
+
+def _check_wish(wish: Wish | None) -> None:
+    if wish is None:
+        return
+    checks.number("shown", wish.lift, 0.0, 100.0, open_low=True)
+    for field, value, most in (
+        ("share", wish.share, 0.5), ("rate", wish.rate, 1.0), ("daily", wish.daily, MOST_DAILY)
+    ):  # fmt: skip
+        if value is not None:
+            checks.number(field, value, 0.0, most, open_low=True)
+
+
+class Stratum(NamedTuple):
+    """A chapter that counts, the share of its control, and its sums, if not all of them."""
+
+    chapter: Chapter
+    share: float
+    sums: HoldoutSums | None = None
+
+    @property
+    def own(self) -> HoldoutSums:
+        """The sums that count."""
+        return self.chapter.reward if self.sums is None else self.sums
+
+
+class _Reporter:
+    """Works out a report."""
+
+    def __init__(self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish) -> None:
+        self._wish = wish
+        self._name, self._arms = placement.name, placement.arms
+        self._sums: LiftSums = placement.lift
+        self._config: PlacementConfig = placement.config
+        self._held: HoldoutConfig | None = placement.holdout
+        self._holdout = self._held if control is None else None
+        self._control = control or "uniform"
+        self._now, self._confidence = now, confidence
+        self._lowest = placement.config.rule.lowest
+        self._shows_one = placement.shows_one
+        self._pending, self._closes = placement.pending, placement.closes
+        self._all: list[Chapter] = [*self._sums.past, self._sums]
+        self._chosen = self._all
+        self._strata = self._comparable()
+
+    def _comparable(self) -> list[Stratum]:
+        """Return the chapters that are chosen whose rewards mean what they mean now."""
+        terms = self._sums.terms
+        metric = self._config.learned
+        rule, of = rule_in(terms), metrics_in(terms).get(metric or "")
+        return [
+            Stratum(one, share)
+            for one in self._chosen
+            if (share := self._share(one)) is not None
+            and rule_in(one.terms) == rule
+            and metrics_in(one.terms).get(metric or "") == of
+            and (one.reward.counts.any() or one is self._sums)
+        ]
+
+    def _share(self, chapter: Chapter) -> float | None:
+        """Return the share of a chapter's control; None without a holdout."""
+        holdout = self._held if chapter is self._sums else holdout_in(chapter.terms)
+        return None if holdout is None else holdout.share
+
+    def report(self) -> LiftReport:
+        """Return all of it."""
+        holdout = self._holdout
+        lift = self._by_propensities() if holdout is None else self._of_strata()
+        plan = self._plan()
+        wrong = [] if holdout is None else self._mismatches(self._sums)
+        wrong += self._misweighed()
+        best, winner_verdict = self._winner()
+        since = self._since()
+        return LiftReport(
+            placement=self._name,
+            method="propensities" if holdout is None else "holdout",
+            control=self._control if holdout is None else holdout.named,
+            share=holdout and holdout.share,
+            unit=holdout and holdout.unit,
+            since=_text(since),
+            until=None,
+            confidence=self._confidence,
+            groups=self._groups(),
+            claim=lift.claim,
+            ratio=_bounds(lift.ratio),
+            difference=_bounds(lift.difference),
+            verdict=" ".join(self._sentences(lift, plan, wrong)),
+            srm=wrong,
+            planner=plan,
+            winner=best,
+            metrics=[] if holdout is None else self._metrics(),
+            winner_verdict=winner_verdict,
+            as_of=moment(self._now).isoformat(),
+            pending=self._pending,
+            pending_until=_text(self._closes if self._pending else None),
+            counted=self._counted(),
+            chapters=[] if holdout is None else self._told_chapters(),
+            look=None if holdout is None else self._look(holdout),
+        )
+
+    def report_of_chapters(self, first: str | None, last: str | None) -> LiftReport:
+        """Return the lift of some chapters."""
+        ends = []
+        for field, text, default in (("from", first, 1), ("to", last, len(self._all))):
+            number = int(text) if text and text.isdigit() else 0
+            if text and not 0 < number <= len(self._all):
+                known = f"1 to {len(self._all)}"
+                raise InvalidValue(field, text, f"give the numbers of chapters: {known}")
+            ends.append(number or default)
+        if self._holdout is None:
+            raise InvalidValue("from" if first else "to", first or last, NO_CHAPTERS)
+        self._chosen = self._all[ends[0] - 1 : ends[1]]
+        self._strata = self._comparable()
+        if ends[1] == len(self._all):
+            return self.report()
+        end = self._all[ends[1] - 1].end
+        return self._only("chapters {} to {}".format(*ends), self._since(), end)
+
+    def report_of(self, begin: str | None, end: str | None) -> LiftReport:
+        """Return the lift of a stretch of time: of the reward, over the holdout."""
+        field, given = ("from", begin) if begin else ("to", end)
+        if self._holdout is None or any(one.chapter.clustered for one in self._strata):
+            raise InvalidValue(field, given, NO_CHAPTERS if self._holdout is None else NO_DATES)
+        ends = _time("from", begin, 0), _time("to", end, FOREVER)
+        found = [(one, one.chapter.slices.between(*ends)) for one in self._strata]
+        self._strata = [one._replace(sums=stretch.sums) for one, stretch in found if stretch.begin] or [
+            self._strata[-1]._replace(sums=HoldoutSums.empty())
+        ]
+        times = [time for _, stretch in found if stretch.begin for time in stretch[1:]]
+        first, last = (min(times), max(times)) if times else (0, 0)
+        days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
+        return self._only("decisions from {} to {} (UTC)".format(*days), first, last)
+
+    def _only(self, of: str, begin: int, end: int) -> LiftReport:
+        """Return what is known of a part of the time: what the reward's sums say."""
+        verdict = f"Of {of}: {said.lift_sentence(self._of_strata())}"
+        return msgspec.structs.replace(
+            self.report(),
+            since=_text(begin),
+            until=_text(end),
+            verdict=verdict,
+            srm=[],
+            planner=None,
+            winner=None,
+            metrics=[],
+            winner_verdict="",
+        )
+
+    # The lift --------------------------------------------------------------------------------
+
+    def _of_strata(self) -> Lift:
+        """Return the lift over all chapters that count."""
+        return self._of([one.own for one in self._strata], [one.share for one in self._strata])
+
+    def _of(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **more: Any) -> Lift:
+        lift = holdout_lift(sums, shares, confidence=self._confidence, **more)
+        return self._unscaled(lift)
+
+    def _unscaled(self, lift: Lift) -> Lift:
+        """Return a lift of rewards as they came: a ratio of such below 0 has no meaning."""
+        if not self._lowest or lift.difference is None:
+            return lift
+        span = 1.0 - self._lowest
+        return Lift(lift.claim, None, Interval(*(span * end for end in lift.difference)))
+
+    def _by_propensities(self) -> Lift:
+        if self._control == "uniform":
+            return self._unscaled(self._uniform().lift(self._confidence))
+        names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
+        if self._control not in names:
+            allowed = ", ".join(["uniform", *names][:10])
+            raise InvalidValue("control", self._control, f"give one of {allowed}")
+        if self._sums.partial:
+            remedy = "compare with uniform: some decisions did not have every arm on offer"
+            raise InvalidValue("control", self._control, remedy)
+        scores = self._sums.scores.over(names[self._control])
+        return self._unscaled(scores.lift(self._confidence))
+
+    def _uniform(self) -> Scores:
+        """Return the comparison with arms drawn uniformly, over all chapters."""
+        rule, found = rule_in(self._sums.terms), self._sums.over_uniform
+        for one in self._sums.past:
+            if rule_in(one.terms) == rule:
+                found = added(found, one.uniform)
+        return found
+
+    def _since(self) -> int:
+        """Return since when decisions count."""
+        if self._holdout is not None:
+            return next((one.chapter.time for one in self._strata), self._sums.time)
+        if self._control != "uniform":
+            arms = [part.time for part in self._sums.parts if part.what == ARMS]
+            return arms[-1] if arms else self._sums.time
+        rule = rule_in(self._sums.terms)
+        return next(one.time for one in self._all if rule_in(one.terms) == rule)
+
+    def _groups(self) -> dict[str, Group]:
+        if self._holdout is None:
+            n, rewards = self._uniform()[:2]
+            return {"policy": Group(int(n), self._amount(n, rewards))}
+        empty = HoldoutSums.empty()
+        return self._groups_of([one.own for one in self._strata] or [empty])
+
+    def _groups_of(self, sums: Sequence[HoldoutSums]) -> dict[str, Group]:
+        counts = np.sum([one.counts for one in sums], axis=0)
+        totals = np.sum([one.totals for one in sums], axis=0)
+        return {
+            name: Group(int(n), self._amount(n, total))
+            for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
+        }
+
+    def _amount(self, n: float, total: float) -> float:
+        """Return the sum of rewards as they came."""
+        lowest: float = self._lowest
+        return float(total) * (1.0 - lowest) + float(n) * lowest
+
+    # Chapters --------------------------------------------------------------------------------
+
+    def _told_chapters(self) -> list[ChapterLift]:
+        """Return all chapters of a holdout, in order."""
+        counted = {id(one.chapter) for one in self._strata if enough(one.own, one.share)}
+        ends = [*self._sums.past[1:], self._sums, None]
+        return [
+            self._told_chapter(i, one, after, id(one) in counted)
+            for i, (one, after) in enumerate(zip(self._all, ends[-len(self._all) :], strict=True))
+            if self._share(one) is not None
+        ]
+
+    def _told_chapter(self, place: int, one: Chapter, after: Chapter | None, counted: bool) -> ChapterLift:
+        holdout = self._held if one is self._sums else holdout_in(one.terms)
+        assert holdout is not None
+        lift = self._of([one.reward], [holdout.share])
+        parts = [
+            PartLift(part.what, _text(part.time), self._groups_of([part.sums]), _ratio([part.sums]))
+            for part in one.parts
+        ]
+        return ChapterLift(
+            number=place + 1,
+            since=_text(one.time),
+            until=_text(one.end),
+            ended=None if after is None else change_between(one.terms, after.terms),
+            control=holdout.named,
+            share=holdout.share,
+            unit=holdout.unit,
+            groups=self._groups_of([one.reward]),
+            claim=lift.claim,
+            ratio=_bounds(lift.ratio),
+            difference=_bounds(lift.difference),
+            counted=counted,
+            alarm=any(wrong.alarm for wrong in self._mismatches(one)),
+            parts=[] if self._lowest else parts,
+        )
+
+    def _changed(self) -> str:
+        """Return what changed last, and the lift before and since; nothing where it is unknown."""
+        before: list[HoldoutSums] = []
+        pieces = [
+            (one, i, part)
+            for one in self._strata
+            for i, part in enumerate(one.chapter.parts)
+            if part.sums.counts.all()
+        ]
+        if len(pieces) < 2 or self._lowest:
+            return ""
+        one, place, last = pieces[-1]
+        before = [part.sums for _, _, part in pieces[:-1]]
+        shares = [stratum.share for stratum, _, _ in pieces[:-1]]
+        if not any(map(enough, before, shares)) or not enough(last.sums, one.share):
+            return ""
+        if place:
+            what = CHANGES.get(last.what, f"the {last.what.replace(' ', ' became ')}")
+            time = last.time
+        else:
+            what, time = change_between(pieces[-2][0].chapter.terms, one.chapter.terms), last.time
+        shown = [_percent(_ratio(sums)) for sums in (before, [last.sums])]
+        day = said.day(moment(time), moment(self._now))
+        return f"{what} on {day} (before: {shown[0]}, since: {shown[1]})"
+
+    def _look(self, holdout: HoldoutConfig) -> PlannedLook | None:
+        """Return what the planned look says: of decisions made before it."""
+        if holdout.looked is None:
+            return None
+        at = said.day(moment(holdout.looked), moment(self._now))
+        reached = self._now >= holdout.looked + self._config.rule.window
+        if not reached:
+            verdict = f"One look is planned on {at}: it will be sharper by a fifth."
+            return PlannedLook(holdout.look or "", False, "early", None, None, verdict)
+        sums = self._sums.reward if self._sums.planned is None else self._sums.planned
+        lift = self._of([sums], [holdout.share], planned=self._confidence == PLANNED_CONFIDENCE)
+        verdict = f"At the look that was planned on {at}: {said.lift_sentence(lift)}"
+        verdict = verdict.removesuffix(f" {said.ANY_TIME}")
+        bounds = _bounds(lift.ratio), _bounds(lift.difference)
+        return PlannedLook(holdout.look or "", True, lift.claim, *bounds, verdict)
+
+    # What is said with it --------------------------------------------------------------------
+
+    def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
+        past = [] if self._holdout is None else [one.chapter for one in self._strata]
+        earlier = [each for one in past if one is not self._sums for each in self._mismatches(one)]
+        found = [self._wrong(one) for one in [*wrong, *earlier] if one.alarm]
+        if self._sums.left_out:
+            found.append(said.left_out_sentence(self._sums.left_out))
+        if self._holdout is None and not self._uniform().n:
+            return [*found, said.NO_PROPENSITIES, *([plan.verdict] if plan else [])]
+        shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
+        days = None if plan is None or self._holdout is None or supposed else plan.days
+        found.append(said.lift_sentence(lift, days, shown))
+        if lift.claim == "early" and days:
+            found.append(said.planner_sentence(days, shown))
+        elif lift.claim in ("early", "undecided") and days is None and plan is not None:
+            found.append(plan.verdict)
+        changed = "" if self._holdout is None else self._changed()
+        if lift.claim in ("better", "worse"):
+            moments = moment(self._since()), moment(self._now)
+            found.append(said.since_sentence(*moments, changed))
+        elif changed:
+            found.append(f"{changed[0].upper()}{changed[1:]}.")
+        return found
+
+    def _counted(self) -> str:
+        """Return the time and the count of all this, in words."""
+        n = sum(group.decisions for group in self._groups().values())
+        closes = None if self._closes is None else moment(self._closes)
+        return said.counted_sentence(moment(self._now), n, self._pending, closes)
+
+    def _mismatches(self, chapter: Chapter) -> list[Mismatch]:
+        share, sums = self._share(chapter), chapter.reward
+        if share is None:
+            return []
+        counts = independent_counts(sums)
+        # So many decisions are worth one, where users stay in their group.
+        effect = float(sums.counts.sum()) / max(sum(counts), 1.0) or 1.0
+        pairs = {"decisions": chapter.decided, "activations": sums.counts}
+        if chapter.answered.sum() >= EXPLICIT * sums.counts.sum() > 0:
+            pairs["feedback"] = chapter.answered
+        found = []
+        for what, pair in pairs.items():
+            evidence = share_evidence((pair / max(effect, 1.0)).tolist(), share)
+            had = float(pair[0] / pair.sum()) if pair.sum() else None
+            found.append(Mismatch(what, had, evidence, evidence > ALARM))
+        return found
+
+    def _misweighed(self) -> list[Mismatch]:
+        """Return whether arms were shown as often as their propensities say."""
+        frequencies = self._sums.frequencies
+        if not frequencies.offered.any():
+            return []
+        evidence = frequencies.evidence()
+        return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+
+    def _wrong(self, one: Mismatch) -> str:
+        """Return what to say of an alarm."""
+        if one.what == WEIGHTS or self._holdout is None:
+            return said.PROPENSITIES
+        return said.mismatch_sentence(one.what, one.share or 0.0, self._holdout.share)
+
+    def _plan(self) -> Plan | None:
+        """Return when a lift would show, of the holdout that there is or might be."""
+        wish, holdout = self._wish, self._held
+        if self._lowest:
+            return None
+        share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
+        n, rewards, scatter = self._observed()
+        # The control's own rate is known too badly at first.
+        rate = wish.rate or (rewards / n if n else 0.0)
+        since = self._since() if self._held is self._holdout else self._sums.time
+        passed = (self._now - since) / DAY if since else 0.0
+        daily = wish.daily or (n / passed if n and passed > 0 else None)
+        if not 0 < rate < 1:
+            return None
+        try:
+            needed = decisions_needed(rate, wish.lift, share, dispersion=scatter)
+        except InvalidValue:
+            # A lift beyond the largest reward.
+            return None
+        begun = n if holdout is not None and wish.share in (None, holdout.share) else 0.0
+        days = None if daily is None else max(needed - begun, 0.0) / daily
+        whole = None if daily is None else needed / daily
+        verdict = said.plan_sentence(needed, whole, wish.lift, share)
+        return Plan(wish.lift, needed, days, share, rate, daily, verdict)
+
+    def _observed(self) -> tuple[float, float, float]:
+        """Return how many decisions there were, their rewards, and how these scatter."""
+        if self._held is not None:
+            each = [one.own for one in self._strata] or [self._sums.reward]
+            n = float(sum(sums.counts.sum() for sums in each))
+            rewards = float(sum(sums.totals.sum() for sums in each))
+            last = each[-1]
+            known = last.counts.all() and 0 < last.totals.sum() < last.counts.sum()
+            return n, rewards, float(dispersion(last)) if known else 1.0
+        n, rewards = map(float, self._uniform()[:2])
+        return n, rewards, 1.0
+
+    def _winner(self) -> tuple[BestArm | None, str]:
+        """Return the best arm, and what can be said of it."""
+        scores = self._sums.scores
+        if len(self._arms) < 2 or not self._shows_one:
+            return None, ""
+        holdout = self._held
+        if not scores.overall[0] and holdout is None:
+            return None, said.NO_PROPENSITIES
+        if self._sums.partial:
+            return None, said.SOME_ARMS
+        # A unit that stays with the policy is never shown what the control draws.
+        allowed = floor_of(self._config.policy, None if self._sums.clustered else holdout) > 0
+        found = winner(scores, self._confidence)
+        if found is None:
+            return None, said.EARLY_WINNER if allowed else said.NO_WINNER
+        names = [str(arm) for arm in self._arms]
+        span = 1.0 - self._lowest
+        behind = {
+            name: Bounds(*(span * end for end in interval))
+            for name, interval in zip(names, found.behind, strict=True)
+        }
+        best, declared = self._arms[found.leader], found.declared and allowed
+        sentence = said.winner_sentence(str(best) if declared else None)
+        if not allowed:
+            sentence = said.NO_WINNER
+        return BestArm(best, declared, behind, sentence), sentence
+
+    def _metrics(self) -> list[MetricLift]:
+        found = []
+        for name, config in self._config.metrics.items():
+            own = metrics_in(self._sums.terms).get(name)
+            found_in = [
+                one
+                for one in self._strata
+                if name in one.chapter.metrics and metrics_in(one.chapter.terms).get(name) == own
+            ]
+            lift = holdout_lift(
+                [one.chapter.metrics[name] for one in found_in],
+                [one.share for one in found_in],
+                confidence=self._confidence,
+                comparisons=len(self._config.metrics),
+                largest=config.largest,
+            )
+            if config.low:
+                # A ratio of amounts that do not begin at 0 has no meaning.
+                lift = lift._replace(ratio=None)
+            safety = guarded(lift, config.margin, better=config.better, span=config.largest)
+            verdict = said.guardrail_sentence(name, safety, config.margin)
+            found.append(
+                MetricLift(name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict)
+            )
+        return found
+
+
+def _ratio(sums: Sequence[HoldoutSums]) -> float | None:
+    """Return the ratio of mean rewards over chapters; None where the control earned nothing."""
+    n, r = (np.array(list(each)) for each in zip(*(one[:2] for one in sums), strict=True))
+    if not n.all():
+        return None
+    control, policy = (r / n * n.sum(axis=1, keepdims=True)).sum(axis=0)
+    return float(policy / control) if control else None
+
+
+def _percent(ratio: float | None) -> str:
+    """Return by how much a ratio is more than 1."""
+    if ratio is None:
+        return "not known"
+    return f"{'' if ratio >= 1 else MINUS}{said.percent(abs(ratio - 1))}"
+
+
+def _text(time: int | None) -> str | None:
+    """Return a time in ISO 8601; None where there is none."""
+    return moment(time).isoformat() if time else None
+
+
+def _bounds(interval: Interval | None) -> Bounds | None:
+    if interval is None:
+        return None
+    return Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
+
+
+def _time(field: str, text: str | None, default: int) -> int:
+    """Return a time in microseconds since 1970."""
+    return as_time(field, text) if text else default

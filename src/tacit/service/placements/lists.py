@@ -1,0 +1,330 @@
+"""Placements that show lists, and placements whose requests describe their arms by features."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue, UnknownName
+from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.learner import Learner
+from tacit.policies.base import NO_FEATURES
+from tacit.service.attribution.attribution import ClickAttribution, Rewards
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
+from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
+from tacit.service.placements.coin import Control, ListControl
+from tacit.service.placements.learning import Earned
+from tacit.service.placements.placement import Placement
+
+# ---- Slate placements: an ordered list of arms out, clicks on its positions in
+
+# Rows of a tally over the positions: lists with something there, with a click there, with their
+# first click there.
+SHOWN, CLICKED, FIRST = range(3)
+
+
+class SlatePlacement(Placement):
+    """Decides which arms to list, best first, and learns from the clicks on each position.
+
+    Parameters are those of :class:`Placement`.
+    """
+
+    attribution = ClickAttribution
+    shows_one = False
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.tally = np.zeros((3, self._positions), np.int64)
+
+    @property
+    def _positions(self) -> int:
+        return self.config.policy.action_width
+
+    def _control(self, holdout: HoldoutConfig) -> Control:
+        return ListControl(holdout.named, self._positions)
+
+    def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
+        mixed = super()._mixed(made, offers)
+        if self.coin is None or not len(made.prefixes):
+            return mixed
+        control: Any = self.coin.control
+        prefixes = self.coin.mixed(made.prefixes, control.prefixes(made.actions, offers))
+        places = self.coin.mixed(made.places, control.places(made.actions, offers))
+        return replace(mixed, prefixes=prefixes, places=places)
+
+    def _all_shown(
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> list[str | None]:
+        return [
+            slate_text(self._listed(decision), decision.prefix_propensities, decision.position_propensities)
+            for decision in decisions
+        ]
+
+    def _listed(self, decision: Decision) -> list[Arm | None]:
+        """Return the arm at each position down to the last one; None where it stays empty."""
+        slots = decision.slots.tolist()
+        while slots and slots[-1] < 0:
+            slots.pop()
+        return [None if slot < 0 else self.arms[slot] for slot in slots]
+
+    @property
+    def _most_pinned(self) -> int:
+        return self._positions
+
+    def _counterfactual(self, decision: Decision) -> Arm:
+        return json.dumps(self._listed(decision))
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        first = decision.offered[: self._positions]
+        return tuple(self.arms[slot] for slot in first.tolist())
+
+    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+        """Return the arms that a decision listed, best first; None at an empty position."""
+        return tuple(slate_of(row.shown).arms)  # type: ignore[arg-type]
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        slots = np.full(self._positions, -1, np.int64)
+        slots[: len(shown)] = [self._slots.get(arm, -1) for arm in shown]
+        return slots
+
+    def _actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array([self._slots_shown(self.shown(row), None) for row in rows])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        slots = [self._slots[arm] for row in rows for arm in self.shown(row) if arm in self._slots]
+        unknown = [None] * len(slots)
+        self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
+
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+        """Return clicked positions of a decision as the log keeps them; see the base class."""
+        if kind == REWARD:
+            raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
+        if kind != CLICKS or clicks is None:
+            return None
+        listed = self.shown(row)
+        positions = clicked_positions(clicks, listed)
+        for position in json.loads(positions):
+            if listed[position] not in self._slots:
+                raise InvalidValue("clicks", position, "nothing was shown at this position")
+        return positions
+
+    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+        """Return, for each, 1 for each clicked position and 0 for the others."""
+        return list(map(self._clicked, rewards.values))
+
+    def _clicked(self, clicks: Sequence[int]) -> float | list[float]:
+        rewards = [0.0] * self._positions
+        for position in clicks:
+            rewards[position] = 1.0
+        return rewards if self._positions > 1 else rewards[0]
+
+    def _note(self, rewards: Rewards) -> None:
+        times = self.windows.values(rewards.slots, "time")
+        actions = self._open.actions(rewards.slots)
+        for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
+            for position in clicks:
+                self.series.rewarded(time, None, 1, 1.0, int(slots[position]))
+            self.tally[SHOWN] += slots >= 0
+            self.tally[CLICKED, clicks] += 1
+            self.tally[FIRST, clicks[:1]] += 1
+
+    def _earned(self, rewards: Rewards) -> list[Earned]:
+        listed = self._open.actions(rewards.slots).tolist()
+        return [
+            [(slots[position], [1.0]) for position in clicks]
+            for slots, clicks in zip(listed, rewards.values, strict=True)
+        ]
+
+    def counts(self) -> Any:
+        """Return the tally of all positions, as JSON data."""
+        return self.tally.tolist()
+
+    def _take_counts(self, counts: Any) -> None:
+        # A snapshot from before there was a tally has None, is refused, and the log is folded.
+        self.tally[:] = np.array(counts, np.int64)
+
+
+# ---- Feature placements: arms come with the request, and are known by their features
+
+MOST_ARMS = 10_000
+
+
+class FeaturePlacement(Placement):
+    """Decides for one of the arms that a request describes by their features.
+
+    Parameters are those of :class:`Placement`. The log keeps the features of every arm on offer.
+    """
+
+    named_features: ClassVar[bool] = True
+    """Whether a weight speaks of one feature."""
+
+    @property
+    def _layers(self) -> int:
+        # Arms that come and go have no share of the impressions.
+        return max(len(self._slots), 1)
+
+    @property
+    def first_belief(self) -> tuple[str, Any] | None:
+        """What is believed of the features for the first key; None where that is not known."""
+        keys = self.learner._batch.lanes.of
+        if not keys or not self.named_features:
+            return None
+        first = next(iter(keys))
+        # One that restarts another asks that one, which may have none.
+        with contextlib.suppress(UnknownName, AttributeError):
+            return first, self.learner.posterior(first)
+        return None
+
+    # Decide ----------------------------------------------------------------------------------
+
+    def checked(self, request: DecisionRequest) -> Impression:
+        """Return an impression that :meth:`choose` will take.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If something does not fit.
+        """
+        self._session(request.session)
+        given = []
+        fields = ("relevance", request.relevance), ("examination", request.examination)
+        for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
+            given.append(feature_rows(field, rows, dim))
+        sizes = {len(rows) for rows in given if rows is not None}
+        if len(sizes) > 1:
+            raise InvalidValue("examination", len(given[1] or ()), "give as many rows as of relevance")
+        (size,), arms = sizes, request.arms
+        if self._slots and arms is None and size != len(self._slots):
+            raise InvalidValue("relevance", size, f"give a row for each of {len(self._slots)} arms")
+        if arms is not None:
+            arms = self._offer(arms, size)
+        asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
+        told = self._impression(request, arms, asked.decode(), given)
+        return self._of_unit(told, request.session, request.user)
+
+    def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
+        if self._slots:
+            offer = self._named_arms(arms)
+        else:
+            offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
+        if len(offer) != size or len(set(offer)) < size:
+            raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
+        return offer
+
+    def _choose(self, learner: Learner, told: Impression) -> Decision:
+        context = told.context if learner.policy.context_dim else None
+        relevance, examination = told.given
+        return learner.choose(told.key, context, told.arms, relevance=relevance, examination=examination)
+
+    def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+        dims = self.config.policy.feature_dims
+        relevance, examination = (
+            [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
+        )
+        contexts = None
+        if learner.policy.context_dim:
+            contexts = [context or () for context in asked.column("context")]
+        return contexts, asked.column("arms"), relevance, examination
+
+    def _offer_of(self, told: Impression) -> Ints:
+        if self._slots or told.arms is not None:
+            return self._offered_slots(told.arms)
+        return np.arange(max(len(rows) for rows in told.given if rows is not None))
+
+    def _named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
+        # What is on offer comes with each request, unless it has slots of its own.
+        return super()._named_pins(arms) if self._slots else list(arms)
+
+    def _can_show(self, told: Impression) -> Sequence[Arm]:
+        if told.arms is not None or self._slots:
+            return super()._can_show(told)
+        return range(max(len(rows) for rows in told.given if rows is not None))
+
+    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+        if told.arms is None and not self._slots:
+            return (0,)
+        return super()._baseline(told, decision) if told.arms is None else (told.arms[0],)
+
+    # The log ---------------------------------------------------------------------------------
+
+    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+        decision = super()._decision(row, epoch)
+        features = json.loads(row.asked or "")
+        relevance, examination = (
+            matrix(features[field], dim)
+            for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
+        )
+        offered = decision.offered
+        if row.offered is None:
+            offered = np.arange(max(len(relevance), len(examination)))
+        return decision._replace(offered=offered, relevance=relevance, examination=examination)
+
+    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        if self._slots or offered is None:
+            return super()._offered_slots(offered)
+        return np.arange(len(offered))
+
+    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        if self._slots:
+            return super()._slots_shown(shown, offered)
+        if offered is None:
+            return np.array([int(arm) for arm in shown])
+        return np.array([list(offered).index(arm) for arm in shown])
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        slots = [self._slots.get(arm, 0) for arm in rows.column("arm")]
+        offered = list(map(self._offered, rows))
+        self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
+
+    def _earning(self, slots: Ints) -> list[int | None]:
+        # Arms that come with a request have no slots that last.
+        return super()._earning(slots) if self._slots else [None] * len(slots)
+
+    def _offered(self, row: DecisionRow) -> int:
+        if row.offered is not None:
+            return len(json.loads(row.offered))
+        features = json.loads(row.asked or "")
+        return len(features["relevance"] or features["examination"])
+
+
+def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
+    """Return rows of features as floats; None where none are read.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no row, or one that is not ``dim`` finite numbers; it names the row.
+    """
+    if dim == 0:
+        if rows is not None:
+            raise InvalidValue(field, rows, "leave it out: the policy reads none")
+        return None
+    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MOST_ARMS:
+        raise InvalidValue(field, rows, f"give {dim} finite numbers for each arm on offer")
+    found = []
+    for i, row in enumerate(rows):
+        numbers = [float(x) for x in row]
+        if len(numbers) != dim or not all(map(math.isfinite, numbers)):
+            raise InvalidValue(f"{field}[{i}]", row, f"give {dim} finite numbers")
+        found.append(numbers)
+    return found
+
+
+def matrix(rows: FeatureRows | None, dim: int) -> Floats:
+    """Return rows of features as an array."""
+    return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)

@@ -1,0 +1,490 @@
+"""What the shards of a placement learn together.
+
+First what shards tell each other and how it is written; then the three ways in which states join:
+posteriors added key by key, sums over all keys, a safe classifier; last the placement's part in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from tacit.classifiers import Classifier
+from tacit.core.arrays import Floats
+from tacit.core.state import leaves, rebuilt
+from tacit.errors import InvalidValue
+from tacit.learning.learner import Learner
+from tacit.learning.merging import add_shared, delta, plus, shared_sums
+from tacit.policies import Policy
+from tacit.service.errors import Unavailable
+
+# ---- What shards tell each other, and how it is written
+
+NOISE = 1e-9
+"""Sums smaller than this share of the whole are what rounding leaves, and nothing learned."""
+CLASSIFIER, SUMS = "", "sums"
+"""Names of the parts that belong to all keys."""
+SCRATCH = "scratch."
+
+Value = dict[str, str]
+"""Arrays by their names, as base64 of their bytes."""
+
+
+class NotYet(Unavailable):
+    """What is told is of arms that are not known here yet."""
+
+
+class Learned(msgspec.Struct):
+    """What a shard has learned, up to a moment of its log.
+
+    Attributes
+    ----------
+    shard : int
+    time : int
+        Microseconds since 1970.
+    parts : dict of str to dict of str to str
+        The arrays of each key; or, of what belongs to all keys, of the classifier and of the sums.
+    """
+
+    shard: int
+    time: int
+    parts: dict[str, Value]
+
+
+class Shared(Protocol):
+    """What a placement's learner shares with those in other shards."""
+
+    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+        """Return what was learned here since the last time, or altogether."""
+
+    def news(self, learner: Learner, told: Learned) -> Learned:
+        """Return what of it is not known here."""
+
+    def take(self, learner: Learner, told: Learned) -> None:
+        """Take in what another shard has told."""
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+
+    def saved(self) -> Any:
+        """Return what was taken in, as JSON data."""
+
+    def restore(self, saved: Any) -> None:
+        """Take over what :meth:`saved` gave."""
+
+
+# Arrays as text ------------------------------------------------------------------------------
+
+
+def text_of(array: Any) -> str:
+    """Return the shape and the bytes of an array as text."""
+    shape = "x".join(map(str, array.shape))
+    return f"{shape}:{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"
+
+
+def array_of(text: str, like: Any) -> Any:
+    """Return the array of such a text, which is to be of the form of another one.
+
+    One from before some arms came has nothing for these.
+
+    Raises
+    ------
+    NotYet
+        If it knows of arms which the other one does not.
+
+    Examples
+    --------
+    >>> array_of(text_of(np.array([[1.0, 2.0]])), like=np.zeros((1, 3))).tolist()
+    [[1.0, 2.0, 0.0]]
+    """
+    shape, _, content = text.rpartition(":")
+    # Without its shape, it is from a version before arms could come.
+    sizes = tuple(map(int, shape.split("x"))) if shape else like.shape
+    array = np.frombuffer(base64.b64decode(content), like.dtype).reshape(sizes)
+    if sizes == like.shape:
+        return array
+    if len(sizes) != like.ndim or any(n > m for n, m in zip(sizes, like.shape, strict=True)):
+        raise NotYet("shard: it has not the arms yet of which another one tells; tell it later")
+    return padded(array, np.zeros_like(like))
+
+
+def padded(small: Any, large: Any) -> Any:
+    """Return ``large`` with ``small`` in its leading corner."""
+    large[tuple(map(slice, small.shape))] = small
+    return large
+
+
+def value_of(arrays: Any) -> Value:
+    """Return a named tuple's arrays by their names, but for scratch."""
+    return {name: text_of(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
+
+
+def arrays_of(value: Value, like: Any) -> Any:
+    """Return a named tuple like another one; what was not told is as it is there."""
+    return rebuilt(
+        like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
+    )
+
+
+def put(target: Any, source: Any) -> None:
+    """Copy arrays into their namesakes."""
+    for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
+        into[:] = array
+
+
+# ---- Posteriors and counts of keys that are spread over all shards, added up key by key
+
+logger = logging.getLogger(__name__)
+
+
+class Summed:
+    """Sums over the impressions of each key, of which each shard sees some.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._known: dict[int, dict[str, Any]] = {}
+        # Of the lanes as they were when something was told or taken.
+        self._before: dict[str, bytes] = {}
+        self._learned: set[str] = set()
+        self._told: dict[str, Value] = {}
+        self.reach(policy)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+        self._prior = policy.init(1)
+        self._nothing = delta(self._prior, self._prior)
+        for known in self._known.values():
+            known |= {key: self._reached(value_of(sums)) for key, sums in known.items()}
+        self._told |= {key: value_of(self._reached(value)) for key, value in self._told.items()}
+
+    def _reached(self, value: Value) -> Any:
+        """Return the sums that are told, of all arms."""
+        return arrays_of(value, self._nothing)
+
+    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+        """Return the sums of the keys that were learned here since the last time."""
+        self._look(learner, learner.keys)
+        for key in sorted(self._learned):
+            own = self._own(learner, key)
+            if own is not None:
+                self._told[key] = value_of(own)
+        learned, self._learned = self._learned, set()
+        return {key: value for key, value in self._told.items() if everything or key in learned}
+
+    def _own(self, learner: Learner, key: str) -> Any:
+        """Return the sums over the impressions of this shard; None for nothing."""
+        whole = own = delta(_lane(learner, key), self._prior)
+        for known in self._known.values():
+            if key in known:
+                own = _minus(own, known[key])
+        return None if _size(own) <= NOISE * _size(whole) else own
+
+    def _look(self, learner: Learner, keys: Iterable[str]) -> None:
+        """Note which keys were learned here."""
+        for key in keys:
+            now = _content(_lane(learner, key))
+            before = self._before.get(key)
+            if now != before and (before is not None or now != _content(self._prior)):
+                self._learned.add(key)
+            self._before[key] = now
+
+    def news(self, learner: Learner, told: Learned) -> Learned:
+        """Return the keys of which another shard has told something else before."""
+        known = self._known.get(told.shard, {})
+        fresh = {
+            key: value
+            for key, value in told.parts.items()
+            if key not in known or _content(arrays_of(value, self._nothing)) != _content(known[key])
+        }
+        return Learned(told.shard, told.time, fresh)
+
+    def take(self, learner: Learner, told: Learned) -> None:
+        """Put what a shard tells in the place of what it told before."""
+        known = self._known.setdefault(told.shard, {})
+        learner._batch.lanes.admit(list(told.parts))
+        self._look(learner, told.parts)
+        for key, value in told.parts.items():
+            sums = arrays_of(value, self._nothing)
+            lane = _lane(learner, key)
+            try:
+                whole = plus(lane, [_minus(sums, known.get(key, self._nothing))])
+            except InvalidValue as error:
+                logger.error("what shard %d learned of key %r: %s", told.shard, key, error)
+                continue
+            put(lane, whole)
+            known[key] = sums
+            self._before[key] = _content(lane)
+
+    def saved(self) -> Any:
+        """Return what every other shard has told."""
+        return [
+            [shard, {key: value_of(sums) for key, sums in known.items()}]
+            for shard, known in self._known.items()
+        ]
+
+    def restore(self, saved: Any) -> None:
+        """Take over what :meth:`saved` gave."""
+        self._known = {
+            shard: {key: arrays_of(value, self._nothing) for key, value in known.items()}
+            for shard, known in saved or ()
+        }
+
+
+def _lane(learner: Learner, key: str) -> Any:
+    """Return the view of one key's lane, with a lane axis of 1."""
+    return learner._batch.lanes.view(learner.lane(key))
+
+
+def _content(arrays: Any) -> bytes:
+    return b"".join(array.tobytes() for _, array in leaves(arrays))
+
+
+def _minus(first: Any, second: Any) -> Any:
+    pairs = zip(leaves(first), leaves(second), strict=True)
+    return rebuilt(first, (a - b for (_, a), (_, b) in pairs))
+
+
+def _size(arrays: Any) -> float:
+    return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
+
+
+# ---- Sums over the rewards of all keys: each shard adds those of its own keys
+
+GROWTH = 0.02
+"""By which share of what a shard has told its sums change before it tells them again."""
+
+Sums = dict[str, Floats]
+"""Arrays by their names."""
+
+
+class Added:
+    """Sums that belong to all keys: each shard adds those of its own keys.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._known: dict[int, Sums] = {}
+        self._told: Sums = {}
+        self.reach(policy)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+        self._begun = shared_sums(policy, policy.init(0))
+        self._nothing = {name: np.zeros_like(array) for name, array in self._begun.items()}
+        self._told = self._reached(self._told)
+        self._known = {shard: self._reached(sums) for shard, sums in self._known.items()}
+
+    def _reached(self, sums: Sums) -> Sums:
+        return {
+            name: padded(sums[name], like.copy()) if name in sums else like
+            for name, like in self._nothing.items()
+        }
+
+    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+        """Return the sums of this shard if they have changed enough, or altogether."""
+        own = whole = shared_sums(learner.policy, learner.state)
+        for other in (self._begun, *self._known.values()):
+            own = {name: own[name] - other[name] for name in own}
+        least = 0.0 if everything else GROWTH
+        if not _differ(own, self._nothing if everything else self._told, whole, least):
+            return {}
+        self._told = own
+        return {SUMS: {name: text_of(array) for name, array in own.items()}}
+
+    def news(self, learner: Learner, told: Learned) -> Learned:
+        """Return nothing if the same was told before."""
+        sums, known = self._read(told), self._known.get(told.shard, self._nothing)
+        fresh = sums is not None and _differ(sums, known, sums, 0.0)
+        return Learned(told.shard, told.time, {SUMS: told.parts[SUMS]} if fresh else {})
+
+    def take(self, learner: Learner, told: Learned) -> None:
+        """Put what a shard tells in the place of what it told before."""
+        sums, known = self._read(told), self._known.get(told.shard, self._nothing)
+        if sums is not None:
+            add_shared(learner, {name: array - known[name] for name, array in sums.items()})
+            self._known[told.shard] = sums
+
+    def _read(self, told: Learned) -> Sums | None:
+        """Return the sums that a shard has told; None for none, or such as do not fit."""
+        value = told.parts.get(SUMS)
+        if value is None:
+            return None
+        try:
+            return {name: array_of(value[name], like) for name, like in self._nothing.items()}
+        except (KeyError, ValueError) as error:
+            logger.error("the sums of shard %d do not fit: %s", told.shard, error)
+            return None
+
+    def saved(self) -> Any:
+        """Return what every other shard has told."""
+        return [
+            [shard, {name: text_of(array) for name, array in known.items()}]
+            for shard, known in self._known.items()
+        ]
+
+    def restore(self, saved: Any) -> None:
+        """Take over what :meth:`saved` gave."""
+        self._known = {
+            shard: {name: array_of(known[name], like) for name, like in self._nothing.items()}
+            for shard, known in saved or ()
+        }
+
+
+def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
+    """Whether sums differ from others by more than a share of them, and than rounding leaves.
+
+    What they have in common is judged row by row, as of arms: what is rare counts as well.
+    """
+    return any(
+        bool((change > least * _by_row(others[name]) + NOISE * _by_row(whole[name])).any())
+        for name, array in sums.items()
+        for change in [_by_row(array - others[name])]
+    )
+
+
+def _by_row(array: Floats) -> Floats:
+    """Return the sum of absolute values over all axes but the first two."""
+    sums: Floats = np.abs(array).sum(axis=tuple(range(2, array.ndim)))
+    return sums
+
+
+# ---- A safe classifier of all keys, joined: what any shard knows, all may know
+
+
+def classifier_of(policy: Policy) -> Classifier | None:
+    """Return the classifier that all keys of a policy share."""
+    classifier = getattr(policy, "classifier", None)
+    if isinstance(classifier, Classifier):
+        return None if getattr(policy, "per_key", False) else classifier
+    inner = getattr(policy, "policy", None)
+    wraps = isinstance(inner, Policy) and hasattr(policy.init(0), "classifier")
+    return classifier_of(inner) if wraps else None  # type: ignore[arg-type]
+
+
+class Joined:
+    """A safe classifier, of which each shard has one: what any has learned, all may know.
+
+    Parameters
+    ----------
+    classifier : Classifier
+    """
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._before: Value = value_of(classifier.init(1))
+
+    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+        """Return the classifier if it has changed since the last time."""
+        now = value_of(learner.state.classifier)
+        before, self._before = self._before, now
+        return {CLASSIFIER: now} if everything or now != before else {}
+
+    def news(self, learner: Learner, told: Learned) -> Learned:
+        """Return nothing if the join would change nothing."""
+        own = learner.state.classifier
+        part = {name: value for name, value in told.parts.items() if name == CLASSIFIER}
+        known = not part or value_of(self._join(own, told)) == value_of(own)
+        return Learned(told.shard, told.time, {} if known else part)
+
+    def take(self, learner: Learner, told: Learned) -> None:
+        """Join what another shard knows."""
+        if CLASSIFIER in told.parts:
+            own = learner.state.classifier
+            put(own, self._join(own, told))
+
+    def _join(self, own: Any, told: Learned) -> Any:
+        other = arrays_of(told.parts[CLASSIFIER], self._classifier.init(1))
+        return self._classifier.merged(own, other)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on as before: it knows no arms."""
+
+    def saved(self) -> Any:
+        """Return nothing: what was joined is in the state."""
+        return None
+
+    def restore(self, saved: Any) -> None:
+        """Take over nothing."""
+
+
+# ---- What the shards of a placement learn together, and how each takes in what the others learned
+#
+# Each shard tells what it has learned itself, and since when; what it is told by another one takes
+# the place of what that one told before. So it does no harm if something is told twice, or is lost
+# and told later. What is told becomes a mark in the log before it counts: the state of a shard stays
+# a fold over its log.
+#
+# Safe classifiers are joined. Other arrays that all keys share are added up, where the policy says
+# that they are sums. Posteriors and counts of placements whose keys are spread over all shards are
+# sums, too: natural parameters Λ and η, or plays and rewards, of each shard's own impressions.
+
+
+def shared_of(policy: Policy, spread: bool) -> Shared | None:
+    """Return what placements of a policy share; None where every key learns alone."""
+    if spread:
+        return Summed(policy)
+    classifier = classifier_of(policy)
+    parts: list[Shared] = [] if classifier is None else [Joined(classifier)]
+    if policy.sums:
+        parts.append(Added(policy))
+    return Several(parts) if len(parts) > 1 else next(iter(parts), None)
+
+
+class Several:
+    """Several things that are shared, each of which knows its part.
+
+    Parameters
+    ----------
+    parts : sequence of Shared
+    """
+
+    def __init__(self, parts: Sequence[Shared]) -> None:
+        self.parts = parts
+
+    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+        """Return the parts of all."""
+        return reduce(or_, (part.told(learner, everything) for part in self.parts))
+
+    def news(self, learner: Learner, told: Learned) -> Learned:
+        """Return what of each part is not known here."""
+        news = (part.news(learner, told).parts for part in self.parts)
+        return Learned(told.shard, told.time, reduce(or_, news))
+
+    def take(self, learner: Learner, told: Learned) -> None:
+        """Take in what another shard has told, each its part."""
+        for part in self.parts:
+            part.take(learner, told)
+
+    def reach(self, policy: Policy) -> None:
+        """Go on with a policy of more arms."""
+        for part in self.parts:
+            part.reach(policy)
+
+    def saved(self) -> Any:
+        """Return what was taken in by each."""
+        return [part.saved() for part in self.parts]
+
+    def restore(self, saved: Any) -> None:
+        """Take over what :meth:`saved` gave."""
+        for part, own in zip(self.parts, saved or [None] * len(self.parts), strict=True):
+            part.restore(own)
+
+
+def joined_of(shared: Shared | None) -> Joined | None:
+    """Return the classifier among what is shared."""
+    parts = shared.parts if isinstance(shared, Several) else [shared]
+    return next((part for part in parts if isinstance(part, Joined)), None)

@@ -1,1 +1,0 @@
-"""What may be read of a placement by those who look at it."""

@@ -1,1 +1,0 @@
-"""What the shards of a placement learn together."""

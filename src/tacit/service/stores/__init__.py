@@ -1,1 +1,0 @@
-"""Where the log and the snapshots are kept."""

@@ -1,1 +1,0 @@
-"""User Behavior Insights (UBI 1.3): records in and out."""
