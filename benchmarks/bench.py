@@ -29,7 +29,7 @@ import offline
 import plain_duels
 
 import tacit
-from tacit.core.state import byte_count
+from tacit.core.arrays import byte_count
 from tacit.core.text import aligned
 
 HERE = Path(__file__).parent

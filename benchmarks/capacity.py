@@ -29,7 +29,7 @@ import numpy as np
 
 import tacit
 from tacit.classifiers import Rectangle
-from tacit.core.state import byte_count
+from tacit.core.arrays import byte_count
 from tacit.learning.learner import Learner
 from tacit.learning.merging import added, delta
 from tacit.service.config.schema import Config, PlacementConfig

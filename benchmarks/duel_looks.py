@@ -16,7 +16,7 @@ from tables import markdown
 
 from tacit.core.seeds import stream
 from tacit.proof import PairSums, boundary, duels_needed
-from tacit.proof.sums import BUCKETS
+from tacit.proof.boundary import BUCKETS
 
 HERE = Path(__file__).parent
 SEED = 20261122

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import tacit
+from tacit.core.arrays import byte_count
 from tacit.core.dispatch import shipped
-from tacit.core.state import byte_count
 from tacit.policies import Policy
 from tacit.policies.base import registry
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.proof import HoldoutSums
+from tacit.proof.boundary import BUCKETS
 from tacit.proof.scores import Scores
-from tacit.proof.sums import BUCKETS
 
 FIRST, LAST = 200, 1_000_000
 DAY = 5_000

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 from stores import store_at
 
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.learning.learner import snapshot_of
 from tacit.service.engine.engine import Engine
 

@@ -104,7 +104,7 @@ PLAYED = """
 import hashlib, json, sys
 import numpy as np, tacit
 from tacit.core.compiled import cache_statistics
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.warmup import all_policies
 
 def played(policy):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 
 

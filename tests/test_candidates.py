@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.evaluate import IPS, Table, off_policy
 from tacit.learning.merging import added

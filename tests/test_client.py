@@ -48,7 +48,7 @@ from tacit.client import (
     Standings,
     Unavailable,
 )
-from tacit.client.retries import LONGEST_ASKED, Reply, pause, seconds_asked
+from tacit.client.call import LONGEST_ASKED, Reply, pause, seconds_asked
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec

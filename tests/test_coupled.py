@@ -13,11 +13,11 @@ from scipy import stats
 from scipy.special import expit, logit
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.features.coupled import Coupled, coupled_choice, coupled_propensity
+from tacit.policies.features.click_model import Coupled, coupled_choice, coupled_propensity
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 COUPLED = [

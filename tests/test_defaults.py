@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit.reproduce import defaults as study
 from tacit.reproduce import item
-from tacit.reproduce.report import Setup, write
+from tacit.reproduce.study import Setup, write
 
 
 def test_ratios_and_their_errors_worked_by_hand():

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 import tacit.core.compiled  # noqa: F401  teaches numba
-from tacit.core.derived import derived
+from tacit.core.seeds import derived
 
 NUMBERS = [(0, 0, 0), (0, 0, 1), (2**31 - 2, 10**6, 9_999), (2**62, 3, 2**40)]
 

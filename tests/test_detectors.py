@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.cusum_ucb import CUSUMUCB
-from tacit.policies.shifting.detector import forced_arm
-from tacit.policies.shifting.discounted_ucb import DiscountedUCB
+from tacit.policies.shifting.detector import CUSUMUCB, MUCB, forced_arm
+from tacit.policies.shifting.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
-from tacit.policies.shifting.m_ucb import MUCB
-from tacit.policies.shifting.sliding_window_ucb import SlidingWindowUCB
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
 
 # Parameters with which much is forgotten, restarted and forced within a few dozen rounds.

@@ -10,15 +10,14 @@ import pytest
 from scipy import stats
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn
-from tacit.core.state import leaves
 from tacit.environments import preferences
 from tacit.errors import InvalidValue
 from tacit.policies import sample_size
 from tacit.policies.base import Outcome
-from tacit.policies.duels.sampling.binomial import binomial, log_probability
-from tacit.policies.duels.sampling.sampled_run import charge
+from tacit.policies.duels.sampled_run import binomial, charge, log_probability
 
 # By hand ------------------------------------------------------------------------------------------
 

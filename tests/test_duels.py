@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
-from tacit.policies.duels.duel_bounds import Bounds, record_duel
+from tacit.policies.duels.rucb import Bounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
-from tacit.policies.stationary.beta_tail import beta_tail, draw_above
+from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
 # Those that eliminate arms are in test_dueling.py.
 KINDS = [kind for kind in shipped(registry, "policies.duels") if not issubclass(kind, Eliminating)]
@@ -611,7 +611,7 @@ def test_no_condorcet_winner_is_needed_by_double_thompson_sampling():
 
 def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path):
     from tacit.reproduce.duels import dueling_practice
-    from tacit.reproduce.report import Setup, write
+    from tacit.reproduce.study import Setup, write
 
     monkeypatch.setattr(dueling_practice, "HORIZONS", (100, 1000))
     monkeypatch.setattr(dueling_practice, "TIMED", 100)

@@ -12,7 +12,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.reproduce import item
 from tacit.reproduce.eventful import eventful_robustness as study
-from tacit.reproduce.report import Setup, write
+from tacit.reproduce.study import Setup, write
 
 
 def test_a_paired_ratio_by_hand():

@@ -10,12 +10,11 @@ import pytest
 from conftest import DATA
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnfitLog
-from tacit.learning.estimates.arms import estimates_of
-from tacit.learning.estimates.features import estimates_by_draws
-from tacit.learning.offer import Offer
+from tacit.learning.estimates import estimates_by_draws, estimates_of
+from tacit.learning.impressions import Offer
 from tacit.policies.base import outcome_of, registry
 
 POLICIES = [

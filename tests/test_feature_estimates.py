@@ -74,7 +74,7 @@ def test_draws_of_a_mixture_spread_as_its_own_line_says(policy):
     draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 60_000)
     logits = np.log(draws / (1 - draws))
     if isinstance(policy, tacit.HybridClickMixture):
-        from tacit.policies.features.hybrid_mixture import centre
+        from tacit.policies.features.click_mixture import centre
 
         centre(state, 0, policy.split)
     for place in range(3):

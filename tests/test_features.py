@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, outcome_of
-from tacit.policies.features.examination.ec_bandit import variational
-from tacit.policies.features.examination.model import most_clicked
+from tacit.policies.features.ec_bandit import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
 FEATURED = [

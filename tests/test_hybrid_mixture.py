@@ -9,9 +9,9 @@ import pytest
 from scipy.special import expit
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.policies.base import Outcome
-from tacit.policies.features.hybrid_mixture import HybridClickMixture, centre
+from tacit.policies.features.click_mixture import HybridClickMixture, centre
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIMS = 2, 1

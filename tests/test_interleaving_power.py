@@ -22,7 +22,7 @@ from tacit.reproduce.duels.sensitivity import (
     of_interleaving,
     rankers,
 )
-from tacit.reproduce.report import Setup
+from tacit.reproduce.study import Setup
 
 GRADES = np.array([0, 3, 1, 4, 0, 2, 1, 0, 2, 0])
 QUERY = Query(GRADES, (3, 1, 5, 8, 2, 6, 0, 4, 7, 9), (1, 3, 8, 5, 0, 2, 6, 4, 9, 7))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, SnapshotError, UnknownName
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.base import outcome_of
 from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list

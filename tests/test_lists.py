@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
@@ -56,7 +56,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         feedback = read(decision.slate, readers)
         learner.learn(decision, feedback)
         cls.learn(params, state, 0, outcome_of(params, everyone(5), action, np.array(feedback), math.nan))
-    state = tacit.core.state.copied_into(state, policy.init(1))
+    state = tacit.core.arrays.copied_into(state, policy.init(1))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[: len(plain)], plain, rtol=1e-9, err_msg=name)
 

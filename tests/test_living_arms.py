@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression
 

@@ -485,7 +485,7 @@ def test_the_plot_is_drawn(tmp_path):
 
 def test_coverage_can_be_measured_anew(tmp_path):
     from tacit.reproduce import item
-    from tacit.reproduce.report import Setup, write
+    from tacit.reproduce.study import Setup, write
 
     found = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=1))
     again = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=2))

@@ -33,7 +33,7 @@ from tacit.evaluate import (
 )
 from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import summed
-from tacit.evaluate.weighting.arm_means import ArmCounts
+from tacit.evaluate.weighting.rewards import ArmCounts
 from tacit.logs import parts as cutting
 from tacit.logs.parts import KeyShard, parts_of, shards_of
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, outcome_of, registry

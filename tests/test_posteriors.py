@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.learning.estimates.posteriors import chances_best, intervals
+from tacit.learning.estimates import chances_best, intervals
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 PARAMETER = st.floats(-1.3, 6.0).map(lambda exponent: 10.0**exponent)

@@ -32,8 +32,8 @@ from tacit.proof import (
     winner,
 )
 from tacit.proof import sentences as said
+from tacit.proof.boundary import BUCKETS
 from tacit.proof.holdout import difference_at, enough, ratio_ends, refuted
-from tacit.proof.sums import BUCKETS
 from tacit.proof.traffic import independent_counts
 
 

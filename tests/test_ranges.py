@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 import tacit
-from tacit.core.ranges import Checked, Flag, Positive, one_of, optional, ranges, whole, within
+from tacit.core.part import Checked, Flag, Positive, one_of, optional, ranges, whole, within
 from tacit.errors import InvalidValue
 
 

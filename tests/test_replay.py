@@ -15,14 +15,12 @@ from conftest import DATA
 from policies_of_ones_own import Pooled
 
 import tacit
+from tacit.core.arrays import leaves, trimmed
 from tacit.core.seeds import stream
-from tacit.core.state import leaves, trimmed
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.rejection.passes import Pass
-from tacit.evaluate.rejection.rules import Rules
-from tacit.evaluate.rejection.windows import WindowReader
+from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
 

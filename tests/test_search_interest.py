@@ -21,7 +21,7 @@ from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, Policy, Thompson, Uniform
 from tacit.reproduce import item
 from tacit.reproduce.eventful import search_interest as study
 from tacit.reproduce.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
-from tacit.reproduce.report import Setup, write
+from tacit.reproduce.study import Setup, write
 
 DAYS = 12
 

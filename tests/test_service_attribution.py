@@ -18,7 +18,7 @@ from policies_of_ones_own import Forgetful
 from stores import store_at
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
 
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.service.attribution.attribution import LATE_EPOCH, LEARNED, REPEATED

@@ -14,11 +14,11 @@ from stores import store_at
 from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
 from tacit.learning.learner import Learner
-from tacit.proof.sums import BUCKETS
+from tacit.proof.boundary import BUCKETS
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig

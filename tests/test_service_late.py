@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_service_attribution import ARMS, configured, everything, folded
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log

@@ -22,7 +22,7 @@ from stores import store_at
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config

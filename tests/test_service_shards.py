@@ -20,7 +20,7 @@ from policies_of_ones_own import Pooled
 
 import tacit
 from tacit.classifiers import Rectangle
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.merging import natural
 from tacit.service.config.file import load_config

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stores import store_at
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.signals import NAMES
 from tacit.logs import read_log

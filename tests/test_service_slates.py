@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from harness import SECOND, START, Clock, as_after_a_crash
 
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.reproduce import item
 from tacit.reproduce import sharded_learning as sharded
-from tacit.reproduce.report import Setup, write
+from tacit.reproduce.study import Setup, write
 
 SHIFT, EXAMINATION = "intent shift, BWC", "examination, LaplaceEC"
 SMALL = {

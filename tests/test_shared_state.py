@@ -16,8 +16,8 @@ from policies_of_ones_own import Pooled
 from stores import store_at
 
 import tacit
+from tacit.core.arrays import lane_rows, lanes_view, leaves
 from tacit.core.dispatch import shipped
-from tacit.core.state import lane_rows, lanes_view, leaves
 from tacit.evaluate import IPS, off_policy
 from tacit.policies.base import registry
 from tacit.service.config.schema import Config, PlacementConfig

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.reproduce import item
 from tacit.reproduce.eventful import shift_horizons as study
-from tacit.reproduce.report import Setup, write
+from tacit.reproduce.study import Setup, write
 
 
 def test_events_are_spread_evenly():

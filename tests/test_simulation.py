@@ -13,7 +13,7 @@ from policies_of_ones_own import Pooled
 from scipy import stats
 
 import tacit
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.reproduce.regret_basics import lai_robbins

@@ -15,9 +15,8 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.reproduce.claims import exact_interval, log_slope
 from tacit.reproduce.eventful import hard_instances, syed2009_theory, theory
-from tacit.reproduce.report import Setup
+from tacit.reproduce.study import Setup, exact_interval, log_slope
 from tacit.simulation import Run
 
 NOTHING = tacit.Impression(np.arange(3), np.zeros(0))

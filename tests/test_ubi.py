@@ -16,7 +16,7 @@ from tacit.clicks import PositionBased, sessions_of
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate import IndependentIPS, Uniform, examination, off_policy
 from tacit.logs import read_log, read_ubi, write_log
-from tacit.logs.ubi.records import CLICKS, EXAMINED, event_of, place_of, query_of
+from tacit.logs.ubi_records import CLICKS, EXAMINED, event_of, place_of, query_of
 
 TIME = "2025-02-26T12:00:00Z"
 MICROS = 1_740_571_200_000_000

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.logs import click_log, read_log, write_log
 from tacit.policies.stationary.beta_maximum import probability_largest

@@ -23,7 +23,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import arrive, expected
-from tacit.core.progress import progress
+from tacit.core.spread import progress
 from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import MissingExtra, TacitError

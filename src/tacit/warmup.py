@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.core.dispatch import shipped
-from tacit.core.progress import progress
+from tacit.core.spread import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
 from tacit.learning.batch_learner import BatchLearner, knows_places

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tacit.checking.trial import Failed, LeftOut, Trial, same_states
+from tacit.core.arrays import leaves, rebuilt, trimmed
 from tacit.core.dispatch import shown_in
 from tacit.core.seeds import stream
-from tacit.core.state import leaves, rebuilt, trimmed
 from tacit.environments.base import Environment
 from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue
@@ -98,9 +98,7 @@ def replays_as_it_learns(trial: Trial) -> str:
     """Replay a log of uniform choices, and feed a learner the rows that count."""
     import pyarrow as pa
 
-    from tacit.evaluate.rejection.passes import Pass
-    from tacit.evaluate.rejection.rules import Rules
-    from tacit.evaluate.rejection.windows import WindowReader
+    from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
 
     if not trial.tells_all:
         raise LeftOut("logs are replayed for policies that show one of their arms")

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tacit.checking.trial import Failed, LeftOut, Trial, drawing, plain_generator, same_states
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints, lane_rows, leaves, rebuilt
 from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
-from tacit.core.state import lane_rows, leaves, rebuilt
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.learner import Learner

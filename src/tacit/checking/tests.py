@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.checking import drivers, kernels
-from tacit.checking.result import PolicyCheck, Verdict
-from tacit.checking.trial import Failed, LeftOut, Trial
-from tacit.core import checks, ranges
-from tacit.core.progress import progress
+from tacit.checking.trial import Failed, LeftOut, PolicyCheck, Trial, Verdict
+from tacit.core import checks
+from tacit.core import part as ranges
+from tacit.core.spread import progress
 from tacit.errors import InvalidValue, TacitError
 from tacit.policies.base import Policy
 

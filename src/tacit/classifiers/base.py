@@ -1,4 +1,4 @@
-"""What every safe classifier is: frozen hyperparameters, a state of arrays, and kernels."""
+"""What every safe classifier is: hyperparameters, a state of arrays, and kernels, for one context or many."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats
-from tacit.core.part import Part
-from tacit.core.ranges import whole
+from tacit.core.dispatch import learn_false, predict
+from tacit.core.part import Part, whole
 from tacit.errors import InvalidValue
+
+# ---- Many contexts at once: the compiled loops behind :class:`~tacit.classifiers.SafeClassifier`
+
+
+def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
+    """Predict each context from one row of the state; fill ``positive``."""
+    for i in range(len(contexts)):
+        positive[i] = predict(params, state, row, contexts[i])
+
+
+def learn_all_false(params: Any, state: Any, row: int, contexts: Floats) -> None:
+    """Learn in order, in one row of the state, that each context was no event."""
+    for i in range(len(contexts)):
+        learn_false(params, state, row, contexts[i])
+
+
+# ---- What every safe classifier is: frozen hyperparameters, a state of arrays, and kernels
 
 TIE = 1e-12
 """A distance counts as within a margin if it exceeds it by no more than this."""

@@ -8,11 +8,10 @@ from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 
-from tacit.classifiers.base import TIE, Classifier
-from tacit.classifiers.batch import learn_all_false
+from tacit.classifiers.base import TIE, Classifier, learn_all_false
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import PositiveFraction, whole
+from tacit.core.part import PositiveFraction, whole
 
 GAP = 1e-13
 """Distances are exact to this: the search stops when its two bounds are as near."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.classifiers.base import TIE, Classifier
 from tacit.core.arrays import Floats
-from tacit.core.ranges import PositiveFraction
+from tacit.core.part import PositiveFraction
 from tacit.errors import InvalidValue
 
 

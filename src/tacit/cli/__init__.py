@@ -15,9 +15,8 @@ from tacit.cli.demo import demo
 from tacit.cli.duel import duel
 from tacit.cli.evaluate import evaluate
 from tacit.cli.examine import examine
-from tacit.cli.lift import lift
 from tacit.cli.log import log
-from tacit.cli.placement import placement
+from tacit.cli.placement import lift, placement
 from tacit.cli.propose import fit, propose
 from tacit.cli.reproduce import reproduce
 from tacit.cli.serve import key, serve

@@ -94,10 +94,10 @@ def duel(
     interleaved and clicks; or JSON lines of what OpenSearch, Elasticsearch or Solr answered, and
     of UBI events, in as many files as you like.
     """
-    from tacit.core.progress import progress
+    from tacit.core.spread import progress
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
-    from tacit.evaluate.interleaved.reading import tells_pairs
+    from tacit.evaluate.interleaved.method import tells_pairs
     from tacit.plots import figure
 
     if crediting["credits"] and crediting["wins"]:
@@ -135,7 +135,7 @@ def duel(
 def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
     """Return what the columns that are read are called in the file."""
     from tacit.evaluate.duels import COLUMNS
-    from tacit.evaluate.interleaved.columns import OWN, ROW
+    from tacit.evaluate.interleaved.searches import OWN, ROW
 
     columns = pairs("column", texts)
     known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])

@@ -279,7 +279,7 @@ class Evaluation:
     def arms(self) -> tuple[str, ...]:
         """Return the arms on offer."""
         from tacit import cluster
-        from tacit.core.progress import progress
+        from tacit.core.spread import progress
         from tacit.evaluate import arms_of
 
         if self._shards is not None:
@@ -307,7 +307,7 @@ class Evaluation:
 
     @staticmethod
     def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
-        from tacit.core.progress import progress
+        from tacit.core.spread import progress
 
         with progress(None, label) as advance:
             return function(*given, progress=increments(advance), **options)

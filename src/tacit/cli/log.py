@@ -11,8 +11,16 @@ from urllib.request import Request, urlopen
 
 import click
 
-from tacit.cli.options import json_option, show, usage
-from tacit.cli.store import placements_option, service_config, service_log, service_logs, store_option
+from tacit.cli.options import (
+    json_option,
+    placements_option,
+    service_config,
+    service_log,
+    service_logs,
+    show,
+    store_option,
+    usage,
+)
 
 
 @click.group()

@@ -37,7 +37,7 @@ def propose(config: Path | None, log: Path, read: Any, keys: int, as_json: bool)
 
     Says where the log contradicts what such policies assume. LOG is as for evaluate.
     """
-    from tacit.core.progress import progress
+    from tacit.core.spread import progress
     from tacit.evaluate import propose as proposed
 
     with usage():
@@ -93,10 +93,10 @@ def fit(
     LOGS are as for evaluate. What was learned is a warm start: go on with it by
     tacit.Learner.load(FILE), or in the service by start = FILE in a placement's configuration.
     """
-    from tacit.core.progress import progress
+    from tacit.core.spread import progress
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
-    from tacit.learning.logged_features import features_told
+    from tacit.learning.logged import features_told
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import reads_features
 

@@ -52,7 +52,7 @@ def reproduce(
     from tacit.core.text import aligned, left_aligned
     from tacit.plots import figure
     from tacit.reproduce import ITEMS, item
-    from tacit.reproduce.report import Setup, write
+    from tacit.reproduce.study import Setup, write
 
     if listing:
         items = {known: item(known) for known in ITEMS}

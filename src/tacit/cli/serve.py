@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tacit.cli.options import json_option, ray_option_as, show, usage
-from tacit.cli.store import service_logs, store_place
+from tacit.cli.options import json_option, ray_option_as, service_logs, show, store_place, usage
 from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:

@@ -60,10 +60,10 @@ def ubi(
     RECORDS are files, folders or patterns: JSON lines or Parquet, with queries and events apart or
     mixed. The suffix of OUT says its format: .parquet, .csv or .jsonl.
     """
-    from tacit.core.progress import progress
+    from tacit.core.spread import progress
     from tacit.logs import read_ubi, write_log
     from tacit.logs.formats import format_of
-    from tacit.logs.ubi.reading import UbiReport
+    from tacit.logs.ubi import UbiReport
 
     with usage():
         format_of(out)

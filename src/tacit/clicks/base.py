@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
-from tacit.core.ranges import Checked
+from tacit.core.part import Checked
 from tacit.errors import InvalidValue
 
 NOTHING = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.clicks.dynamic_bayesian import DynamicBayesian
+from tacit.clicks.models import DynamicBayesian
 from tacit.core import checks
 from tacit.errors import InvalidValue
 

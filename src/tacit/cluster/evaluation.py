@@ -18,16 +18,15 @@ from tacit.core import checks
 from tacit.core.spread import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import intervals
-from tacit.evaluate.arms import in_order, offered_in
-from tacit.evaluate.rejection.method import played
-from tacit.evaluate.rejection.result import ReplayCounts, ReplayResult
-from tacit.evaluate.rejection.rules import Rules
+from tacit.evaluate.rejection.method import ReplayCounts, ReplayResult, played
+from tacit.evaluate.rejection.windows import Rules
+from tacit.evaluate.rows import in_order, offered_in
 from tacit.evaluate.targets.base import Target
-from tacit.evaluate.weighting.arm_means import ArmCounts
+from tacit.evaluate.weighting.conclusion import LogSums
 from tacit.evaluate.weighting.estimators import Estimator
-from tacit.evaluate.weighting.log_sums import LogSums
 from tacit.evaluate.weighting.method import warned
 from tacit.evaluate.weighting.result import OffPolicyResult
+from tacit.evaluate.weighting.rewards import ArmCounts
 from tacit.evaluate.weighting.weighing import Weighing
 from tacit.logs.parts import KeyShard, LogPart, parts_of
 from tacit.logs.reader import LogReader

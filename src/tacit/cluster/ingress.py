@@ -13,7 +13,7 @@ from tacit.cluster.link import Link
 from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.offer import Offer
+from tacit.learning.impressions import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth, busiest_of, found_in

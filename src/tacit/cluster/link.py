@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import ShardSnapshot
-from tacit.cluster.shard import Lost, Request
-from tacit.cluster.spares import Spares, new_actor
+from tacit.cluster.shard import Lost, Request, Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
 from tacit.service.engine.reading import Health

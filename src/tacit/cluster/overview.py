@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.core.arrays import Floats
-from tacit.core.state import leaves
+from tacit.core.arrays import Floats, leaves
 from tacit.service.kind import kind_of
 from tacit.service.log.marks import Pin
 from tacit.service.log.store import StoredPlacement

@@ -96,10 +96,9 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     """Return an ingress over as many shards as there must be."""
     import msgspec
 
-    from tacit.cluster.doors import Doors
-    from tacit.cluster.leading import LeadingIngress
+    from tacit.cluster.leading import Doors, LeadingIngress
     from tacit.cluster.link import OwnLink
-    from tacit.cluster.spares import Spares
+    from tacit.cluster.shard import Spares
     from tacit.service.engine.opening import LayoutStore, shard_store
 
     assert config.store.url is not None

@@ -1,11 +1,116 @@
-"""Short names for the arrays and the generator that kernels handle."""
+"""Arrays, their short names, and states as trees of them: walking, growing and trimming."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+# ---- Short names for the arrays and the generator that kernels handle
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 Generator = np.random.Generator
+
+
+# ---- States as trees of arrays: walking, growing and trimming them, and telling lanes apart
+#
+# The leading axis of an array is that of lanes. An array that all lanes share has one row, whatever
+# their number: ``init`` says which those are.
+
+
+def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Give each array of a (nested) named tuple with its dotted name."""
+    for field, value in zip(state._fields, state, strict=True):
+        if isinstance(value, tuple):
+            yield from leaves(value, f"{prefix}{field}.")
+        else:
+            yield prefix + field, value
+
+
+def rebuilt(state: Any, arrays: Iterator[Any]) -> Any:
+    """Return a named tuple of the same form with other arrays, taken in order."""
+    return type(state)(
+        *(rebuilt(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
+    )
+
+
+def copied_into(small: Any, large: Any) -> Any:
+    """Copy each array of ``small`` into the leading corner of its namesake in ``large``.
+
+    An axis of lanes or of arms that has grown keeps its new part as ``large`` had it.
+    """
+    for (_, source), (_, target) in zip(leaves(small), leaves(large), strict=True):
+        target[tuple(slice(0, n) for n in source.shape)] = source
+    return large
+
+
+def trimmed(large: Any, small: Any) -> Any:
+    """Return the leading corners of ``large`` in the shapes of ``small``."""
+    corners = (
+        array[tuple(slice(0, n) for n in like.shape)]
+        for (_, array), (_, like) in zip(leaves(large), leaves(small), strict=True)
+    )
+    return rebuilt(small, corners)
+
+
+def lane_rows(init: Callable[[int], Any]) -> list[int]:
+    """Return how many rows of each array a lane has; 0 for arrays that all lanes share.
+
+    Parameters
+    ----------
+    init : function
+        Returns the state of so many lanes, as :meth:`tacit.Policy.init`.
+
+    Raises
+    ------
+    TypeError
+        If an array has neither as many rows for each lane nor a single one for all.
+    """
+    rows = []
+    none, one, two = (list(leaves(init(lanes))) for lanes in range(3))
+    for (name, *_), counts in zip(one, _lengths(none, one, two), strict=True):
+        each = counts[1] - counts[0]
+        if counts not in ((0, each, 2 * each), (1, 1, 1)):
+            raise TypeError(
+                f"{name} has {counts[0]}, {counts[1]} and {counts[2]} rows for 0, 1 and 2 lanes: "
+                "give each lane as many, or a single one to all of them"
+            )
+        rows.append(each)
+    return rows
+
+
+def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
+    return (tuple(len(array) for _, array in arrays) for arrays in zip(*states, strict=True))
+
+
+def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
+    """Return what the kernels of some lanes read and write: their rows, and all that is shared.
+
+    The arrays are views; ``rows`` is what :func:`lane_rows` returns.
+    """
+    arrays = (array for _, array in leaves(state))
+    views = (
+        array[start * count : stop * count] if count else array
+        for array, count in zip(arrays, rows, strict=True)
+    )
+    return rebuilt(state, views)
+
+
+def lanes_without_numbers(state: Any, rows: Sequence[int]) -> Ints:
+    """Return the lanes in which there is a NaN; ``rows`` is what :func:`lane_rows` returns."""
+    arrays = [array for _, array in leaves(state)]
+    found = [np.empty(0, np.int64)]
+    for array, count in zip(arrays, rows, strict=True):
+        if count and array.dtype.kind == "f":
+            broken = np.isnan(array).any(axis=tuple(range(1, array.ndim)))
+            found.append(np.flatnonzero(broken) // count)
+    return np.unique(np.concatenate(found))
+
+
+def byte_count(state: Any) -> int:
+    """Return the size of all arrays in bytes."""
+    return sum(int(np.asarray(array).nbytes) for _, array in leaves(state))

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 
-from tacit.core.derived import STEPS, derived
+from tacit.core.seeds import STEPS, derived
 
 WORD, HALF = ir.IntType(64), ir.IntType(32)
 STATE = ir.ArrayType(WORD, 6)

@@ -1,20 +1,72 @@
-"""Independent units of work, spread over the threads of this process or over a cluster.
-
-Compiled loops release the interpreter's lock, so threads are enough on one machine. What comes
-back does not depend on where or in which order the units ran.
-"""
+"""Independent work, spread over threads or a cluster, with progress on a terminal."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 from tacit.core import checks
-from tacit.core.progress import progress
+
+# ---- Progress on a terminal for anything that takes longer than a second
+
+PATIENCE = 1.0
+
+
+@contextmanager
+def progress(total: float | None, label: str) -> Iterator[Callable[[float], None]]:
+    """Show a progress bar on standard error, if that is a terminal and a second has passed.
+
+    Parameters
+    ----------
+    total : float or None
+        Amount of work; None if unknown.
+    label : str
+        What is being done.
+
+    Yields
+    ------
+    callable
+        Call it with the amount of work just done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    bar: Any = None
+    task: Any = None
+    done, began = 0.0, time.monotonic()
+
+    def advance(amount: float) -> None:
+        nonlocal bar, task, done
+        done += amount
+        if bar is None and time.monotonic() - began > PATIENCE:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+            bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(label, total=total)
+        if bar is not None:
+            bar.update(task, completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+# ---- Independent units of work, spread over the threads of this process or over a cluster
+#
+# Compiled loops release the interpreter's lock, so threads are enough on one machine. What comes
+# back does not depend on where or in which order the units ran.
 
 Report = Callable[[float], None]
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import Part
-from tacit.core.ranges import whole
+from tacit.core.part import Part, whole
 from tacit.errors import InvalidValue
 
 

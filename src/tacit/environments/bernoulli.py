@@ -1,4 +1,4 @@
-"""Arms whose click probabilities never change."""
+"""Arms whose click probabilities never change; and many keys of little traffic each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
+from tacit.core.part import whole, within
 from tacit.environments.base import Environment, probabilities
+from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
+
+# ---- Arms whose click probabilities never change
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,119 @@ class BernoulliArms(Environment):
     @staticmethod
     def optimum(params: Params, world: World, lane: int) -> float:
         return float(world.best[0])
+
+
+# ---- Many keys of little traffic each, that are alike or not
+
+ALIKE = ("arms", "clusters", "offsets", "nothing")
+CLUSTERS = 4
+
+
+@dataclass(frozen=True)
+class LongTail(Environment):
+    """Keys with Zipf traffic whose click probabilities never change, and have something in common.
+
+    The log-odds of a click on an arm for a key are normal around ``level``; what is common to keys
+    has a variance of 1, what is not, of 1/4.
+
+    Parameters
+    ----------
+    arms : int, default 10
+        How many arms each key has.
+    keys : int, default 100
+        How many keys there are; the mean traffic of a key is the horizon over their number.
+    alike : str, default "arms"
+        What keys have in common. ``arms``: each arm is about as good for all of them.
+        ``clusters``: the same, in each of four groups of keys. ``offsets``: as ``arms``, but keys
+        also differ in how much is clicked at all, by a variance of 1. ``nothing``.
+    level : float, default -1.5
+        Mean log-odds of a click; −1.5 is a probability of 0.18.
+    traffic : float, default 1
+        Exponent of the keys' Zipf distribution; at least 0.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.LongTail(arms=5, keys=200)
+    >>> policies = [tacit.ShiftMixture(arms=5), tacit.Thompson(arms=5)]
+    >>> result = tacit.simulate(policies, environment, horizon=4000, runs=10, seed=1)
+    >>> result.compare("ShiftMixture", "Thompson").difference < 0
+    True
+    """
+
+    class Params(NamedTuple):
+        pass
+
+    class World(NamedTuple):
+        impression: Impression
+        clicks: Floats  # (keys, arms)
+        best: Floats  # (keys,)
+        traffic: Floats  # (keys,) cumulative probability
+        uniform: Floats  # (1,)
+
+    arms: Annotated[int, whole(1, 2**20)] = 10
+    keys: Annotated[int, whole(1, 2**24)] = 100
+    alike: str = "arms"
+    level: Annotated[float, within(-20.0, 20.0)] = -1.5
+    traffic: Annotated[float, within(0.0, 10.0)] = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alike not in ALIKE:
+            raise InvalidValue("alike", self.alike, f"give one of {', '.join(ALIKE)}")
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms)
+
+    @property
+    def arm_count(self) -> int:
+        return self.arms
+
+    @property
+    def lanes(self) -> int:
+        return self.keys
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        clicks = 1.0 / (1.0 + np.exp(-self._log_odds(rng)))
+        weights = np.arange(1, self.keys + 1) ** -self.traffic
+        traffic = np.cumsum(weights / weights.sum())
+        impression = Impression(np.arange(self.arms), np.zeros(0))
+        return self.World(impression, clicks, clicks.max(axis=1), traffic, np.zeros(1))
+
+    def _log_odds(self, rng: Generator) -> Floats:
+        own = self.level + 0.5 * rng.standard_normal((self.keys, self.arms))
+        if self.alike == "nothing":
+            return own + rng.standard_normal(own.shape)
+        if self.alike == "clusters":
+            groups = rng.standard_normal((CLUSTERS, self.arms))
+            return own + groups[rng.integers(CLUSTERS, size=self.keys)]
+        own += rng.standard_normal(self.arms)
+        if self.alike == "offsets":
+            own += rng.standard_normal((self.keys, 1))
+        return own
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
+        world.uniform[0] = rng.random()
+        return min(lane, len(world.traffic) - 1)
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+        return 1.0 if world.uniform[0] < world.clicks[lane, arm] else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+        return float(world.clicks[lane, arm])
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        return float(world.best[lane])

@@ -1,4 +1,4 @@
-"""Lists that are read from the top until something attracts: the cascade model of clicks."""
+"""Lists that are read from the top: until something attracts, or until the reader leaves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.core.part import Flag, Positive, whole
 from tacit.environments.base import Environment, probabilities
+from tacit.environments.examination import offer_arms, uniform_in_ball
+from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.gaussian import dot, sigmoid
+
+# ---- Lists that are read from the top until something attracts: the cascade model of clicks
 
 
 @dataclass(frozen=True)
@@ -110,3 +118,220 @@ class CascadeArms(Environment):
             if arm >= 0:
                 none *= 1.0 - world.attraction[arm]
         return float(world.best[0] - (1.0 - none))
+
+
+# ---- Lists of arms known by features, whose readers may leave before any position
+
+MAX_OFFERED = 16
+"""The best list is sought over all sets of arms that may stand above."""
+
+
+@kernel
+def worth_of(seen: float, attraction: float, below: float, one_click: int) -> float:
+    """Return the clicks on a list that begins with an arm, given those on the rest of it."""
+    go_on = 1.0 - attraction if one_click else 1.0
+    return seen * (attraction + go_on * below)
+
+
+@kernel
+def best_worth(world: Any, one_click: int) -> float:
+    """Return the clicks that the best list is expected to get.
+
+    For each set of arms that stand above, from the largest down: the most clicks that the rest
+    of the list can get.
+    """
+    offered, positions = world.seen.shape
+    for above in range(len(world.sizes) - 1, -1, -1):
+        k, most = world.sizes[above], 0.0
+        if k < positions:
+            for i in range(offered):
+                if not (above >> i) & 1:
+                    below = world.rest[above | (1 << i)]
+                    worth = worth_of(world.seen[i, k], world.attraction[i], below, one_click)
+                    most = max(most, worth)
+        world.rest[above] = most
+    return float(world.rest[0])
+
+
+@dataclass(frozen=True)
+class ContextualCascade(Environment):
+    """One key; its readers look at a list from the top, and may leave before any position.
+
+    Who has come to position k − 1 looks at the arm at position k with probability
+    σ(x_E·θ_E + b_k), and clicks it then with probability σ(x_C·θ_C); who does not look, leaves.
+    Features of a pool of arms and parameters are drawn once a run, uniformly in the unit ball,
+    the parameters times ``scale``; each round some arms of the pool are on offer. The regret of
+    a list is what its expected clicks fall short of those of the best list, which is sought
+    exactly.
+
+    Parameters
+    ----------
+    relevance_dim, examination_dim : int, default 5
+        Numbers of relevance and of examination features; at least 1.
+    positions : int, default 3
+        Length of the list; at least 1 and at most ``offered``.
+    pool : int, default 100
+        How many arms there are.
+    offered : int, default 10
+        How many of them are on offer in a round; at most 16 and at most ``pool``.
+    scale : float, default 1
+        Factor on the parameters; above 0.
+    position_constants : sequence of float, shape (positions,), optional
+        b_k; by default 0.
+    one_click : bool, default True
+        Whether readers stop at a click; otherwise they go on.
+    identified : bool, default False
+        Whether arms keep their slots in the pool, as policies need that learn about each arm;
+        policies that know arms by features only get the places among those on offer.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Kempe, Mahdian (2008), "A cascade model for externalities in sponsored search"; Qi, Wu, Wang,
+    Tang, Sun (2018), "Bandit learning with implicit feedback", for the two probabilities.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ContextualCascade(scale=4, pool=20, identified=True)
+    >>> policies = [tacit.CascadeEC(5, 5), tacit.CascadeKLUCB(20)]
+    >>> result = tacit.simulate(policies, environment, 2000, runs=5, seed=1)
+    >>> result.compare(0, 1).difference < 0
+    True
+    """
+
+    takes: ClassVar[str] = "slate"
+
+    class Params(NamedTuple):
+        identified: int
+        one_click: int
+
+    class World(NamedTuple):
+        impression: Impression
+        relevance: Floats  # (pool, relevance_dim)
+        examination: Floats  # (pool, examination_dim)
+        theta_c: Floats  # (relevance_dim,)
+        theta_e: Floats  # (examination_dim,)
+        constants: Floats  # (positions,)
+        order: Ints  # (pool,) the first ones are on offer
+        attraction: Floats  # (offered,) chance of a click once seen
+        seen: Floats  # (offered, positions) chance that the reader looks
+        clicking: Floats  # (offered,) this round's uniform numbers
+        looking: Floats  # (positions,) likewise
+        sizes: Ints  # (2^offered,) of each set of arms
+        rest: Floats  # (2^offered,) clicks below it
+        best: Floats  # (1,)
+
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    examination_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    positions: int = 3
+    pool: Annotated[int, whole(1, 2**20)] = 100
+    offered: int = 10
+    scale: Positive = 1.0
+    position_constants: Any = None
+    one_click: Flag = True
+    identified: Flag = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        most = min(self.pool, MAX_OFFERED)
+        self._set("offered", checks.integer("offered", self.offered, 1, most))
+        self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
+        if self.position_constants is not None:
+            self._set("position_constants", self._constants(self.position_constants))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
+
+    def _constants(self, given: Any) -> tuple[float, ...]:
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.shape != (self.positions,) or not np.isfinite(values).all():
+            remedy = f"give {self.positions} finite numbers"
+            raise InvalidValue("position_constants", given, remedy)
+        return tuple(values.tolist())
+
+    @property
+    def arm_count(self) -> int:
+        return self.pool if self.identified else self.offered
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.relevance_dim, self.examination_dim
+
+    @property
+    def action_width(self) -> int:
+        return self.positions
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        dims = self.relevance_dim, self.examination_dim
+        relevance, examination = (uniform_in_ball(rng, self.pool, dim) for dim in dims)
+        theta_c, theta_e = (self.scale * uniform_in_ball(rng, 1, dim)[0] for dim in dims)
+        sets = np.arange(2**self.offered)
+        return self.World(
+            impression=Impression(
+                np.arange(self.offered), np.zeros(0), *(np.zeros((self.offered, dim)) for dim in dims)
+            ),
+            relevance=relevance,
+            examination=examination,
+            theta_c=theta_c,
+            theta_e=theta_e,
+            constants=np.array(self.position_constants or (0.0,) * self.positions),
+            order=np.arange(self.pool),
+            attraction=np.zeros(self.offered),
+            seen=np.zeros((self.offered, self.positions)),
+            clicking=np.zeros(self.offered),
+            looking=np.zeros(self.positions),
+            sizes=np.array([int(above).bit_count() for above in sets], np.int64),
+            rest=np.zeros(len(sets)),
+            best=np.zeros(1),
+        )
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        impression = world.impression
+        offer_arms(world, rng)
+        for i in range(len(impression.arms)):
+            impression.arms[i] = world.order[i] if params.identified else i
+            world.attraction[i] = sigmoid(dot(impression.relevance[i], world.theta_c))
+            logit = dot(impression.examination[i], world.theta_e)
+            for k in range(len(world.constants)):
+                world.seen[i, k] = sigmoid(logit + world.constants[k])
+            world.clicking[i] = rng.random()
+        for k in range(len(world.looking)):
+            world.looking[k] = rng.random()
+        world.best[0] = best_worth(world, params.one_click)
+        return 0
+
+    @staticmethod
+    def react(params: Params, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+        feedback[:] = 0.0
+        for k in range(len(shown)):
+            if shown[k] < 0:
+                break
+            place = place_of(world.impression.arms, shown[k])
+            if world.looking[k] >= world.seen[place, k]:
+                break
+            if world.clicking[place] < world.attraction[place]:
+                feedback[k] = 1.0
+                if params.one_click:
+                    break
+
+    @staticmethod
+    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+        worth = 0.0
+        for k in range(len(shown) - 1, -1, -1):
+            if shown[k] >= 0:
+                place = place_of(world.impression.arms, shown[k])
+                seen, attraction = world.seen[place, k], world.attraction[place]
+                worth = worth_of(seen, attraction, worth, params.one_click)
+        return float(world.best[0] - worth)

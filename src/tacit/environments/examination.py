@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Positive, one_of, whole
+from tacit.core.part import Positive, one_of, whole
 from tacit.environments.base import Environment
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue

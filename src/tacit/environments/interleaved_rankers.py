@@ -15,12 +15,12 @@ from tacit.clicks.base import NOTHING
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import one_of, whole
-from tacit.environments.duel import DuelEnvironment
+from tacit.core.part import one_of, whole
+from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
 from tacit.interleaving.base import TIE, Item, fair_depth, ranking
-from tacit.interleaving.weights import outcome_weights
+from tacit.interleaving.rules import outcome_weights
 from tacit.policies.base import Impression
 
 LONGEST = 14

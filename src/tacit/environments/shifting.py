@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Fraction, one_of, whole, within
+from tacit.core.part import Fraction, one_of, whole, within
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression

@@ -7,7 +7,7 @@ from dataclasses import fields
 from tacit.core.calls import matched, named_class, parsed_call
 from tacit.core.dispatch import canonical
 from tacit.environments.base import Environment, registry
-from tacit.environments.preference_matrix import NAMED, PreferenceMatrix
+from tacit.environments.duels import NAMED, PreferenceMatrix
 
 
 def environment_from_spec(spec: str) -> Environment:

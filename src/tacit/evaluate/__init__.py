@@ -5,57 +5,60 @@ from typing import TYPE_CHECKING
 from tacit.later import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.arms import arms_of
     from tacit.evaluate.examination import Examination, examine
-    from tacit.evaluate.proposal.result import Proposal, Shift
-    from tacit.evaluate.proposal.rules import propose
-    from tacit.evaluate.rejection.method import replay
-    from tacit.evaluate.rejection.result import ReplayResult
+    from tacit.evaluate.proposal.rules import Proposal, Shift, propose
+    from tacit.evaluate.rejection.method import ReplayResult, replay
+    from tacit.evaluate.rows import arms_of
     from tacit.evaluate.sums import Sums
-    from tacit.evaluate.targets.base import Target, Uniform
-    from tacit.evaluate.targets.functions import ByClassifier, Probabilities
-    from tacit.evaluate.targets.learning import Learning
-    from tacit.evaluate.targets.ranking import Ranking
-    from tacit.evaluate.targets.tables import Table
-    from tacit.evaluate.weighting.arm_means import ArmMeans
+    from tacit.evaluate.targets.base import ByClassifier, Probabilities, Table, Target, Uniform
+    from tacit.evaluate.targets.learning import Learning, Ranking
     from tacit.evaluate.weighting.conclusion import conclude
     from tacit.evaluate.weighting.estimators import (
         IPS,
         SNIPS,
+        CascadeIPS,
         DirectMethod,
         DoublyRobust,
         Estimator,
+        IndependentIPS,
+        PositionBasedIPS,
+        SlateIPS,
         SwitchDR,
     )
-    from tacit.evaluate.weighting.frequencies import Frequencies
     from tacit.evaluate.weighting.method import off_policy
-    from tacit.evaluate.weighting.predicted import Greedy, Predicted
     from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
-    from tacit.evaluate.weighting.rewards import RewardFunction, RewardModel, Rewards
-    from tacit.evaluate.weighting.slates import CascadeIPS, IndependentIPS, PositionBasedIPS, SlateIPS
-    from tacit.evaluate.weighting.spec import fixed_target, named_estimators
+    from tacit.evaluate.weighting.rewards import (
+        ArmMeans,
+        Frequencies,
+        Greedy,
+        Predicted,
+        RewardFunction,
+        RewardModel,
+        Rewards,
+    )
+    from tacit.evaluate.weighting.weighing import fixed_target, named_estimators
 
 # The service reads parts of this room, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(
     __name__,
     {
-        "arms_of": "tacit.evaluate.arms",
+        "arms_of": "tacit.evaluate.rows",
         "Examination": "tacit.evaluate.examination",
         "examine": "tacit.evaluate.examination",
-        "Proposal": "tacit.evaluate.proposal.result",
-        "Shift": "tacit.evaluate.proposal.result",
+        "Proposal": "tacit.evaluate.proposal.rules",
+        "Shift": "tacit.evaluate.proposal.rules",
         "propose": "tacit.evaluate.proposal.rules",
         "replay": "tacit.evaluate.rejection.method",
-        "ReplayResult": "tacit.evaluate.rejection.result",
+        "ReplayResult": "tacit.evaluate.rejection.method",
         "Sums": "tacit.evaluate.sums",
         "Target": "tacit.evaluate.targets.base",
         "Uniform": "tacit.evaluate.targets.base",
-        "ByClassifier": "tacit.evaluate.targets.functions",
-        "Probabilities": "tacit.evaluate.targets.functions",
+        "ByClassifier": "tacit.evaluate.targets.base",
+        "Probabilities": "tacit.evaluate.targets.base",
         "Learning": "tacit.evaluate.targets.learning",
-        "Ranking": "tacit.evaluate.targets.ranking",
-        "Table": "tacit.evaluate.targets.tables",
-        "ArmMeans": "tacit.evaluate.weighting.arm_means",
+        "Ranking": "tacit.evaluate.targets.learning",
+        "Table": "tacit.evaluate.targets.base",
+        "ArmMeans": "tacit.evaluate.weighting.rewards",
         "conclude": "tacit.evaluate.weighting.conclusion",
         "IPS": "tacit.evaluate.weighting.estimators",
         "SNIPS": "tacit.evaluate.weighting.estimators",
@@ -63,22 +66,22 @@ __getattr__, __dir__ = later(
         "DoublyRobust": "tacit.evaluate.weighting.estimators",
         "Estimator": "tacit.evaluate.weighting.estimators",
         "SwitchDR": "tacit.evaluate.weighting.estimators",
-        "Frequencies": "tacit.evaluate.weighting.frequencies",
+        "Frequencies": "tacit.evaluate.weighting.rewards",
         "off_policy": "tacit.evaluate.weighting.method",
-        "Greedy": "tacit.evaluate.weighting.predicted",
-        "Predicted": "tacit.evaluate.weighting.predicted",
+        "Greedy": "tacit.evaluate.weighting.rewards",
+        "Predicted": "tacit.evaluate.weighting.rewards",
         "Estimate": "tacit.evaluate.weighting.result",
         "OffPolicyResult": "tacit.evaluate.weighting.result",
         "Segment": "tacit.evaluate.weighting.result",
         "RewardFunction": "tacit.evaluate.weighting.rewards",
         "RewardModel": "tacit.evaluate.weighting.rewards",
         "Rewards": "tacit.evaluate.weighting.rewards",
-        "CascadeIPS": "tacit.evaluate.weighting.slates",
-        "IndependentIPS": "tacit.evaluate.weighting.slates",
-        "PositionBasedIPS": "tacit.evaluate.weighting.slates",
-        "SlateIPS": "tacit.evaluate.weighting.slates",
-        "fixed_target": "tacit.evaluate.weighting.spec",
-        "named_estimators": "tacit.evaluate.weighting.spec",
+        "CascadeIPS": "tacit.evaluate.weighting.estimators",
+        "IndependentIPS": "tacit.evaluate.weighting.estimators",
+        "PositionBasedIPS": "tacit.evaluate.weighting.estimators",
+        "SlateIPS": "tacit.evaluate.weighting.estimators",
+        "fixed_target": "tacit.evaluate.weighting.weighing",
+        "named_estimators": "tacit.evaluate.weighting.weighing",
     },
 )
 

@@ -1,21 +1,25 @@
-"""Logged rows as columns of numbers: what estimators and target policies look at."""
+"""Logged rows as columns of numbers, as whole lists, and the arms that a log offers."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import UnfitLog
-from tacit.logs.lists import whole_lists
+from tacit.errors import UnfitLog, UnknownName
+from tacit.logs.lists import beginnings, whole_lists
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.schema import SEGMENT
 from tacit.logs.selection import list_codes, selected
+from tacit.logs.sources import Reading, opened
+from tacit.policies.base import Policy
+
+# ---- Logged rows as columns of numbers: what estimators and target policies look at
 
 NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text, besides ``arm``, that can say what a row is about."""
@@ -298,3 +302,140 @@ def clusters(column: Any, groups: int) -> Ints:
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     found = [zlib.crc32((name or "").encode()) % groups for name in encoded.dictionary.to_pylist()]
     return np.asarray(np.array(found, np.int64)[encoded.indices.fill_null(0).to_numpy()])
+
+
+# ---- Rows of a log as lists: the rows of one decision, which stand together in the log
+
+
+class Lists(NamedTuple):
+    """Which list each row is of.
+
+    Attributes
+    ----------
+    first : array of int64, shape (lists,)
+        The first row of each list.
+    of, place : array of int64, shape (rows,)
+        The list of each row, and its position in it.
+    """
+
+    first: Ints
+    of: Ints
+    place: Ints
+
+    @property
+    def down(self) -> Ints:
+        """The rows in the order of their lists and positions."""
+        return np.lexsort((self.place, self.of))
+
+    def table(self, values: Floats, width: int, empty: float) -> Floats:
+        """Return values of the rows, a row for each list; ``empty`` where a list has nothing."""
+        found = np.full((len(self.first), width), empty)
+        found[self.of, self.place] = values
+        return found
+
+
+def lists_of(rows: LoggedRows, slots: int | None = None) -> Lists:
+    """Return the lists of some rows, in the order of the log.
+
+    Parameters
+    ----------
+    rows : LoggedRows
+        Whole lists.
+    slots : int, optional
+        The most places that a list has.
+
+    Raises
+    ------
+    UnfitLog
+        If a row has no position, or the same one as another row of its list; or if it is none of
+        so many places.
+    """
+    place = positions(rows)
+    starts = beginnings(rows.chunk.batch["decision_id"])
+    lists = Lists(np.flatnonzero(starts), np.cumsum(starts) - 1, place)
+    if slots is not None and len(place) and int(place.max()) >= slots:
+        row = int(np.argmax(place >= slots))
+        raise UnfitLog(
+            f"{rows.where(row)}: position: {place[row]} is none of a list of slots={slots}; give "
+            "as many slots as a page has, positions from 0"
+        )
+    down = lists.down
+    twice = (lists.of[down][1:] == lists.of[down][:-1]) & (place[down][1:] == place[down][:-1])
+    if twice.any():
+        row = int(down[1:][np.argmax(twice)])
+        raise UnfitLog(
+            f"{rows.where(row)}: position: another row of its decision_id has {place[row]}, too; "
+            "log one arm for each position, and the rows of a decision together"
+        )
+    return lists
+
+
+# ---- The arms that a log offers
+
+
+def names_of(policy: Policy) -> list[str]:
+    """Return the names of a policy's arms, in the order of their slots; numbers are names, too."""
+    arms = policy.arms
+    return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
+
+
+def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
+    """Return the error that a policy does not know an arm of the log."""
+    return UnknownName(
+        f"{where}: arms: the policy has no arm {name!r}, it has {', '.join(map(repr, known))}; "
+        "make it with arms=arms_of(log)"
+    )
+
+
+def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
+    """Return the distinct arms that a log ever offers, in the order of their names.
+
+    Arms whose names are all whole numbers come in the order of the numbers.
+
+    Parameters
+    ----------
+    log : LogReader, path, or table in memory
+        What :func:`tacit.read_log` takes; is read to its end.
+    **reading
+        How a log that is not open yet is read: options of :func:`tacit.read_log`.
+
+    Raises
+    ------
+    LogError
+        If the log cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from tacit.logs import read_log
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name) / "clicks.csv"
+    >>> _ = path.write_text(
+    ...     "timestamp,decision_id,placement,key,arms,arm\\n"
+    ...     '2017-07-04T12:00:00Z,1,home,tomato,"[10, 9]",9\\n'
+    ... )
+    >>> arms_of(path)
+    ('9', '10')
+    """
+    return in_order(offered_in(opened(log, **reading)))
+
+
+def offered_in(log: Any) -> set[str]:
+    """Return the distinct arms that a log, or a part of one, ever offers."""
+    names: set[str] = set()
+    for chunk in selected(log, ()):
+        names.update(_distinct(chunk.batch.column("arms")))
+    return names
+
+
+def _distinct(arms: Any) -> list[str]:
+    if list_codes(arms) is not None:
+        return list(arms[0].as_py())
+    return list(arms.flatten().unique().to_pylist())
+
+
+def in_order(names: set[str]) -> tuple[str, ...]:
+    """Return arms in the order of their names, or of their numbers."""
+    if all(name.isdecimal() for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))

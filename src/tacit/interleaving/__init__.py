@@ -1,15 +1,12 @@
 """Interleaving: rankings in, one list out; clicks in, duels out."""
 
-from tacit.interleaving.balanced import Balanced
+from tacit.interleaving.balanced import Balanced, DebiasedBalanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
 from tacit.interleaving.credited import METHODS, credited
-from tacit.interleaving.debiased import DebiasedBalanced
 from tacit.interleaving.optimized import Optimized
-from tacit.interleaving.probabilistic import Probabilistic
-from tacit.interleaving.probabilistic_multileave import ProbabilisticMultileave
+from tacit.interleaving.probabilistic import Probabilistic, ProbabilisticMultileave
 from tacit.interleaving.rules import Action, CreditRule
-from tacit.interleaving.team_draft import TeamDraft
-from tacit.interleaving.team_draft_multileave import TeamDraftMultileave
+from tacit.interleaving.team_draft import TeamDraft, TeamDraftMultileave
 
 __all__ = [
     "METHODS",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from tacit.core import checks
 from tacit.core.arrays import Generator
-from tacit.core.ranges import Checked, whole
+from tacit.core.part import Checked, whole
 from tacit.errors import InvalidValue
 
 Item = str | int

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.errors import InvalidValue
-from tacit.interleaving.balanced import Balanced
+from tacit.interleaving.balanced import Balanced, DebiasedBalanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
-from tacit.interleaving.debiased import DebiasedBalanced
 from tacit.interleaving.optimized import Optimized
-from tacit.interleaving.probabilistic import Probabilistic
-from tacit.interleaving.probabilistic_multileave import ProbabilisticMultileave
-from tacit.interleaving.team_draft import TeamDraft
-from tacit.interleaving.team_draft_multileave import TeamDraftMultileave
+from tacit.interleaving.probabilistic import Probabilistic, ProbabilisticMultileave
+from tacit.interleaving.team_draft import TeamDraft, TeamDraftMultileave
 
 METHODS: dict[str, type[InterleavingMethod]] = {
     method.__name__: method

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.ranges import one_of, whole
+from tacit.core.part import one_of, whole
 from tacit.errors import MissingExtra
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod, Item, compared, ranks
 

@@ -1,4 +1,4 @@
-"""What actions are worth: by kind of action, by position, and by how far the rankers disagree."""
+"""What clicks are worth: as signs of sums, by kind of action, by position, by disagreement."""
 
 from __future__ import annotations
 
@@ -7,9 +7,53 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tacit.core import checks
+from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.interleaving.base import Interleaved
+
+# ---- Outcomes of duels as signs of sums, for exact sums over all clicks
+
+
+def outcome_weights(shown: Interleaved) -> Floats:
+    """Return weights whose sum over the clicks has the sign of the left ranker's lead.
+
+    Parameters
+    ----------
+    shown : Interleaved
+        A duel's list, with ``teams``, ``credits`` or ``ranks`` remembered.
+
+    Returns
+    -------
+    array of float64, shape (positions, positions)
+        In row m: the weight of a click at each position, where m is the lowest click.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.interleaving import TeamDraft
+    >>> shown = TeamDraft(length=2).interleave([["a", "b"], ["b", "a"]], np.random.default_rng(1))
+    >>> shown.memory["teams"], outcome_weights(shown)[1]
+    ([0, 1], array([ 1., -1.]))
+    """
+    positions = len(shown.items)
+    memory = shown.memory
+    if "ranks" in memory:
+        left, right = (
+            np.array([np.inf if rank is None else rank for rank in row]) for row in memory["ranks"]
+        )
+        depth = np.minimum(left, right)[:, None]
+        return np.asarray((left <= depth).astype(np.float64) - (right <= depth))
+    if "credits" in memory:
+        weights = np.subtract(*map(np.asarray, memory["credits"]))
+    else:
+        weights = np.array([{0: 1.0, 1: -1.0, None: 0.0}[team] for team in memory["teams"]])
+    return np.asarray(np.broadcast_to(weights, (positions, positions)), np.float64)
+
+
+# ---- What actions are worth: by kind of action, by position, and by how far the rankers disagree
 
 CLICK = "click"
 """The action that counts if nothing else is said."""

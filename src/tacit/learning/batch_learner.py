@@ -15,17 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Booleans, Floats, Generator, Ints
+from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
 from tacit.core.dispatch import learns_from_propensity
-from tacit.core.state import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
 from tacit.learning.columns import DecisionReader, refuse_others
 from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
-from tacit.learning.impressions import ImpressionReader
-from tacit.learning.lanes import Lanes
-from tacit.learning.loops import Loops
-from tacit.learning.offer import Offer
+from tacit.learning.impressions import ImpressionReader, Offer
+from tacit.learning.lanes import Lanes, Loops
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Impression, Policy
 

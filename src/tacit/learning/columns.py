@@ -11,8 +11,8 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
 from tacit.learning.decisions import Decision, Decisions
+from tacit.learning.impressions import Offer
 from tacit.learning.lanes import Lanes
-from tacit.learning.offer import Offer
 from tacit.policies.base import NO_FEATURES, Policy
 
 

@@ -16,9 +16,15 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch_learner import BatchLearner
 from tacit.learning.decisions import NEWEST, Arm, ArmT_co, Decision, Decisions, Key, Learned
-from tacit.learning.estimates.arms import Estimates, estimates_of
-from tacit.learning.estimates.features import DRAWS, Coefficients, coefficients_of, estimates_by_draws
-from tacit.learning.offer import Offer
+from tacit.learning.estimates import (
+    DRAWS,
+    Coefficients,
+    Estimates,
+    coefficients_of,
+    estimates_by_draws,
+    estimates_of,
+)
+from tacit.learning.impressions import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import Policy
 

@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.classifiers.base import Classifier
-from tacit.core.arrays import Floats
-from tacit.core.state import lane_rows, leaves
+from tacit.core.arrays import Floats, lane_rows, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.policies.base import Counts, Policy
-from tacit.policies.candidates import Past
+from tacit.policies.exploration_floor import Past
 from tacit.policies.features.gaussian import Gaussian
 
 

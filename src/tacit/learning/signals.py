@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Ints, copied_into, leaves, rebuilt, trimmed
 from tacit.core.dispatch import kernel
-from tacit.core.state import copied_into, leaves, rebuilt, trimmed
 from tacit.errors import InvalidValue, SnapshotError
 
 VOLUME, ABANDONMENT, REFORMULATION, NEW_ARMS, SINCE_SHIFT = range(5)

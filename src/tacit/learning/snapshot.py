@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Ints, lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.core.dispatch import learns_from_propensity
-from tacit.core.state import lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.errors import SnapshotError, TacitError, UnknownName
 from tacit.learning.lanes import no_plays
 from tacit.policies.base import Policy

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
 from tacit.logs.doubts import Decided, of_names
-from tacit.logs.formats import parquet_file
+from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.places import File
 from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
 from tacit.logs.schema import SCHEMA, SEGMENT

@@ -11,15 +11,14 @@ import pyarrow as pa
 
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.frames import is_frame
-from tacit.logs.formats import FORMATS, format_of
+from tacit.logs.formats import FORMATS, files_at, format_of, is_url
 from tacit.logs.memory import Frame
 from tacit.logs.open_bandit import OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.places import files_at, is_url
 from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader
 from tacit.logs.rows import Chunk, converted
-from tacit.logs.ubi.reading import UBI
-from tacit.logs.vowpal_wabbit.dsjson import DSJSON
+from tacit.logs.ubi import UBI
+from tacit.logs.vowpal_wabbit import DSJSON
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
 SHOWN = "shown"

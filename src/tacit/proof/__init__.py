@@ -1,14 +1,11 @@
 """Proof that learning helps: what a policy earned more than a control, at any time."""
 
-from tacit.proof.boundary import boundary
-from tacit.proof.guardrails import guarded
+from tacit.proof.boundary import HoldoutSums, Interval, Lift, boundary
 from tacit.proof.holdout import dispersion, holdout_lift
 from tacit.proof.paired import PairSums, chance_of_score, discoveries, preference
 from tacit.proof.planner import decisions_needed, duels_needed, searches_needed
-from tacit.proof.result import Interval, Lift
 from tacit.proof.scores import Scores, ScoreSums, Winner, winner
-from tacit.proof.sentences import lift_sentence
-from tacit.proof.sums import HoldoutSums
+from tacit.proof.sentences import guarded, lift_sentence
 from tacit.proof.traffic import ALARM, FrequencySums, PropensitySums, share_evidence
 
 __all__ = [

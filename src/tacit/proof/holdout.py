@@ -16,9 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
-from tacit.proof.boundary import boundary, checked_share
-from tacit.proof.result import Interval, Lift, claim_of
-from tacit.proof.sums import BUCKETS, CONTROL, POLICY, HoldoutSums
+from tacit.proof.boundary import (
+    BUCKETS,
+    CONTROL,
+    POLICY,
+    HoldoutSums,
+    Interval,
+    Lift,
+    boundary,
+    checked_share,
+    claim_of,
+)
 
 ENOUGH = 5.0
 """The least information, in expected rewards of a balanced holdout, for an interval."""

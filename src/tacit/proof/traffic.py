@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
-from tacit.proof.boundary import checked_share
-from tacit.proof.sums import BUCKETS, HoldoutSums
+from tacit.proof.boundary import BUCKETS, HoldoutSums, checked_share
 
 ALARM = math.log(100.0)
 """Logarithm of the evidence at which there is an alarm."""

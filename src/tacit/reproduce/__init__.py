@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from tacit.errors import UnknownName
-from tacit.reproduce.report import Item
+from tacit.reproduce.study import Item
 
 # Where each item is; modules are loaded when their item is asked for.
 ITEMS = {

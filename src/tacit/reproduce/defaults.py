@@ -46,8 +46,18 @@ from tacit.policies import (
     Thompson,
     policy_from_spec,
 )
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, inscribe, listed, play, report, table
+from tacit.reproduce.study import (
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    drawing,
+    inscribe,
+    listed,
+    play,
+    report,
+    table,
+)
 
 TITLE = "One default, untuned, beside everything else, tuned"
 TUNING_SHARE, LEAST_TUNING = 4, 5

@@ -17,8 +17,20 @@ from tacit.evaluate import intervals
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums, summed
 from tacit.plots import COLOURS
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, inscribe, legend_below, listed, report, select, table
+from tacit.reproduce.study import (
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    Tell,
+    drawing,
+    inscribe,
+    legend_below,
+    listed,
+    report,
+    select,
+    table,
+)
 
 TITLE = "Coverage of the intervals of offline estimators"
 CONFIDENCE = 0.95

@@ -11,9 +11,11 @@ from tacit.environments import BernoulliArms
 from tacit.plots import band, looks
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     Tell,
     drawing,
     inscribe,

@@ -16,17 +16,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.classifiers import Rectangle
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Floats, Ints, leaves
 from tacit.core.dispatch import arrive, decide, learn, observe, react, regret, shown_in
 from tacit.core.spread import spread
-from tacit.core.state import leaves
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
 from tacit.learning.merging import added, joined
 from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
 from tacit.policies.base import outcome_of
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import MARKED, Cell, drawing, inscribe, pivot, report, select
+from tacit.reproduce.study import (
+    MARKED,
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    drawing,
+    inscribe,
+    pivot,
+    report,
+    select,
+)
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 SHARDS = (2, 4, 16, 64)

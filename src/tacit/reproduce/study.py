@@ -1,22 +1,228 @@
-"""What every study does: play contenders, sum up their runs, and write tables and figures."""
+"""What every study does: play contenders, judge claims, and leave JSON, CSV, figures and Markdown."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.core.progress import progress
+from tacit.core.spread import progress
 from tacit.environments import Environment
 from tacit.plots import figure, save
 from tacit.policies import Policy
-from tacit.reproduce.report import Setup
 from tacit.simulation import SimulationResult, simulate
+
+# ---- What a paper claims and whether it holds: verdicts that the numbers choose
+
+
+def beyond(value: float, limit: float, error: float) -> bool | None:
+    """Whether a value exceeds a limit; None within two standard errors of it.
+
+    Examples
+    --------
+    >>> beyond(1.0, 0.8, 0.05), beyond(0.6, 0.8, 0.05), beyond(0.75, 0.8, 0.05)
+    (True, False, None)
+    """
+    return value > limit if abs(value - limit) >= 2.0 * error else None
+
+
+def both(first: bool | None, second: bool | None) -> bool | None:
+    """Whether two things hold; None if that is open.
+
+    Examples
+    --------
+    >>> both(True, True), both(None, False), both(True, None)
+    (True, False, None)
+    """
+    if first is False or second is False:
+        return False
+    return True if first and second else None
+
+
+def rate(count: int, trials: int) -> str:
+    """Return the interval of a probability in words.
+
+    Examples
+    --------
+    >>> rate(0, 1000)
+    'at most 0.37 %, with 95 % confidence'
+    """
+    low, high = (100.0 * bound for bound in exact_interval(count, trials))
+    least = f"{low:.2g} to " if count else "at most "
+    return f"{least}{high:.2g} %, with 95 % confidence"
+
+
+def verdict(claim: str, holds: bool | None, evidence: str) -> str:
+    """Return one claim of the paper with what was found; None is neither."""
+    found = "Not decided" if holds is None else "Holds" if holds else "Does not hold"
+    return f"- **{found}**: {claim} {evidence}"
+
+
+def log_slope(x: Sequence[float], means: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+    """Return the least-squares slope of ln mean over ln x, and its standard error.
+
+    The error is that of the means, propagated to first order; it does not cover curvature.
+
+    Parameters
+    ----------
+    x, means : sequence of float
+        Above 0.
+    errors : sequence of float
+        Standard errors of the means, relative to them.
+
+    Examples
+    --------
+    >>> slope, error = log_slope([10, 100, 1000], [3.0, 30.0, 300.0], [0.0, 0.0, 0.0])
+    >>> round(slope, 12), error
+    (1.0, 0.0)
+    """
+    logs = np.log(x)
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    return float(weights @ np.log(means)), float(np.sqrt(((weights * errors) ** 2).sum()))
+
+
+def exact_interval(count: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of Clopper and Pearson for a probability.
+
+    Examples
+    --------
+    >>> [round(bound, 5) for bound in exact_interval(0, 1000)]
+    [0.0, 0.00368]
+    >>> [round(bound, 4) for bound in exact_interval(5, 10)]
+    [0.1871, 0.8129]
+    """
+    tail = (1.0 - 0.95) / 2.0
+
+    def at_most(k: int, p: float) -> float:
+        return sum(math.exp(ways(i) + i * math.log(p) + (trials - i) * math.log1p(-p)) for i in range(k + 1))
+
+    def ways(i: int) -> float:
+        return math.lgamma(trials + 1) - math.lgamma(i + 1) - math.lgamma(trials - i + 1)
+
+    def root(above: Callable[[float], bool]) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if above(middle) else (low, middle)
+        return low
+
+    lower = root(lambda p: 1.0 - at_most(count - 1, p) < tail) if count > 0 else 0.0
+    upper = root(lambda p: at_most(count, p) > tail) if count < trials else 1.0
+    return lower, upper
+
+
+# ---- What a reproduction leaves behind: JSON, CSV, a figure and a Markdown report
+
+
+class Setup(NamedTuple):
+    """What a user may choose of a reproduction.
+
+    Attributes
+    ----------
+    runs, seed : int
+    workers : int or None
+    reading : str
+        One of the item's readings.
+    data : path or None
+        A file that the item needs and the package does not hold.
+    """
+
+    runs: int
+    seed: int = 1
+    workers: int | None = None
+    reading: str = "practical"
+    data: Path | None = None
+
+    def told(self, **more: Any) -> dict[str, Any]:
+        """Return what the numbers depend on: seed, runs, and what else is given."""
+        return {"seed": self.seed, "runs": self.runs} | more
+
+
+class Item(NamedTuple):
+    """Something that can be reproduced.
+
+    Attributes
+    ----------
+    title : str
+    runs : int
+        How many runs it takes unless told otherwise.
+    reproduce : callable
+        From a setup to what came of it.
+    readings : tuple of str
+        Ways to read the paper; the first is the default.
+    needs_data : str or None
+        What the file must be that has to be given.
+    """
+
+    title: str
+    runs: int
+    reproduce: Callable[[Setup], Reproduction]
+    readings: tuple[str, ...] = ("practical",)
+    needs_data: str | None = None
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The outcome of one item.
+
+    Attributes
+    ----------
+    cells : list of dict
+        The numbers, one table row each, all with the same keys.
+    report : str
+        Markdown that says what was done, what a paper says and what was found.
+    draw : callable
+        Draws the figure into a path.
+    settings : dict
+        Seed, runs and whatever else the numbers depend on.
+    """
+
+    cells: list[dict[str, Any]]
+    report: str
+    draw: Callable[[Path], Any]
+    settings: dict[str, Any]
+
+
+def write(name: str, result: Reproduction, folder: Path) -> list[Path]:
+    """Write ``folder/name.{json,csv,png,md}``, each only when complete; return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{suffix}" for suffix in ("json", "csv", "png", "md")]
+    content = {"name": name, "settings": result.settings, "cells": result.cells}
+    _replace(paths[0], lambda path: path.write_text(json.dumps(content, indent=1) + "\n"))
+    _replace(paths[1], lambda path: _write_csv(path, result.cells))
+    _replace(paths[2], result.draw)
+    report = f"{result.report.strip()}\n\n![{name}]({name}.png)\n"
+    _replace(paths[3], lambda path: path.write_text(report))
+    return paths
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_csv(path: Path, cells: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(cells[0]))
+        writer.writeheader()
+        writer.writerows(cells)
+
+
+# ---- What every study does: play contenders, sum up their runs, and write tables and figures
 
 Cell = dict[str, Any]
 Found = TypeVar("Found")

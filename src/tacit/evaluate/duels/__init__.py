@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.evaluate.duels.counting import preferences
-from tacit.evaluate.duels.evidence import log_evidence, safe_interval
-from tacit.evaluate.duels.report import DuelReport, Pair
+from tacit.evaluate.duels.reading import preferences
+from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, safe_interval
 from tacit.later import later
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """How much each position is examined, from a log."""
 
-from tacit.evaluate.examination.estimation import METHODS, examine
-from tacit.evaluate.examination.result import Examination, plot
+from tacit.evaluate.examination.estimation import METHODS, Examination, examine, plot
 
 __all__ = ["METHODS", "Examination", "examine", "plot"]

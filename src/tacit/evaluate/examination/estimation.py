@@ -1,33 +1,362 @@
 """How much each position is examined, from a log.
 
-In the position-based model (Richardson et al. 2007) a click is examination of the position times
-relevance of the arm: P(click) = θ_k · γ(key, arm). Clicks alone tell the θ only up to a common
-factor, so effects are given relative to the first position. Three ways to tell them from the
-relevance of what stood there:
-
-- ``randomization``: where arms were placed at random (or at known odds), what stands at the
-  positions is alike, and their click rates differ by examination alone;
-- ``harvesting``: the same arm for the same key, shown at two positions by whatever chance or
-  change of policy, is an intervention on its own;
-- ``em``: relevance is estimated together with examination, perhaps by a regression on features.
+The log becomes cells; three methods tell examination from relevance on them; the result is table,
+text and picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Unpack
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, Ints
+from tacit.core.text import Tabulated
 from tacit.errors import InvalidValue
-from tacit.evaluate.examination.cells import Cells, cells_of
-from tacit.evaluate.examination.methods import Regression, em, harvesting, per_place, randomization, relative
-from tacit.evaluate.examination.result import Examination
 from tacit.evaluate.intervals import CONFIDENCE, normal_quantile, wilson
-from tacit.evaluate.rows import checked_missing_reward
+from tacit.evaluate.rows import LoggedRows, RowReader, checked_missing_reward, clusters, positions
 from tacit.logs.sources import Reading, opened, say_rejected
+
+# ---- From a log to cells: what was shown where, summed
+
+GROUPS = 20
+"""Groups of decisions that the jackknife leaves out in turn."""
+
+
+class Cells(NamedTuple):
+    """What was shown where, summed: one cell per group of decisions, key and arm, and position.
+
+    Attributes
+    ----------
+    group, pair, position : array of int64, shape (cells,)
+    shown, clicks : array of float64, shape (cells,)
+        Rows and their rewards; for randomization weighted towards uniform placement.
+    names : list of (str, str)
+        Key and arm of each pair.
+    """
+
+    group: Ints
+    pair: Ints
+    position: Ints
+    shown: Floats
+    clicks: Floats
+    names: list[tuple[str, str]]
+
+    def without(self, group: int) -> Cells:
+        """Return the cells of all other groups."""
+        keep = self.group != group
+        return Cells._make([*(column[keep] for column in self[:5]), self.names])
+
+
+def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
+    needed = ("placement", "key", "position", "decision_id")
+    reader = RowReader(needed, missing_reward, need_propensity=randomized)
+    pairs: dict[tuple[int, int, int], int] = {}
+    names: list[tuple[str, str]] = []
+    parts: list[Floats] = []
+    for rows in reader.read(log):
+        group = clusters(rows.chunk.batch["decision_id"], GROUPS)
+        weights = _to_uniform(rows) if randomized else np.ones(len(group))
+        pair = _pairs(rows, pairs, names)
+        part = np.stack([group, pair, positions(rows), weights, weights * rows.reward])
+        parts.append(_summed(part))
+        if len(parts) > 32:
+            parts = [_summed(np.concatenate(parts, axis=1))]
+    columns = _summed(np.concatenate([np.zeros((5, 0)), *parts], axis=1))
+    return Cells._make([*columns[:3].astype(np.int64), *columns[3:], names])
+
+
+def _to_uniform(rows: LoggedRows) -> Floats:
+    """Return weights that make the arms at each position as if chosen uniformly."""
+    sizes = np.array([len(offer) for offer in rows.offers], np.float64)
+    return 1.0 / (sizes[rows.offer] * rows.propensity)
+
+
+def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]) -> Ints:
+    table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
+    distinct, which = np.unique(table, axis=1, return_inverse=True)
+    found = []
+    for pair in map(tuple, distinct.T.tolist()):
+        if pair not in pairs:
+            pairs[pair] = len(names)
+            names.append((rows.names["key"].names[pair[1]], rows.arm.names[pair[2]]))
+        found.append(pairs[pair])
+    return np.array(found, np.int64)[which.ravel()]
+
+
+def _summed(part: Floats) -> Floats:
+    """Return the sums of columns of the same group, pair and position."""
+    order = np.lexsort(part[2::-1])
+    part = part[:, order]
+    new = np.ones(part.shape[1], np.bool_)
+    new[1:] = (np.diff(part[:3], axis=1) != 0).any(axis=0)
+    first = np.flatnonzero(new)
+    sums = np.add.reduceat(part[3:], first, axis=1)
+    return np.concatenate([part[:3, first], sums])
+
+
+# ---- Three ways to tell examination from relevance, on cells
+
+ITERATIONS = 5000
+
+
+def randomization(cells: Cells, places: int) -> Floats:
+    """Return ratios of (weighted) click rates."""
+    shown = per_place(cells, cells.shown, places)
+    clicks = per_place(cells, cells.clicks, places)
+    return relative(np.divide(clicks, shown, out=np.full(places, np.nan), where=shown > 0))
+
+
+def per_place(cells: Cells, values: Floats, places: int) -> Floats:
+    return np.asarray(np.bincount(cells.position, values, places), np.float64)
+
+
+def relative(effects: Floats) -> Floats:
+    """Return effects relative to the first; NaN where that is nothing."""
+    first = effects[0]
+    return np.asarray(effects / (first if first > 0 else math.nan))
+
+
+def _matrix(cells: Cells, places: int) -> tuple[Floats, Floats]:
+    """Return how often each pair was shown and clicked at each position, (pairs, positions)."""
+    size = len(cells.names) * places
+    index = cells.pair * places + cells.position
+    return (
+        np.asarray(np.bincount(index, cells.shown, size).reshape(-1, places), np.float64),
+        np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, places), np.float64),
+    )
+
+
+def harvesting(cells: Cells, places: int) -> Floats:
+    """Return the effects that maximise the AllPairs likelihood of Agarwal et al. (2019).
+
+    Over pairs shown at both k and k′, ĉ is the sum of click rates at k and ĉ̄ that of the rates
+    of no click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b))
+    is concave, so Newton's method finds the one maximum.
+    """
+    shown, clicks = _matrix(cells, places)
+    seen = (shown > 0).astype(np.float64)
+    rates = np.divide(clicks, shown, out=np.zeros_like(clicks), where=shown > 0)
+    hits, misses = rates.T @ seen, (seen - rates).T @ seen
+    upper = [(k, m) for k in range(places) for m in range(k + 1, places) if hits[k, m] > 0 and hits[m, k] > 0]
+    known = _connected(upper, places)
+    upper = [pair for pair in upper if pair[0] in known]
+    effects = np.full(places, np.nan)
+    effects[0] = 1.0
+    if not upper:
+        return effects
+    free = sorted(known - {0})
+    column = {k: number for number, k in enumerate(free)}
+    design = np.zeros((2 * len(upper), len(free) + len(upper)))
+    good, bad = np.zeros(len(design)), np.zeros(len(design))
+    start = np.zeros(design.shape[1])
+    for number, (k, m) in enumerate(upper):
+        for row, (here, there) in enumerate(((k, m), (m, k)), 2 * number):
+            if here in column:
+                design[row, column[here]] = 1.0
+            design[row, len(free) + number] = 1.0
+            good[row], bad[row] = hits[here, there], misses[here, there]
+        both = slice(2 * number, 2 * number + 2)
+        start[len(free) + number] = math.log(good[both].sum() / (good + bad)[both].sum() * 0.5)
+    effects[free] = np.exp(_log_linear(design, good, bad, start)[: len(free)])
+    return effects
+
+
+def _connected(edges: list[tuple[int, int]], places: int) -> set[int]:
+    """Return the positions that edges connect to the first."""
+    known = {0}
+    for _ in range(places):
+        known |= {m for edge in edges if known & set(edge) for m in edge}
+    return known
+
+
+def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
+    """Return the x that maximises Σ good·u + bad·log(1 − eᵘ), u = design · x < 0 (Newton)."""
+
+    def value(x: Floats) -> float:
+        u = design @ x
+        if (u >= 0).any():
+            return -math.inf
+        return float(good @ u + bad @ np.log1p(-np.exp(u)))
+
+    x, best = start, value(start)
+    for _ in range(200):
+        odds = 1.0 / np.expm1(-(design @ x))
+        slope = design.T @ (good - bad * odds)
+        curve = (design.T * (bad * odds * (1.0 + odds))) @ design
+        step = np.linalg.lstsq(curve, slope, rcond=None)[0]
+        size = 1.0
+        while value(x + size * step) < best and size > 1e-12:
+            size /= 2
+        x = x + size * step if size > 1e-12 else x
+        gain, best = value(x) - best, value(x)
+        if gain <= 1e-13 * abs(best):
+            break
+    return x
+
+
+def em(cells: Cells, places: int, start: Floats | None, regression: Regression) -> Floats:
+    """Return what expectation maximisation (Wang et al. 2018, algorithm 1) finds.
+
+    The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and
+    P(relevant) = γ(1 − θ)/(1 − θγ); the M-step takes means of the first per position, and fits
+    relevance to the second.
+    """
+    shown, clicks = _matrix(cells, places)
+    missed = shown - clicks
+    rows, at = np.maximum(shown.sum(axis=1), 1e-300), np.maximum(shown.sum(axis=0), 1e-300)
+    if start is None:
+        theta = np.full(places, 0.5)
+        gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)
+    else:
+        theta = 0.9 * np.nan_to_num(start, nan=1.0) / np.nanmax(start)
+        gamma = np.minimum(0.95, (clicks.sum(axis=1) + 0.1) / np.maximum(shown @ theta, 1e-9))
+    for _ in range(ITERATIONS):
+        both = theta * gamma[:, None]
+        examined = clicks + missed * theta * (1 - gamma[:, None]) / (1 - both)
+        relevant = clicks + missed * gamma[:, None] * (1 - theta) / (1 - both)
+        new = np.clip(examined.sum(axis=0) / at, 1e-9, 1 - 1e-9)
+        gamma = np.clip(regression(relevant.sum(axis=1) / rows, rows), 1e-9, 1 - 1e-9)
+        change = np.abs(np.log(relative(new) / relative(theta))).max()
+        theta = new
+        if change < 1e-8:
+            break
+    return relative(theta)
+
+
+class Regression:
+    """What estimates relevance in the M-step: means per pair, or a regression on features."""
+
+    def __init__(self, cells: Cells, features: Any, regression: Any) -> None:
+        self._regression = regression
+        if features is not None:
+            told = [np.asarray(features(key, arm), np.float64) for key, arm in cells.names]
+            self._features = np.stack(told)
+
+    def __call__(self, targets: Floats, rows: Floats) -> Floats:
+        if self._regression is None:
+            return targets
+        self._regression.fit(self._features, targets, sample_weight=rows)
+        return np.asarray(self._regression.predict(self._features), np.float64)
+
+
+# ---- How much each position is examined: the result, as table, text and figure
+
+
+@dataclass(frozen=True)
+class Examination(Tabulated):
+    """How much each position is examined.
+
+    Attributes
+    ----------
+    method : str
+    positions : array of int64, shape (positions,)
+        The positions of the log, in ascending order.
+    effects : array of float64, shape (positions,)
+        Examination of each relative to the first; NaN where the log does not tell, as without
+        clicks.
+    low, high : array of float64, shape (positions,)
+        Interval for each effect (delete-a-group jackknife, on the scale of logarithms). Where that
+        has no width, as without any click, for ``randomization`` from Wilson's intervals of both
+        click rates, else NaN.
+    shown, clicks : array of float64, shape (positions,)
+        Rows at each position, and their rewards; for ``randomization`` weighted towards uniform
+        placement.
+    confidence : float
+    """
+
+    method: str
+    positions: Ints
+    effects: Floats
+    low: Floats
+    high: Floats
+    shown: Floats
+    clicks: Floats
+    confidence: float = CONFIDENCE
+
+    @property
+    def probabilities(self) -> Floats:
+        """The effects scaled so that the largest is 1: examination as policies take it."""
+        return np.asarray(self.effects / np.nanmax(self.effects))
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return :meth:`records`."""
+        return self.records()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per position."""
+        return [
+            {
+                "method": self.method,
+                "position": int(self.positions[place]),
+                "effect": float(self.effects[place]),
+                "low": float(self.low[place]),
+                "high": float(self.high[place]),
+                "shown": float(self.shown[place]),
+                "clicks": float(self.clicks[place]),
+            }
+            for place in range(len(self.positions))
+        ]
+
+    def summary(self) -> str:
+        """Return the result as text."""
+        from tacit.core.text import aligned
+
+        head = ["position", "effect", f"{self.confidence:.0%} interval", "shown", "clicks"]
+        body = [
+            [
+                str(row["position"]),
+                "–" if math.isnan(row["effect"]) else f"{row['effect']:.3f}",
+                "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]",
+                f"{row['shown']:,.0f}",
+                f"{row['clicks']:,.0f}",
+            ]
+            for row in self.table()
+        ]
+        title = f"examination relative to position {self.positions[0]}, by {self.method}"
+        return f"{title}\n{aligned([head, *body])}"
+
+
+def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:
+    """Draw the effects by each method with their intervals; return the axes."""
+    from tacit.plots import drawn
+
+    with drawn(path, ax, height=4.0) as axes:
+        _draw(results, axes)
+    return axes
+
+
+def _draw(results: Sequence[Examination], ax: Any) -> None:
+    for number, result in enumerate(results):
+        x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
+        errors = np.abs(np.stack([result.low, result.high]) - result.effects)
+        ax.errorbar(x, result.effects, np.nan_to_num(errors), fmt="o", capsize=3, lw=1.5,
+                    label=result.method)  # fmt: skip
+    ax.set_xticks(results[0].positions)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("position")
+    ax.set_ylabel(f"examination relative to position {results[0].positions[0]}")
+    ax.set_title(f"position effects, {results[0].confidence:.0%} intervals", size=10)
+    ax.legend(frameon=False)
+
+
+# ---- How much each position is examined, from a log
+#
+# In the position-based model (Richardson et al. 2007) a click is examination of the position times
+# relevance of the arm: P(click) = θ_k · γ(key, arm). Clicks alone tell the θ only up to a common
+# factor, so effects are given relative to the first position. Three ways to tell them from the
+# relevance of what stood there:
+#
+# - ``randomization``: where arms were placed at random (or at known odds), what stands at the
+#   positions is alike, and their click rates differ by examination alone;
+# - ``harvesting``: the same arm for the same key, shown at two positions by whatever chance or
+#   change of policy, is an intervention on its own;
+# - ``em``: relevance is estimated together with examination, perhaps by a regression on features.
 
 METHODS = ("randomization", "harvesting", "em")
 

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.evaluate.interleaved.engines import Hit, hits_of
 from tacit.evaluate.interleaved.report import Comparison, InterleavedReport, Segment
 from tacit.evaluate.interleaved.scale import Scaled, examination_curve, scaled
-from tacit.evaluate.interleaved.searches import Search
+from tacit.evaluate.interleaved.searches import Hit, Search, hits_of
 from tacit.later import later
 
 if TYPE_CHECKING:

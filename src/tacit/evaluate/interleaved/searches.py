@@ -1,4 +1,4 @@
-"""Searches with interleaved lists, put together from what any log tells of them."""
+"""Searches with interleaved lists, from any log: tacit's own, or what search engines answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.interleaving import Action, Interleaved
+from tacit.interleaving import Action, Interleaved, credited
+from tacit.interleaving.base import ranking
+from tacit.logs.ubi_records import CLICK
+
+# ---- Searches with interleaved lists, put together from what any log tells of them
 
 UNKNOWN_SEARCH = "unknown-search"
 NOT_SHOWN = "not-shown"
@@ -211,3 +215,208 @@ def number(column: str, value: Any, default: float | None = None) -> float:
         except ValueError:
             raise InvalidValue(column, value, "give a number") from None
     return checks.number(column, value, 0.0, 1e300)
+
+
+# ---- Searches as tacit's own log of duels tells them
+
+
+def own_search(record: Mapping[str, Any], where: str) -> Search:
+    """Return the search that a row of tacit's own log tells; ``where`` names one without an id.
+
+    Raises
+    ------
+    InvalidValue
+        If it tells none.
+    """
+    rankers = text("left", record["left"]), text("right", record["right"])
+    given = record.get("search") or record.get("decision_id")
+    search = where if given is None else text("search", given)
+    rankings = None
+    if record.get("interleaved") is None:
+        outcome = checks.number("outcome", number("outcome", record.get("outcome")), 0.0, 1.0)
+        shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
+        actions = [Action(0, CLICK, outcome), Action(1, CLICK, 1.0 - outcome)]
+    else:
+        shown = Interleaved.from_dict(checks.parsed("interleaved", record["interleaved"]))
+        if shown.rankers != 2:
+            remedy = "give a list of two rankers"
+            raise InvalidValue("interleaved.rankers", shown.rankers, remedy)
+        clicks = checks.parsed("clicks", record.get("clicks"))
+        if not isinstance(clicks, list):
+            raise InvalidValue("clicks", clicks, "give a list of positions")
+        actions = [_action(click, len(shown.items)) for click in clicks]
+        # The method must know its list again.
+        credited(shown, [action.position for action in actions])
+        if record.get("rankings") is not None:
+            rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
+    return Search(search, search, {}, rankers, shown, actions, rankings)
+
+
+def _action(click: Any, positions: int) -> Action:
+    """Return a click as the log gives it: a position, or an object with its kind."""
+    if isinstance(click, Mapping):
+        place = checks.integer("clicks", click.get("position"), 0, positions - 1)
+        kind = text("clicks.action", click.get("action", CLICK))
+        return Action(place, kind, checks.number("clicks.amount", click.get("amount", 1.0), 0, 1e300))
+    return Action(checks.integer("clicks", click, 0, positions - 1))
+
+
+def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
+    if isinstance(given, Mapping):
+        given = [given.get(name) for name in rankers]
+    if not isinstance(given, list) or len(given) != 2 or not all(isinstance(g, list) for g in given):
+        raise InvalidValue("rankings", given, "give the left and the right ranker's list")
+    return tuple(ranking("rankings", each) for each in given)
+
+
+# ---- What search engines answer: result lists of OpenSearch, Elasticsearch and Solr, and UBI
+#
+# - OpenSearch, ``POST _plugins/_search_relevance/ab_tests/{id}/_search`` (Search Relevance
+#   Workbench, merged in July 2026): ``hits``, each with ``_search_configuration_id``.
+# - OpenSearch and Elasticsearch, ``_search``: ``hits.hits``, each with ``_id``; who gave a hit stands
+#   in ``_search_configuration_id``, ``search_config`` or ``team``, of the hit or its ``fields``.
+# - Solr 8.8 and later with ``fl=id,[interleaving]``: ``response.docs``, each with
+#   ``[interleaving]``, the model that picked it.
+# - UBI 1.3 events; who gave the object stands in ``search_config`` of the object or of the
+#   attributes (as Chorus for OpenSearch sends it), or in ``tacit.team``.
+
+TEAMS = ("_search_configuration_id", "search_config", "_search_configuration", "team")
+SOLR_TEAM = "[interleaving]"
+IDS = ("query_id", "search", "search_id")
+UNITS = ("user", "client_id", "session", "session_id")
+
+
+class Hit(NamedTuple):
+    """A result, and who gave it, if the answer says it."""
+
+    id: str
+    team: str | None
+
+
+def is_result(record: Mapping[str, Any]) -> bool:
+    """Whether a record is what a search engine answered."""
+    return "hits" in record or isinstance(record.get("response"), dict)
+
+
+def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
+    """Return the results of an answer of OpenSearch, Elasticsearch or Solr, in their order.
+
+    Parameters
+    ----------
+    answer : dict
+    key : str, optional
+        In which field of a Solr document its id stands; by default ``id``.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no such answer.
+
+    Examples
+    --------
+    >>> hits_of({"hits": {"hits": [{"_id": "7", "_search_configuration_id": "9c85"}]}})
+    [Hit(id='7', team='9c85')]
+    >>> hits_of({"response": {"docs": [{"id": "7", "[interleaving]": "modelB"}]}})
+    [Hit(id='7', team='modelB')]
+    """
+    if isinstance(answer.get("response"), Mapping):
+        docs = answer["response"].get("docs")
+        return [_hit("response.docs", doc, key or "id") for doc in _listed("response.docs", docs)]
+    inner = answer.get("hits")
+    if isinstance(inner, Mapping):
+        inner = inner.get("hits")
+    return [_hit("hits", hit, key or "_id") for hit in _listed("hits", inner)]
+
+
+def _listed(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        raise InvalidValue(field, value, "give the list of results of a search engine's answer")
+    return value
+
+
+def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
+    if hit.get(key) is None:
+        raise InvalidValue(f"{field}.{key}", None, "every result needs its id")
+    team = hit.get(SOLR_TEAM) or team_of(hit) or team_of(_inner(hit, "fields"))
+    return Hit(text(f"{field}.{key}", hit[key]), team)
+
+
+def team_of(attributes: Mapping[str, Any]) -> str | None:
+    """Return who gave an item, as its attributes say it; None if they do not."""
+    for name in TEAMS:
+        value = attributes.get(name)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def team_of_event(record: Mapping[str, Any]) -> str | None:
+    """Return who gave the object of a UBI event."""
+    attributes = _inner(record, "event_attributes")
+    ours = _inner(attributes, "tacit")
+    of_object = _inner(attributes, "object")
+    return team_of(ours) or team_of(of_object) or team_of(attributes)
+
+
+def id_of(record: Mapping[str, Any]) -> str:
+    """Return the search that an answer belongs to.
+
+    Raises
+    ------
+    InvalidValue
+        If it does not say it.
+    """
+    ubi = _inner(record, "ubi") or _inner(_inner(record, "ext"), "ubi")
+    for place in (record, ubi, _inner(_inner(record, "responseHeader"), "params")):
+        for name in IDS:
+            if place.get(name) is not None:
+                return text(name, place[name])
+    remedy = f"give each result list its search in one of {', '.join(IDS)}"
+    raise InvalidValue("query_id", None, remedy)
+
+
+def _inner(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = record.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def found(record: Mapping[str, Any], name: str) -> Any:
+    """Return a field of a record, or of its attributes."""
+    for place in (record, _inner(record, "query_attributes"), _inner(record, "event_attributes")):
+        if place.get(name) is not None:
+            return place[name]
+    return None
+
+
+# ---- What the columns of interleaved searches are called
+
+ROW = ("search", "team", "position", "click")
+"""The columns of a row for each item shown, or for each one clicked."""
+MORE = ("item", "action", "amount")
+OWN = ("left", "right", "outcome", "interleaved", "clicks", "rankings", "decision_id")
+"""Those of tacit's own log of duels."""
+
+
+class Columns(NamedTuple):
+    """What to read beside the fixed columns.
+
+    Attributes
+    ----------
+    unit : str or None
+        Whose searches are; None: the first of ``user``, ``client_id``, ``session``,
+        ``session_id`` that there is.
+    by : tuple of str
+        Segments.
+    renamed : dict
+        From our names of columns to the file's.
+    """
+
+    unit: str | None = None
+    by: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = {}
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Where the unit may stand, the likeliest first."""
+        return UNITS if self.unit is None else (self.unit,)

@@ -1,9 +1,10 @@
-"""Parameters for policies that follow shifting intent, proposed from a click log."""
+"""Parameters for policies that follow shifting intent, proposed from what a log shows of shifts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Unpack
 
@@ -11,10 +12,151 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.text import Tabulated
 from tacit.evaluate.proposal.history import KeyHistory, LogColumns
-from tacit.evaluate.proposal.result import Proposal, Shift
-from tacit.evaluate.proposal.shifts import NormalContexts, shifts_of
 from tacit.logs.sources import Reading, opened, say_rejected
+
+# ---- What a log suggests: parameters, what they were derived from, and warnings
+
+
+class Shift(NamedTuple):
+    """A change after which another arm was best.
+
+    Attributes
+    ----------
+    placement, key : str
+    round : int
+        The most likely round of the key, from 1.
+    size : float
+        By how much the old best arm fell behind the new one.
+    excess : float or None
+        By how much the loudest context around that round leaves the normal box in some
+        coordinate; at most 0 where none does, None without contexts.
+    """
+
+    placement: str
+    key: str
+    round: int
+    size: float
+    excess: float | None
+
+
+@dataclass(frozen=True)
+class Proposal(Tabulated):
+    """What a log suggests for BWC and its like.
+
+    Attributes
+    ----------
+    min_shift : float
+        By how much an event lowers an arm that was best, against the new best one.
+    margin : float or None
+        Least distance of an event's context from the normal ones; None without contexts.
+    test_rounds : int
+        L, the rounds of a testing phase.
+    horizon : int
+        Rounds of a key.
+    derived : dict
+        What each of these was derived from, by its name.
+    warnings : tuple of str
+        Where the log contradicts what the policies assume.
+    shifts : tuple of Shift
+        The changes of the best arm that were found.
+    rows, keys, searched : int
+        Rows and keys of the log, and keys in which changes were searched.
+    policy : str
+        A policy with these parameters, as the command line takes it.
+    """
+
+    min_shift: float
+    margin: float | None
+    test_rounds: int
+    horizon: int
+    derived: dict[str, str]
+    warnings: tuple[str, ...]
+    shifts: tuple[Shift, ...]
+    rows: int
+    keys: int
+    searched: int
+    policy: str
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per parameter: its value, and what it was derived from."""
+        return [
+            {"parameter": name, "value": getattr(self, name), "derived": told}
+            for name, told in self.derived.items()
+        ]
+
+    def summary(self) -> str:
+        """Return the proposals, what they were derived from, and the warnings as text."""
+        width = max(map(len, self.derived))
+        values = {name: getattr(self, name) for name in self.derived}
+        shown = {name: "–" if value is None else f"{value:g}" for name, value in values.items()}
+        room = max(map(len, shown.values()))
+        lines = [
+            f"{self.rows:,} rows, {self.keys:,} keys; {len(self.shifts)} shifts found in "
+            f"{self.searched:,} keys",
+            *(
+                f"  {name.ljust(width)}  {shown[name].rjust(room)}  {told}"
+                for name, told in self.derived.items()
+            ),
+            f"  policy: {self.policy}",
+            *(f"warning: {warning}" for warning in self.warnings),
+        ]
+        return "\n".join(lines)
+
+
+# ---- Which changes were shifts of intent, and how their contexts differ from normal ones
+
+RARE = 1e-3
+"""Share of the contexts without a shift that may lie outside of what is called normal."""
+
+
+class NormalContexts(NamedTuple):
+    """Contexts as they are without a shift.
+
+    Attributes
+    ----------
+    low, high : array of float64, shape (dim,)
+        The box that holds all but a few.
+    loud : float
+        What one in a thousand of them exceeds, as its distance from the box.
+    """
+
+    low: Floats
+    high: Floats
+    loud: float
+
+    def excess(self, contexts: Floats) -> Floats:
+        """Return how far each context lies outside of the box, in its worst coordinate."""
+        outside = np.maximum(self.low - contexts, contexts - self.high)
+        return np.asarray(outside.max(axis=1))
+
+
+def shifts_of(columns: LogColumns, histories: list[KeyHistory]) -> tuple[list[Shift], NormalContexts | None]:
+    """Return all shifts, and what contexts are like elsewhere."""
+    quiet = np.ones(len(columns.lanes), dtype=bool)
+    for history in histories:
+        for change in history.changes:
+            quiet[history.rows[change.first : change.last + 1]] = False
+    normal = None
+    if columns.contexts.shape[1] and quiet.any():
+        contexts = columns.contexts[quiet]
+        low, high = np.quantile(contexts, [RARE, 1.0 - RARE], axis=0)
+        normal = NormalContexts(low, high, 0.0)
+        normal = normal._replace(loud=float(np.quantile(normal.excess(contexts), 1.0 - RARE)))
+    shifts = []
+    for history in histories:
+        for change, size in zip(history.changes, history.shift_sizes(), strict=True):
+            if size == 0.0:
+                continue
+            near = columns.contexts[history.rows[change.first : change.last + 1]]
+            excess = float(normal.excess(near).max()) if normal else None
+            names = columns.names[history.lane]
+            shifts.append(Shift(*names, change.round + 1, size, excess))
+    return shifts, normal
+
+
+# ---- Parameters for policies that follow shifting intent, proposed from a click log
 
 UNKNOWN_SHIFT, UNKNOWN_MARGIN = 0.1, 0.1
 

@@ -1,26 +1,77 @@
-"""From a log to windows: names become slots, keys become lanes."""
+"""How a log is replayed: the rules, windows of its rows, one pass over them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.core.arrays import Floats, Ints
-from tacit.errors import LogError, UnfitLog
-from tacit.evaluate.arms import names_of, unknown_arm
-from tacit.evaluate.rejection.rules import Rules
-from tacit.evaluate.rows import answered, check_segments
-from tacit.learning.assumptions import ContextWatch
-from tacit.learning.batch import Batch
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints, copied_into
+from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
+from tacit.core.seeds import stream
+from tacit.errors import InvalidValue, LogError, UnfitLog
+from tacit.evaluate.rows import answered, check_segments, checked_missing_reward, names_of, unknown_arm
+from tacit.evaluate.targets.learning import check_features
+from tacit.learning.batch import Batch, impression_of
+from tacit.learning.impressions import ContextWatch
 from tacit.logs.parts import KeyShard
 from tacit.logs.rows import Chunk, lengths, representatives
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import as_chunks
-from tacit.policies.base import NO_FEATURES
+from tacit.policies.base import NO_FEATURES, Policy, outcome_of
+
+# ---- How a log is replayed, and for which policy
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a log is replayed, and for which policy.
+
+    Parameters
+    ----------
+    policy, seed, window, tolerance, assume_uniform, missing_reward, by
+        As for :func:`~tacit.replay`.
+
+    Raises
+    ------
+    InvalidValue
+        If one of them is not allowed.
+    """
+
+    policy: Policy
+    seed: int = 0
+    window: int = 1_000_000
+    tolerance: float = 1e-6
+    assume_uniform: bool = False
+    missing_reward: float | None = 0.0
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
+        if self.policy.shows != "arm":
+            raise InvalidValue(
+                "policy",
+                self.policy,
+                f"it shows a {self.policy.shows}, and the log hardly ever shows the same; weigh "
+                "the log by off_policy if it is one of lists, or judge it with tacit.simulate",
+            )
+        check_features(self.policy)
+        for field, value in (
+            ("missing_reward", checked_missing_reward(self.missing_reward)),
+            ("seed", checks.integer("seed", self.seed, 0)),
+            ("window", checks.integer("window", self.window, 1)),
+            ("tolerance", checks.number("tolerance", self.tolerance, 0.0, 1.0)),
+        ):
+            object.__setattr__(self, field, value)
+
+
+# ---- From a log to windows: names become slots, keys become lanes
 
 
 class Window(NamedTuple):
@@ -221,3 +272,104 @@ def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
         "by importance (IPS, SNIPS or doubly robust) with off_policy, or with "
         "tacit evaluate --estimator ips,snips,dr"
     )
+
+
+# ---- One pass of replay: what is learned in it, and which rows count
+
+STRIDE = 65_536
+"""Rows between two reports of progress, and between two chances to interrupt."""
+
+
+class Matches(NamedTuple):
+    """What a pass writes into.
+
+    Attributes
+    ----------
+    action : array of int64, shape (1,)
+        The slot that the policy chose.
+    feedback : array of float64, shape (1,)
+        The reward of the row.
+    tally : array of float64, shape (segments, 2)
+        How many rows of each segment matched, and the sum of their rewards.
+    """
+
+    action: Ints
+    feedback: Floats
+    tally: Floats
+
+
+def replay_rows(
+    params: Any, state: Any, window: Window, order: Ints, rng: Generator, matches: Matches
+) -> None:
+    """Replay rows in an order; add the number of matched rows and their rewards to a tally."""
+    batch, (action, feedback, tally) = window.batch, matches
+    for row in order:
+        lane = batch.lanes[row]
+        impression = impression_of(batch, row)
+        observe(params, state, lane, impression)
+        decide(params, state, lane, impression, rng, action)
+        if action[0] == window.logged[row]:
+            feedback[0] = window.rewards[row]
+            shown = shown_in(params, action)
+            known = learned_propensity(params, state, lane, impression, shown)
+            learn(params, state, lane, outcome_of(params, impression, action, feedback, known))
+            tally[window.segments[row], 0] += 1.0
+            tally[window.segments[row], 1] += feedback[0]
+
+
+class Pass:
+    """One replay of the log: what was learned in it, its generators and its counts.
+
+    Parameters
+    ----------
+    rules : Rules
+    number : int
+        The place of its draws among those of the seed.
+    shard : int, optional
+        Which part of the keys it replays, if not all.
+    """
+
+    def __init__(self, rules: Rules, number: int, shard: int | None = None) -> None:
+        self.policy = rules.policy
+        self.state = self.policy.init(0)
+        place = (number,) if shard is None else (number, 1, shard)
+        self.rng = stream("replay", rules.seed, *place)
+        # Shuffling draws from a generator of its own, so that the policy's draws do not depend
+        # on it; the first pass keeps the log's order.
+        self._shuffler = stream("replay, shuffling", rules.seed, *place) if number else None
+        self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
+        self._capacity = 0
+
+    @property
+    def matched(self) -> int:
+        """The number of rows that counted."""
+        return int(self._matches.tally[:, 0].sum())
+
+    @property
+    def clicks(self) -> float:
+        """Sum of their rewards."""
+        return float(self._matches.tally[:, 1].sum())
+
+    @property
+    def tally(self) -> Floats:
+        """Both for each segment, shape (segments, 2)."""
+        return self._matches.tally
+
+    def play(self, window: Window, lanes: int, segments: int = 1) -> Iterator[int]:
+        """Replay a window; yield the number of rows after each stretch of it."""
+        from tacit.core.compiled import compiled
+
+        if lanes > self._capacity:
+            self._capacity = max(lanes, 2 * self._capacity)
+            self.state = copied_into(self.state, self.policy.init(self._capacity))
+        if segments > len(self.tally):
+            more = np.zeros((segments - len(self.tally), 2))
+            self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
+        rows = len(window.logged)
+        order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
+        params = self.policy.params
+        driver = compiled(replay_rows, params)
+        for start in range(0, rows, STRIDE):
+            stretch = order[start : start + STRIDE]
+            driver(params, self.state, window, stretch, self.rng, self._matches)
+            yield len(stretch)

@@ -1,17 +1,21 @@
-"""Target policies: whose value is to be estimated, as probabilities of arms row by row.
-
-Anything with the methods of :class:`Target` is one.
-"""
+"""Target policies, whose value is to be estimated: tables of probabilities, functions, models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, Self
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats
+from tacit.core import checks
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import LoggedRows
+
+# ---- Target policies: whose value is to be estimated, as probabilities of arms row by row
+#
+# Anything with the methods of :class:`Target` is one.
 
 
 class Target(Protocol):
@@ -78,3 +82,322 @@ def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
         f"{probability:g}, but it was not on offer, so the log could never have shown it; leave "
         "it out of the target policy, or take a log that offers it"
     )
+
+
+# ---- Numbers per arm in tables: fixed probabilities
+
+TOLERANCE = 1e-9
+PER = (None, "key", "placement", "position", "policy")
+
+
+class PerArm:
+    """Numbers per arm, perhaps different ones for each key, placement or position.
+
+    Parameters
+    ----------
+    numbers : dict
+        From arms to numbers; with ``per``, from the values of that column to such dicts.
+    per : {None, "key", "placement", "position", "policy"}
+        What has numbers of its own.
+    default : float or None
+        The number of arms that are not told; None makes an untold value of ``per`` an error.
+
+    Raises
+    ------
+    InvalidValue
+        If a number is none.
+    """
+
+    def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
+        if per not in PER:
+            raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
+        if not isinstance(numbers, Mapping) or not numbers:
+            raise InvalidValue("numbers", numbers, "give a dict from arms to numbers")
+        tables = numbers if per else {"": numbers}
+        self.per = per
+        self.columns = frozenset({per} if per else ())
+        self._default = default
+        self.tables = {str(value): _table(str(value), table) for value, table in tables.items()}
+        self._matrix = np.zeros((0, 0))
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._matrix = np.zeros((0, 0))
+        return fresh
+
+    def rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+        """Return one row of numbers per value of ``per``, and which of them each row has."""
+        per = rows.coded(self.per)
+        arms = rows.arm.names
+        if self._matrix.shape[1] < len(arms):
+            self._matrix = np.zeros((0, len(arms)))
+        known = len(self._matrix)
+        if known < len(per.names):
+            new = [self._numbers(value, arms) for value in per.names[known:]]
+            self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
+        self._check(rows, per.codes, per.names)
+        return self._matrix, per.codes
+
+    def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
+        table = self.tables.get(value, {})
+        return [table.get(arm, self._default) for arm in arms]
+
+    def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
+        """Refuse rows that the numbers do not fit; here, none."""
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        matrix, codes = self.rows(rows)
+        return matrix[codes, rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        matrix, codes = self.rows(rows)
+        return matrix[codes]
+
+
+def _table(value: str, table: Any) -> dict[str, float]:
+    if not isinstance(table, Mapping):
+        raise InvalidValue(f"numbers[{value}]", table, "give a dict from arms to numbers")
+    return {
+        str(arm): checks.number(f"numbers[{arm}]", number, -1e300, 1e300) for arm, number in table.items()
+    }
+
+
+class Table(PerArm):
+    """Fixed probabilities of arms.
+
+    Parameters
+    ----------
+    probabilities : dict
+        From arms to probabilities that add to 1; with ``per``, from the values of that column
+        to such dicts. Arms that are not named have probability 0.
+    per : {None, "key", "placement", "position", "policy"}
+        What has probabilities of its own.
+
+    Raises
+    ------
+    InvalidValue
+        If they are no probabilities.
+
+    Examples
+    --------
+    >>> Table({"film": 0.7, "holiday": 0.3}).label
+    'table'
+    >>> Table({"independence day": {"holiday": 1.0}}, per="key").per
+    'key'
+    """
+
+    label = "table"
+
+    def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
+        super().__init__(probabilities, per)
+        for value, table in self.tables.items():
+            field = f"probabilities[{value}]" if per else "probabilities"
+            for arm, probability in table.items():
+                checks.number(f"{field}[{arm}]", probability, 0.0, 1.0)
+            if abs(sum(table.values()) - 1.0) > TOLERANCE:
+                raise InvalidValue(field, table, "give probabilities that add to 1")
+        self._fitting: set[tuple[str, int]] = set()
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = super().begin(every)
+        fresh._fitting = set()
+        return fresh
+
+    def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
+        """Refuse a row that does not offer an arm which the target would show there."""
+        pairs = codes * len(rows.offers) + rows.offer
+        if len(names) * len(rows.offers) > len(pairs):
+            distinct = np.unique(pairs)
+        else:
+            distinct = np.flatnonzero(np.bincount(pairs))
+        for pair in distinct.tolist():
+            value, offer = names[pair // len(rows.offers)], pair % len(rows.offers)
+            if (value, offer) not in self._fitting:
+                self._check_offer(rows, value, offer, int(np.argmax(pairs == pair)))
+                self._fitting.add((value, offer))
+
+    def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
+        if value not in self.tables:
+            raise UnfitLog(
+                f"{rows.where(row)}: {self.per}: the target policy has no probabilities for "
+                f"{value!r}; it has them for {', '.join(map(repr, list(self.tables)[:10]))}"
+            )
+        on_offer = {rows.arm.names[arm] for arm in rows.offers[offer]}
+        for arm, probability in self.tables[value].items():
+            if probability > 0 and arm not in on_offer:
+                raise UnfitLog(impossible(rows, row, arm, probability))
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        met = [self.tables[value] for value in {value for value, _ in self._fitting}]
+        return [arm for arm in arms if any(table.get(arm, 0.0) > 0 for table in met)]
+
+
+# ---- Numbers per arm from a function of the rows, or from a model
+
+
+class ArmFunction:
+    """Numbers per arm that a function gives for each batch of rows.
+
+    Parameters
+    ----------
+    function : callable
+        From a ``pyarrow.RecordBatch`` with the named columns to an array (rows, arms).
+    arms : sequence of str
+        The arms, in the order of the array's columns.
+    columns : collection of str
+        The columns of the log that the function looks at.
+
+    Raises
+    ------
+    InvalidValue
+        If the function gives something else.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], arms: Sequence[str], columns: Sequence[str] = ("context",)
+    ) -> None:
+        if not callable(function):
+            raise InvalidValue("function", function, "give a function of a batch")
+        names = checks.arms("arms", arms)
+        if isinstance(names, int):
+            raise InvalidValue("arms", arms, "give the arms' names")
+        self.function, self.arms = function, names
+        self.columns = frozenset(checks.names("columns", columns))
+        self._latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._latest = None, np.zeros((0, 0))
+        return fresh
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        if self._latest[0] is not rows:
+            self._latest = rows, self._evaluated(rows)
+        return self._latest[1]
+
+    def _evaluated(self, rows: LoggedRows) -> Floats:
+        """Return the function's numbers, with columns in the order of the log's arms."""
+        shape = len(rows.reward), len(self.arms)
+        given = self.function(rows.chunk.batch)
+        array = np.asarray(given, np.float64)
+        if array.shape != shape or not np.isfinite(array).all():
+            raise InvalidValue("function", given, f"give finite numbers of shape {shape}")
+        return self._placed(array, rows)
+
+    def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        place = {arm: column for column, arm in enumerate(self.arms)}
+        found = np.zeros((len(given), len(rows.arm.names)))
+        for code, name in enumerate(rows.arm.names):
+            if name in place:
+                found[:, code] = given[:, place[name]]
+        return found
+
+
+class Probabilities(ArmFunction):
+    """The probabilities that a function gives for each batch of rows.
+
+    Parameters
+    ----------
+    function : callable
+        From a ``pyarrow.RecordBatch`` with the named columns to an array (rows, arms) of
+        probabilities that add to 1 in each row.
+    arms : sequence of str
+        The arms, in the order of the array's columns.
+    columns : collection of str
+        The columns of the log that the function looks at.
+    label : str
+
+    Raises
+    ------
+    InvalidValue
+        If the function gives something else.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        arms: Sequence[str],
+        columns: Sequence[str] = ("context",),
+        label: str = "function",
+    ) -> None:
+        super().__init__(function, arms, columns)
+        self.label = label
+        self._reached: set[str] = set()
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = super().begin(every)
+        fresh._reached = set()
+        return fresh
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        return [arm for arm in arms if arm in self._reached]
+
+    def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        if (given < 0).any() or (np.abs(given.sum(axis=1) - 1.0) > 1e-6).any():
+            raise InvalidValue("function", given, "give probabilities that add to 1 in each row")
+        found = super()._placed(given, rows)
+        self._check_offers(given, found, rows)
+        positive = np.flatnonzero((found > 0).any(axis=0)).tolist()
+        self._reached.update(rows.arm.names[arm] for arm in positive)
+        return found
+
+    def _check_offers(self, given: Floats, found: Floats, rows: LoggedRows) -> None:
+        """Refuse a probability of an arm that is not on offer."""
+        outside = np.where(offered(rows)[rows.offer], 0.0, found)
+        if (outside > 0).any():
+            row, code = np.argwhere(outside > 0)[0].tolist()
+            raise UnfitLog(impossible(rows, row, rows.arm.names[code], float(outside[row, code])))
+        known = set(rows.arm.names)
+        absent = [column for column, arm in enumerate(self.arms) if arm not in known]
+        if absent and (given[:, absent] > 0).any():
+            row, column = np.argwhere(given[:, absent] > 0)[0].tolist()
+            arm = absent[column]
+            raise UnfitLog(impossible(rows, row, self.arms[arm], float(given[row, arm])))
+
+
+class ByClassifier(Probabilities):
+    """What a classifier in scikit-learn's manner would show, given the contexts.
+
+    Parameters
+    ----------
+    model : object
+        With ``predict_proba(contexts)`` and ``classes_``, the arms' names.
+    label : str, optional
+
+    Raises
+    ------
+    InvalidValue
+        If it is no such model.
+    """
+
+    def __init__(self, model: Any, label: str | None = None) -> None:
+        if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
+            raise InvalidValue("model", model, "give a fitted model with predict_proba")
+        names = [str(name) for name in model.classes_]
+        super().__init__(
+            lambda batch: model.predict_proba(contexts(batch)),
+            names,
+            ("context",),
+            label or type(model).__name__,
+        )
+
+
+def contexts(batch: Any) -> Floats:
+    """Return the contexts of a batch as an array (rows, dim).
+
+    Raises
+    ------
+    UnfitLog
+        If rows have none, or contexts of different lengths.
+    """
+    column = batch["context"]
+    values = np.asarray(column.flatten().to_numpy(), np.float64)
+    if column.null_count or not len(column) or len(values) % len(column):
+        raise UnfitLog("context: the model needs as many numbers in each row")
+    lengths = np.diff(column.offsets.to_numpy())
+    if (lengths != lengths[0]).any():
+        raise UnfitLog("context: the model needs as many numbers in each row")
+    return values.reshape(len(column), -1)

@@ -1,14 +1,20 @@
-"""Models of the expected reward of each arm: what the direct method and its kin lean on."""
+"""Models of the expected reward, and of propensities: means per arm, a model of one's own, frequencies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, Self
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
-from tacit.core.arrays import Floats
-from tacit.evaluate.rows import LoggedRows
-from tacit.evaluate.targets.functions import ArmFunction
-from tacit.evaluate.targets.tables import PerArm
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.rows import NAMES, LoggedRows, RowReader, positions
+from tacit.evaluate.targets.base import PER, ArmFunction, PerArm, Probabilities, contexts, offered
+
+# ---- Models of the expected reward of each arm: what the direct method and its kin lean on
 
 
 class RewardModel(Protocol):
@@ -61,3 +67,368 @@ class RewardFunction(ArmFunction):
     function, arms, columns
         As for :class:`~tacit.evaluate.Probabilities`; the numbers need not add to anything.
     """
+
+
+# ---- Mean rewards per arm of the log itself, as a model of the expected reward
+
+
+class ArmCounts(NamedTuple):
+    """Rows and rewards of a log, or of a part of one.
+
+    Attributes
+    ----------
+    rows : int
+    values, arms : list of str
+        What the tables are kept per, and the arms.
+    plays, total : array of float64, shape (folds, values, arms)
+        Rows, and the sum of their rewards. Rows are dealt out to folds in turn.
+    """
+
+    rows: int
+    values: list[str]
+    arms: list[str]
+    plays: Floats
+    total: Floats
+
+    def merge(self, later: ArmCounts) -> ArmCounts:
+        """Return the counts of these rows and of those that come after them."""
+        folds = len(self.plays)
+        values = list(dict.fromkeys([*self.values, *later.values]))
+        arms = list(dict.fromkeys([*self.arms, *later.arms]))
+        plays, total = np.zeros((2, folds, len(values), len(arms)))
+        place = {name: i for i, name in enumerate(values)}
+        column = {name: i for i, name in enumerate(arms)}
+        for part, turn in ((self, 0), (later, self.rows % folds)):
+            where = np.ix_(
+                (np.arange(folds) + turn) % folds,
+                np.array([place[name] for name in part.values], np.int64),
+                np.array([column[name] for name in part.arms], np.int64),
+            )
+            plays[where] += part.plays
+            total[where] += part.total
+        return ArmCounts(self.rows + later.rows, values, arms, plays, total)
+
+
+class ArmMeans:
+    """Mean rewards per arm, cross-fitted: a row is judged by means to which it did not add.
+
+    Rows are dealt out to folds in turn; the model of a fold is made of the other folds. A mean
+    of few rows is drawn towards the mean of all: (sum + strength × mean)/(rows + strength).
+
+    Parameters
+    ----------
+    per : {None, "key", "placement", "position", "policy"}
+        What has means of its own.
+    folds : int, default 5
+    strength : float, default 10
+        How many rows the mean of all counts for.
+
+    References
+    ----------
+    Chernozhukov et al. (2018), "Double/debiased machine learning for treatment and structural
+    parameters" (cross-fitting).
+    """
+
+    def __init__(self, per: str | None = None, *, folds: int = 5, strength: float = 10.0) -> None:
+        if per not in PER:
+            raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
+        self.per = per
+        self.folds = checks.integer("folds", folds, 2, 1000)
+        self.strength = checks.positive("strength", strength)
+        self.columns = frozenset({per} if per else ())
+        self._means: Floats | None = None
+        self._names: tuple[list[str], list[str]] = ([], [])
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has seen a log."""
+        return self._means is not None
+
+    def fit(self, log: Any, missing_reward: float | None = 0.0) -> ArmMeans:
+        """Return the model of a log, read in one pass: counts and sums per fold, value and arm."""
+        return self.of(self.counted(log, missing_reward))
+
+    def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+        """Return all that the model needs of a log, or of a part of one."""
+        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        shape = (self.folds, 0, 0)
+        count, total = np.zeros(shape), np.zeros(shape)
+        names: tuple[list[str], list[str]] = ([], [])
+        for rows in reader.read(log):
+            per, arm = rows.coded(self.per), rows.arm
+            names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
+            shape = (self.folds, len(names[0]), len(names[1]))
+            count, total = _grown(count, shape), _grown(total, shape)
+            places = np.ravel_multi_index((self._fold(rows), per.codes, arm.codes), shape)
+            size = count.size
+            count += np.bincount(places, minlength=size).reshape(shape)
+            total += np.bincount(places, rows.reward, size).reshape(shape)
+        return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
+
+    def of(self, counts: ArmCounts) -> ArmMeans:
+        """Return the model of what was counted."""
+        fresh = copy.copy(self)
+        count, total = counts.plays, counts.total
+        others, sums = count.sum(axis=0) - count, total.sum(axis=0) - total
+        overall = (sums.sum(axis=(1, 2)) / np.maximum(others.sum(axis=(1, 2)), 1.0))[:, None, None]
+        fresh._means = (sums + self.strength * overall) / (others + self.strength)
+        fresh._names = (counts.values, counts.arms)
+        return fresh
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The names that it was fitted to, in the order of their numbers, by column."""
+        values = {self.per: self._names[0]} if self.per in NAMES else {}
+        return {**values, "arm": self._names[1]}
+
+    def _fold(self, rows: LoggedRows) -> Ints:
+        return (rows.first + np.arange(len(rows.reward))) % self.folds
+
+    def begin(self, every: bool = False) -> Self:
+        return self
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        means, places = self._places(rows)
+        return means[self._fold(rows), places, rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        means, places = self._places(rows)
+        return means[self._fold(rows), places, : len(rows.arm.names)]
+
+    def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+        """Return the means and which row of them each row has; names are numbered as in fit."""
+        if self._means is None:
+            raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
+        per = rows.coded(self.per)
+        if self._names[1][: len(rows.arm.names)] != rows.arm.names:
+            raise InvalidValue("model", "ArmMeans()", "fit it to the log that is evaluated")
+        return self._means, per.codes
+
+
+def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
+    if array.shape == shape:
+        return array
+    found = np.zeros(shape)
+    found[tuple(map(slice, array.shape))] = array
+    return found
+
+
+# ---- Expected rewards that a model of one's own predicts, and the policy that follows them
+
+
+class Predicted(RewardFunction):
+    """Expected rewards that fitted models predict from the logged contexts.
+
+    A model has ``predict_proba(X)``, whose last column is taken, or ``predict(X)``: those of
+    scikit-learn, LightGBM, XGBoost and more, or anything of one's own. It should be fitted to
+    other rows than those that are evaluated.
+
+    Parameters
+    ----------
+    models : object, or dict of str to object
+        From each arm to its model of the contexts, shape (rows, dim); or one model of all arms,
+        of contexts followed by one column for each arm, 1 for its own: shape (rows, dim + arms).
+    arms : sequence of str, optional
+        For one model, the arms in the order of these columns.
+    features : callable, optional
+        From contexts and an arm's name to what the one model takes, in place of that.
+
+    Raises
+    ------
+    InvalidValue
+        If a model predicts nothing, or arms are missing.
+
+    Examples
+    --------
+    >>> class Half:
+    ...     def predict(self, features):
+    ...         return 0.5 + 0 * features[:, 0]
+    >>> Predicted({"film": Half(), "holiday": Half()}).arms
+    ('film', 'holiday')
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        arms: Sequence[str] | None = None,
+        features: Callable[[Floats, str], Any] | None = None,
+    ) -> None:
+        separate = isinstance(models, Mapping)
+        if arms is None and not separate:
+            raise InvalidValue("arms", arms, "name the arms of which the model tells")
+        names = checks.arms("arms", list(models) if arms is None else list(arms))
+        assert isinstance(names, tuple)
+        if separate and set(models) != set(names):
+            raise InvalidValue("models", sorted(models), f"give a model for each of {names}")
+        self.models = {name: models[name] if separate else models for name in names}
+        for name, model in self.models.items():
+            if not (hasattr(model, "predict") or hasattr(model, "predict_proba")):
+                raise InvalidValue(f"models[{name}]", model, "give an object with predict")
+        self._features = features
+        self._separate = separate
+        super().__init__(self._predicted, names, ("context",))
+
+    def _predicted(self, batch: Any) -> Floats:
+        given = contexts(batch)
+        return np.stack([self._of(given, place) for place in range(len(self.arms))], axis=1)
+
+    def _of(self, given: Floats, place: int) -> Floats:
+        name = self.arms[place]
+        model, rows = self.models[name], given
+        if self._features is not None:
+            rows = self._features(given, name)
+        elif not self._separate:
+            own = np.zeros((len(given), len(self.arms)))
+            own[:, place] = 1.0
+            rows = np.hstack([given, own])
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(rows), np.float64)[:, -1]
+        return np.asarray(model.predict(rows), np.float64)
+
+
+class Greedy(Probabilities):
+    """Show the arm of the highest predicted reward, and with probability ε any on offer.
+
+    Parameters
+    ----------
+    rewards : Predicted or RewardFunction
+    epsilon : float, default 0.1
+        In [0, 1].
+    label : str, default "greedy"
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate import RewardFunction, off_policy
+    >>> rewards = RewardFunction(lambda batch: np.tile([0.2, 0.4], (len(batch), 1)), ["a", "b"])
+    >>> log = {"key": ["q"] * 4, "arm": list("abab"), "propensity": [0.5] * 4, "reward": [0, 1] * 2}
+    >>> result = off_policy(Greedy(rewards), log | {"context": [[0.0]] * 4}, arms=["a", "b"])
+    >>> round(result.estimates[0].value, 3)
+    0.95
+    """
+
+    def __init__(self, rewards: RewardFunction, epsilon: float = 0.1, label: str = "greedy") -> None:
+        if not isinstance(rewards, RewardFunction):
+            raise InvalidValue("rewards", rewards, "give such as Predicted(model, arms=[...])")
+        self.epsilon = checks.number("epsilon", epsilon, 0.0, 1.0)
+        self.rewards = rewards
+        super().__init__(rewards.function, rewards.arms, tuple(rewards.columns), label)
+
+    def _evaluated(self, rows: LoggedRows) -> Floats:
+        expected = self.rewards.begin().every(rows)
+        known = {name: code for code, name in enumerate(rows.arm.names)}
+        on_offer = offered(rows)[rows.offer]
+        told = np.zeros(len(rows.arm.names), np.bool_)
+        told[[known[name] for name in self.arms if name in known]] = True
+        scores = np.where(on_offer & told, expected, -np.inf)
+        unknown = ~np.isfinite(scores).any(axis=1)
+        if unknown.any():
+            where = rows.where(int(np.argmax(unknown)))
+            raise UnfitLog(f"{where}: arms: of none on offer a reward is predicted: {self.arms}")
+        best = np.zeros(scores.shape)
+        best[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
+        share = on_offer / on_offer.sum(axis=1, keepdims=True)
+        found = (1 - self.epsilon) * best + self.epsilon * share
+        self._reached.update(rows.arm.names[code] for code in np.flatnonzero(found.any(axis=0)).tolist())
+        return np.asarray(found, np.float64)
+
+
+# ---- Propensities that a log does not have, estimated from how often it shows what
+
+FOLDS = 5
+STRENGTH = 10.0
+ASSUMES = (
+    "propensities are estimated from what the log shows, not logged: right only if nothing else "
+    "than was looked at (by default key and position) moved both what was shown and what was "
+    "clicked, such as who asked, when, or what the policy had learned meanwhile; where the log "
+    "always shows the same, it tells nothing"
+)
+
+
+class Frequencies:
+    """How often a log shows each arm for a key at a position, cross-fitted.
+
+    Rows are dealt out to folds in turn, and a row is weighed by the rows of other folds. A key of
+    few rows is drawn towards all keys: (count + 10 × frequency at the position)/(rows + 10). Of the
+    arms on offer, each then has its share.
+
+    References
+    ----------
+    Hirano, Imbens, Ridder (2003), "Efficient estimation of average treatment effects using the
+    estimated propensity score"; Chernozhukov et al. (2018), "Double/debiased machine learning for
+    treatment and structural parameters" (cross-fitting).
+    """
+
+    columns = frozenset({"placement", "key", "position"})
+
+    def __init__(self) -> None:
+        self._shares: Floats | None = None
+        self._cells: dict[str, int] = {}
+        self._arms: list[str] = []
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has seen a log."""
+        return self._shares is not None
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The names that it was fitted to, in the order of their numbers."""
+        return {"arm": self._arms}
+
+    def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+        """Return all that it needs of a log, or of a part of one."""
+        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        cells: dict[str, int] = {}
+        seen: list[tuple[Ints, Ints, Ints]] = []
+        for rows in reader.read(log):
+            codes = np.array([cells.setdefault(cell, len(cells)) for cell in _cells(rows)])
+            fold = (rows.first + np.arange(len(codes))) % FOLDS
+            triples = np.stack([fold, codes, rows.arm.codes])
+            distinct, count = np.unique(triples, axis=1, return_counts=True)
+            seen.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
+        plays = np.zeros((FOLDS, len(cells), len(reader.arms)))
+        for fold, codes, (arms, count) in seen:
+            np.add.at(plays, (fold, codes, arms), count)
+        return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
+
+    def of(self, counts: ArmCounts) -> Self:
+        """Return the frequencies of what was counted."""
+        fresh = copy.copy(self)
+        others = counts.plays.sum(axis=0) - counts.plays
+        place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
+        at_place = np.zeros_like(others)
+        for one in np.unique(place):
+            total = others[:, place == one].sum(axis=1, keepdims=True) + 1.0
+            at_place[:, place == one] = total / total.sum(axis=2, keepdims=True)
+        rows = others.sum(axis=2, keepdims=True)
+        fresh._shares = (others + STRENGTH * at_place) / (rows + STRENGTH)
+        fresh._cells = {cell: code for code, cell in enumerate(counts.values)}
+        fresh._arms = counts.arms
+        return fresh
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        """Return the estimated propensity of each row's arm at its position."""
+        assert self._shares is not None, "it is fitted before the first row"
+        codes = np.array([self._cells[cell] for cell in _cells(rows)])
+        fold = (rows.first + np.arange(len(codes))) % FOLDS
+        shares = self._shares[fold, codes, : len(rows.arm.names)] * offered(rows)[rows.offer]
+        own = shares[np.arange(len(codes)), rows.arm.codes]
+        return np.asarray(own / shares.sum(axis=1))
+
+
+def _cells(rows: LoggedRows) -> list[str]:
+    """Return placement, key and position of each row as text."""
+    known = "position" in rows.chunk.batch.schema.names
+    there = known and not rows.chunk.batch["position"].null_count
+    place = positions(rows) if there else np.zeros(len(rows.reward), np.int64)
+    placement, key = rows.names["placement"], rows.names["key"]
+    triples = np.stack([placement.codes, key.codes, place])
+    distinct, which = np.unique(triples, axis=1, return_inverse=True)
+    told = [f"{placement.names[one]}\0{key.names[other]}\0{at}" for one, other, at in distinct.T.tolist()]
+    return [told[i] for i in which.ravel().tolist()]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import optional, whole, within
+from tacit.core.part import optional, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
@@ -174,7 +174,7 @@ class Elimination(Eliminating):
         )
 
     def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        from tacit.policies.duels.sampling.beat_the_mean import beat_the_mean
+        from tacit.policies.duels.beat_the_mean_leaps import beat_the_mean
 
         limits: Any = {"budget": self.budget, "enough": self.enough}
         return beat_the_mean(preferences, gaps, self.kappa, horizon, rng, **limits)

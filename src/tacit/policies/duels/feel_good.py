@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Positive, whole, within
+from tacit.core.part import Positive, whole, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.gaussian import commit, dot, logistic_step, project

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Positive, whole
+from tacit.core.part import Positive, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
     Eliminating,
@@ -152,7 +152,7 @@ class Filter(Eliminating):
         )
 
     def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        from tacit.policies.duels.sampling.interleaved_filter import interleaved_filter
+        from tacit.policies.duels.interleaved_filter_leaps import interleaved_filter
 
         limits: Any = {"budget": self.budget, "prunes": self.prunes}
         return interleaved_filter(preferences, gaps, self.kappa, horizon, rng, **limits)

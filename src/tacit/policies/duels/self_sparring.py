@@ -9,11 +9,10 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import within
+from tacit.core.part import within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.stationary.beta_maximum import probability_largest
-from tacit.policies.stationary.beta_tail import beta_tail, draw_above
+from tacit.policies.stationary.beta_maximum import beta_tail, draw_above, probability_largest
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import one_of, within
+from tacit.core.part import one_of, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 

@@ -1,4 +1,4 @@
-"""Several models of the same clicks, weighed by how well each foretold them."""
+"""Several models of the same clicks, weighed by how well each foretold them; and over similar keys."""
 
 from __future__ import annotations
 
@@ -10,30 +10,35 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import place_of
-from tacit.policies.features.coupled import coupled_choice
-from tacit.policies.features.examination.model import blocks_of
-from tacit.policies.features.gaussian import clear, drawn, project, reset, sigmoid
-from tacit.policies.features.inputs import (
+from tacit.policies.features.click_model import coupled_choice, coupled_propensity, place_of
+from tacit.policies.features.ec_bandit import blocks_of
+from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
+from tacit.policies.features.mixture import (
+    COMPONENTS,
+    Component,
     Inputs,
+    Mixture,
+    Offsets,
+    Weighed,
+    aim_at,
+    clicks_at,
+    first_component,
+    foretold,
     forget_inputs,
+    forget_offsets,
+    hides,
     known_arm,
     measure_offer,
     meet,
-    read,
-    rows_read,
-)
-from tacit.policies.features.mixture import (
-    COMPONENTS,
-    Mixture,
-    Weighed,
-    clicks_at,
-    first_component,
-    hides,
     normalize,
     prior_variance,
+    read,
+    rows_read,
+    take_in,
+    tangent,
 )
-from tacit.policies.features.offsets import Component, Offsets, aim_at, forget_offsets, take_in
+
+# ---- Several models of the same clicks, weighed by how well each foretold them
 
 
 @kernel
@@ -54,12 +59,12 @@ class ClickMixture(Mixture):
     to what came back; below e^−30 of the largest it is dropped for good. An arm's logit has mean
     and variance of the mixture, each component's being linearized at its own mean, and the arm of
     the largest mean + z·deviation is played for one z = |N(0, 1)|
-    (:mod:`tacit.policies.features.coupled`): the propensity is exact, and nothing is to be tuned.
+    (:mod:`tacit.policies.features.click_model`): the propensity is exact, and nothing is to be tuned.
 
     Relevance has a constant, of prior variance ¼ where results may go unseen. While no more than
     16 different rows of relevance were met, each such arm has an offset of its own besides,
-    (:mod:`tacit.policies.features.offsets`). Features may be of any size: columns are brought
-    to a common one over the first 100 decisions (:mod:`tacit.policies.features.inputs`).
+    (:mod:`tacit.policies.features.mixture`). Features may be of any size: columns are brought
+    to a common one over the first 100 decisions (:mod:`tacit.policies.features.mixture`).
 
     Parameters
     ----------
@@ -213,5 +218,250 @@ class ClickMixture(Mixture):
             if state.weight[lane, k] > 0.0:
                 aim = aim_at(component_of(state, lane, k, params.split), known, x, h)
                 chance += state.weight[lane, k] * sigmoid(aim.logit)
+        clear(state.room[lane])
+        return float(chance)
+
+
+# ---- A click mixture whose keys are alike as far as their clicks say so
+
+UNALIKE = 0.25
+"""Prior variance of what is a key's own in a parameter, as a share of what all keys share."""
+
+
+class Common(NamedTuple):
+    """What all keys share: the parameters θ₀, the components' weights, the features' size.
+
+    Attributes
+    ----------
+    mean : array of float64, shape (1, components, d)
+    root : array of float64, shape (1, components, d, d)
+    weight : array of float64, shape (1, components)
+    inputs : Inputs
+    """
+
+    mean: Floats
+    root: Floats
+    weight: Floats
+    inputs: Inputs
+
+
+@kernel
+def own_variance(k: int, j: int, split: int) -> float:
+    """Return the prior variance of what is a key's own in a component's parameter."""
+    shared = 0.25 if hides(k) and j == split - 1 else prior_variance(k)
+    return UNALIKE * shared
+
+
+@kernel
+def centre(state: Any, lane: int, split: int) -> None:
+    """Fill ``state.centre`` with the key's parameters, as far as they are known, by component."""
+    for k in range(COMPONENTS):
+        if state.shared.weight[0, k] > 0.0:
+            root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
+            for j in range(len(v)):
+                room[j] = state.shared.mean[0, k, j] / own_variance(k, j, split)
+            project(root, room, v)
+            for j in range(len(v)):
+                state.centre[lane, k, j] = state.mean[lane, k, j] + dot(root[j], v)
+
+
+@kernel
+def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
+    """Return the variance of a logit by what is the key's own, and by what is shared.
+
+    ``room[0]`` has the gradient h; ``room[1]`` gets Sᵀh, ``room[3]`` the gradient by θ₀, and
+    ``room[4]`` that times the root of θ₀'s covariance.
+    """
+    room, root = state.room[lane], state.root[lane, k]
+    own = project(root, room[0], room[1])
+    for j in range(len(root)):
+        room[3, j] = dot(root[j], room[1]) / own_variance(k, j, split)
+    return own, project(state.shared.root[0, k], room[3], room[4])
+
+
+@dataclass(frozen=True)
+class HybridClickMixture(Mixture):
+    """Weigh six models of clicks whose parameters are a key's own, about some that all share.
+
+    A key's parameters are θ₀ + δ. θ₀ is learned from the clicks of all keys, δ from the key's own;
+    before the first click δ has a quarter of θ₀'s variance. A new key begins with what the others
+    have taught, and goes its own way as far as its clicks say so. All else is as in
+    :class:`ClickMixture`, but that arms have no offsets. What is learned of the size of features,
+    and of which model is right, holds for all keys.
+
+    Given θ₀, a key's parameters are normal, of mean e + C·θ₀/δ² and covariance C, where e and C
+    are what the key's clicks alone would say of δ. So both are known jointly at O(d²), as if one
+    had fitted all keys at once, and a round costs three times as much as of ClickMixture.
+
+    Parameters
+    ----------
+    relevance_dim, examination_dim, context_dim
+        As of :class:`ClickMixture`.
+
+    Raises
+    ------
+    InvalidValue
+        If a dimension is out of its range.
+
+    References
+    ----------
+    The hybrid model: Li, Chu, Langford, Schapire (2010), "A contextual-bandit approach to
+    personalized news article recommendation", section 3.2; here both parts have the same features.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.HybridClickMixture(relevance_dim=2), seed=1)
+    >>> films = [[0.2, 0.9], [0.8, 0.1]]
+    >>> for user in ["ann", "bob", "cem"] * 30:
+    ...     decision = learner.choose(user, relevance=films)
+    ...     _ = learner.learn(decision, reward=float(decision.arm == 1))
+    >>> learner.choose("dua", relevance=films).arm
+    1
+    """
+
+    class Params(NamedTuple):
+        split: int
+        coupled: bool
+
+    class State(NamedTuple):
+        shared: Common
+        mean: Floats  # (lanes, components, d), where θ₀ = 0
+        root: Floats  # (lanes, components, d, d), given θ₀
+        centre: Floats  # (lanes, components, d), zeros between calls
+        room: Floats  # (lanes, 5, d)
+
+    about: ClassVar[About] = About(
+        source="tacit; the hybrid model of Li, Chu, Langford, Schapire (2010), section 3.2",
+        regret="no bound is known",
+        assumes="that keys' parameters lie about common ones",
+        fails="what one key alone would learn, it learns a little later where keys have nothing in common",
+        otherwise="ClickMixture, for a single key or keys that have nothing in common",
+    )
+
+    def init(self, lanes: int) -> Any:
+        width, shape = self.width, (COMPONENTS, self.width)
+        common = Common(
+            np.zeros((1, *shape)),
+            np.zeros((1, *shape, width)),
+            np.zeros((1, COMPONENTS)),
+            Inputs.unmet(1, width, self.relevance_dim),
+        )
+        first = first_component(width, self.split)
+        common.weight[0, first:] = 1.0 / (COMPONENTS - first)
+        for k in range(COMPONENTS):
+            variances = [own_variance(k, j, self.split) / UNALIKE for j in range(width)]
+            common.root[0, k] = np.diag(np.sqrt(variances))
+        own = np.zeros((lanes, *shape)), np.zeros((lanes, *shape, width))
+        state = self.State(common, *own, np.zeros((lanes, *shape)), np.zeros((lanes, 5, width)))
+        for lane in range(lanes):
+            self.restart(self.params, state, lane)
+        return state
+
+    def posterior(self, state: Any, lane: int) -> Weighed:
+        """Return what the heaviest component believes of a key, and all weights."""
+        weights, factor = state.shared.weight[0].copy(), state.shared.inputs.factor[0]
+        k = int(np.argmax(weights))
+        root, common = state.root[lane, k], state.shared.root[0, k]
+        own = [own_variance(k, j, self.split) for j in range(len(root))]
+        follows = root @ root.T / np.array(own)
+        mean = state.mean[lane, k] + follows @ state.shared.mean[0, k]
+        covariance = root @ root.T + follows @ common @ common.T @ follows.T
+        whole = factor[:, None] * np.linalg.cholesky(covariance)
+        return Weighed(*blocks_of(factor * mean, whole, self.split), weights)
+
+    def reward_draws(
+        self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards."""
+        shared, width, split = state.shared, self.width, self.split
+        rows = rows_read(shared.inputs, 0, impression, split, width)
+        found = []
+        for k, share in enumerate(rng.multinomial(draws, shared.weight[0])):
+            root = state.root[lane, k]
+            own = np.array([own_variance(k, j, split) for j in range(width)])
+            common = drawn(shared.mean[0, k], shared.root[0, k], rng, share)
+            theta = drawn(state.mean[lane, k], root, rng, share) + common / own @ (root @ root.T)
+            found.append(clicks_at(theta, rows, split, hides(k)))
+        return np.concatenate(found)
+
+    @staticmethod
+    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        centre(state, lane, params.split)
+        arm = coupled_choice(params, state, lane, impression, rng)
+        clear(state.centre[lane])
+        clear(state.room[lane])
+        return arm
+
+    @staticmethod
+    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+        centre(state, lane, params.split)
+        chance = coupled_propensity(params, state, lane, impression, arm)
+        clear(state.centre[lane])
+        clear(state.room[lane])
+        return chance
+
+    @staticmethod
+    def line(params: Params, state: State, lane: int, impression: Impression, place: int) -> Any:
+        h, x = state.room[lane, 0], state.room[lane, 2]
+        total, mean, variance = 0.0, 0.0, 0.0
+        read(state.shared.inputs, 0, impression, place, params.split, x)
+        for k in range(COMPONENTS):
+            weight = state.shared.weight[0, k]
+            if weight > 0.0:
+                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h)
+                own, common = spread(state, lane, k, params.split)
+                total += weight
+                off = logit - mean
+                mean += weight / total * off
+                variance += weight * (own + common + off * (logit - mean))
+        return mean, np.sqrt(variance / total)
+
+    @staticmethod
+    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+        impression, shared = outcome.impression, state.shared
+        weights, room = shared.weight[0], state.room[lane]
+        place = place_of(impression.arms, outcome.shown)
+        measure_offer(shared.inputs, 0, impression, params.split, room[2])
+        read(shared.inputs, 0, impression, place, params.split, room[2])
+        centre(state, lane, params.split)
+        for k in range(COMPONENTS):
+            if weights[k] > 0.0:
+                at, split = state.centre[lane, k], params.split
+                logit, _ = tangent(room[2], at, split, hides(k), 0.0, room[0])
+                own, common = spread(state, lane, k, params.split)
+                c, gain = logistic_step(logit, own + common, outcome.reward)
+                # Times c, what was observed less its mean where θ₀ = 0.
+                off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
+                mean, root = shared.mean[0, k], shared.root[0, k]
+                commit(mean, root, room[4], common, c / (1.0 + c * own), gain)
+                mean, root = state.mean[lane, k], state.root[lane, k]
+                commit(mean, root, room[1], own, c, off / (1.0 + c * own))
+                weights[k] = np.log(weights[k]) + foretold(logit, own + common, outcome.reward)
+            else:
+                weights[k] = -np.inf
+        normalize(weights)
+        clear(state.centre[lane])
+        clear(room)
+
+    @staticmethod
+    def restart(params: Params, state: State, lane: int) -> None:
+        for k in range(COMPONENTS):
+            reset(state.mean[lane, k], state.root[lane, k], 1.0)
+            for j in range(state.mean.shape[2]):
+                state.root[lane, k, j, j] = np.sqrt(own_variance(k, j, params.split))
+
+    @staticmethod
+    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+        place, chance = place_of(impression.arms, arm), 0.0
+        h, x = state.room[lane, 0], state.room[lane, 2]
+        centre(state, lane, params.split)
+        read(state.shared.inputs, 0, impression, place, params.split, x)
+        for k in range(COMPONENTS):
+            weight = state.shared.weight[0, k]
+            if weight > 0.0:
+                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h)
+                chance += weight * sigmoid(logit)
+        clear(state.centre[lane])
         clear(state.room[lane])
         return float(chance)

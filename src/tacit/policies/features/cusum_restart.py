@@ -10,11 +10,11 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import believed, learn, restart
-from tacit.core.ranges import Positive, whole, within
+from tacit.core.part import Positive, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Outcome
 from tacit.policies.features.click_model import ClickModel
-from tacit.policies.features.examination.laplace import LaplaceEC
+from tacit.policies.features.laplace import LaplaceEC
 from tacit.policies.shifting.restarting import Restarting
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Flag, Positive, whole
+from tacit.core.part import Flag, Positive, whole
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import (

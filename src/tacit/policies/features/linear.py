@@ -13,10 +13,9 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Flag, Positive, PositiveFraction
+from tacit.core.part import Flag, Positive, PositiveFraction
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.coupled import Coupled, coupled_choice, draw_field
+from tacit.policies.features.click_model import ClickModel, Coupled, coupled_choice, draw_field, place_of
 from tacit.policies.features.gaussian import (
     MOST_NOISE,
     Belief,
@@ -157,7 +156,7 @@ class LogisticTS(Coupled, LinearModel):
         Factor on the precision of what was learned before, at each reward, in (0, 1].
     draw : str, default "parameters"
         ``parameters`` are drawn for a decision, as Thompson sampling does, or one ``coupled``
-        number for all arms (:mod:`tacit.policies.features.coupled`), which explores less where
+        number for all arms (:mod:`tacit.policies.features.click_model`), which explores less where
         arms are many and tells the propensity exactly.
 
     Raises
@@ -261,7 +260,7 @@ class LinTS(Coupled, LeastSquares):
         Factor on the precision of what was learned before, at each reward, in (0, 1].
     draw : str, default "parameters"
         ``parameters`` are drawn for a decision, as Thompson sampling does, or one ``coupled``
-        number for all arms (:mod:`tacit.policies.features.coupled`), which explores less where
+        number for all arms (:mod:`tacit.policies.features.click_model`), which explores less where
         arms are many and tells the propensity exactly.
 
     Raises

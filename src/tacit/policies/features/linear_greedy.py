@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Flag, Fraction, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import MAX_DIM, place_of

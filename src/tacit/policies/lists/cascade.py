@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import confidence, index
-from tacit.core.ranges import whole, within
+from tacit.core.part import whole, within
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.stationary.kl_ucb import kl_upper_bound

@@ -9,11 +9,11 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Flag, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.examination.model import Beliefs, blocks_of
+from tacit.policies.features.ec_bandit import Beliefs, blocks_of
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,

@@ -10,11 +10,11 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
-from tacit.core.ranges import Fraction, whole
+from tacit.core.part import Fraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
+from tacit.policies.index import mass
 from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
-from tacit.policies.one_draw import mass
 
 EVERYTHING = 0.0, np.inf
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
-from tacit.core.ranges import whole
+from tacit.core.part import whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy

@@ -12,7 +12,7 @@ from tacit.classifiers import Classifier, Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
-from tacit.core.ranges import PositiveFraction, optional, whole
+from tacit.core.part import PositiveFraction, optional, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable

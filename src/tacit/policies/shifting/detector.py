@@ -1,16 +1,23 @@
-"""What policies have in common that restart arms when a test finds a change."""
+"""Restart an arm when a test finds a change: what such policies share, CUSUM-UCB and M-UCB."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from tacit.core.arrays import Generator
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.base import Impression
+from tacit.core.part import Fraction, Positive, PositiveFraction, whole
+from tacit.errors import InvalidValue
+from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
+
+# ---- What policies have in common that restart arms when a test finds a change
 
 
 @kernel
@@ -65,3 +72,362 @@ class ForcingDetector(Detector):
         if forced >= 0:
             return 1.0 if arm == forced else 0.0
         return greedy_propensity(params, state, lane, impression, arm)
+
+
+# ---- CUSUM-UCB: restart an arm when its rewards drift from their first mean (Liu et al. 2018)
+
+
+class DriftState(NamedTuple):
+    """Counts since each arm's restart, and the two walks of each arm's test.
+
+    Attributes
+    ----------
+    counts : Counts
+        Plays and rewards since the arm's last restart; ``rounds`` sums the plays.
+    baseline : array of float64, shape (lanes, arms)
+        Mean of the first rewards, once there are enough of them.
+    rise, fall : array of float64, shape (lanes, arms)
+    restarts : array of int64, shape (lanes,)
+    """
+
+    counts: Counts
+    baseline: Floats
+    rise: Floats
+    fall: Floats
+    restarts: Ints
+
+
+@kernel
+def restart_arm(state: DriftState, lane: int, arm: int) -> None:
+    """Forget what an arm has taught; its baseline is measured anew."""
+    state.counts.rounds[lane] -= state.counts.plays[lane, arm]
+    state.counts.plays[lane, arm] = 0.0
+    state.counts.rewards[lane, arm] = 0.0
+    state.rise[lane, arm] = 0.0
+    state.fall[lane, arm] = 0.0
+    state.restarts[lane] += 1
+
+
+@dataclass(frozen=True)
+class CUSUMUCB(Detector):
+    """Play UCB, explore at random, and restart an arm when a two-sided CUSUM test says so.
+
+    The first M rewards of an arm give its baseline. Each later reward r moves two walks that
+    never go below 0: one by r − baseline − ε, the other by baseline − r − ε. When one of them
+    reaches h the arm alone is restarted. Otherwise, with N the plays of an arm since its
+    restart, μ their mean reward and n the plays of all arms since theirs, the index is
+    μ + sqrt(ξ·ln n/N). With probability α an arm is shown uniformly at random instead, so that
+    changes of the others are noticed.
+
+    The restart of any arm opens a new epoch of the lane. A round costs O(1) but for the
+    indices. A lane takes 40·arms + 16 bytes.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    samples : int, default 100
+        The rewards M behind a baseline; at least 1. If the baseline is off by more than ε, which
+        happens with a probability of some 2·exp(−2·M·ε²), an alarm is only a matter of time.
+    epsilon : float, default 0.1
+        The drift ε that is tolerated; in (0, 1). Half of the smallest change to be found.
+    threshold : float, default 10
+        The height h of an alarm; above 0. The default suits about one shift in 20 000 rounds;
+        :meth:`tuned` gives the published value.
+    alpha : float, default 0.02
+        Probability α of a uniform choice, in [0, 1]. An arm of K that is not played otherwise gets
+        α/K of the rounds: with 40 arms and the default one in 2000, so that its M rewards take
+        200 000 rounds, and a change of it is found late.
+    xi : float, default 1
+        Scale ξ of the confidence radius; above 0.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Liu, Lee, Shroff (2018), "A change-detection based framework for piecewise-stationary
+    multi-armed bandit problem", algorithms CD-UCB and CUSUM, and corollary 2. The paper itself was
+    not at hand to check against: walks, restarts, h and α are those of two other implementations,
+    of SMPyBandits and of the authors of GLR-klUCB.
+
+    Examples
+    --------
+    >>> policy = CUSUMUCB.tuned(arms=5, horizon=100_000, shifts=5)
+    >>> round(policy.threshold, 2), round(policy.alpha, 4)
+    (9.9, 0.0223)
+    """
+
+    class Params(NamedTuple):
+        samples: int
+        epsilon: float
+        threshold: float
+        alpha: float
+        xi: float
+
+    about: ClassVar[About] = About(
+        source="Liu, Lee, Shroff (2018), CUSUM-UCB",
+        regret="O(sqrt(Υ·T·ln(T/Υ))) with Υ shifts in T rounds, tuned (corollary 2)",
+        assumes="changes of at least 2ε, with more than M plays of every arm between them",
+        fails="smaller changes go unnoticed, and sooner ones fall into the baseline",
+        otherwise="GLRKLUCB, which needs no size of a change and no baseline",
+    )
+    randomized: ClassVar[bool] = True
+
+    samples: Annotated[int, whole(1, 2**31)] = 100
+    epsilon: PositiveFraction = 0.1
+    threshold: Positive = 10.0
+    alpha: Fraction = 0.02
+    xi: Positive = 1.0
+
+    @classmethod
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+        """Return the policy with h = ln(T/Υ) and α = sqrt(Υ/T·ln(T/Υ)).
+
+        These are the published orders with their constants, which depend on M and ε, set to 1,
+        as is usual in experiments; M and ε keep their defaults. Corollary 2 has the number of arms
+        as a factor of α besides, which experiments leave out: with many arms α is too small to
+        find changes of arms that are hardly played.
+
+        Parameters
+        ----------
+        arms : int or sequence of str
+        horizon : int
+            Rounds T of a key; at least 2.
+        shifts : int
+            How often, Υ, its click probabilities change in them; from 1 to half of the rounds.
+
+        Raises
+        ------
+        InvalidValue
+            If a parameter is out of its range.
+        """
+        rounds = checks.integer("horizon", horizon, 2)
+        ratio = rounds / checks.integer("shifts", shifts, 1, rounds // 2)
+        return cls(arms, threshold=math.log(ratio), alpha=math.sqrt(math.log(ratio) / ratio))
+
+    def init(self, lanes: int) -> DriftState:
+        shape = (lanes, self.arm_count)
+        return DriftState(
+            Counts.zeros(*shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(lanes, np.int64)
+        )
+
+    @staticmethod
+    def confidence(params: Params, state: DriftState, lane: int) -> float:
+        return float(np.sqrt(params.xi * np.log(max(state.counts.rounds[lane], 1.0))))
+
+    @staticmethod
+    def choose(params: Params, state: DriftState, lane: int, impression: Impression, rng: Generator) -> int:
+        if rng.random() < params.alpha:
+            return int(impression.arms[int(rng.random() * len(impression.arms))])
+        return greedy_choice(params, state, lane, impression, rng)
+
+    @staticmethod
+    def propensity(params: Params, state: DriftState, lane: int, impression: Impression, arm: int) -> float:
+        greedy = greedy_propensity(params, state, lane, impression, arm)
+        return float(params.alpha / len(impression.arms) + (1.0 - params.alpha) * greedy)
+
+    @staticmethod
+    def learn(params: Params, state: DriftState, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
+        plays = state.counts.plays[lane, arm]
+        if plays == params.samples:
+            state.baseline[lane, arm] = state.counts.rewards[lane, arm] / plays
+        elif plays > params.samples:
+            drift = outcome.reward - state.baseline[lane, arm]
+            rise = max(0.0, state.rise[lane, arm] + drift - params.epsilon)
+            fall = max(0.0, state.fall[lane, arm] - drift - params.epsilon)
+            state.rise[lane, arm] = rise
+            state.fall[lane, arm] = fall
+            if max(rise, fall) >= params.threshold:
+                restart_arm(state, lane, arm)
+
+
+# ---- M-UCB: restart when the halves of an arm's latest rewards differ (Cao et al. 2019)
+
+
+class HalvesState(NamedTuple):
+    """Counts since the restart, and the latest rewards of each arm with the sums of their halves.
+
+    Attributes
+    ----------
+    counts : Counts
+    recent : array of float32, shape (lanes, arms, window)
+        A ring per arm.
+    older, newer : array of float64, shape (lanes, arms)
+    shown : array of int64, shape (lanes,)
+        Impressions since the restart.
+    restarts : array of int64, shape (lanes,)
+    """
+
+    counts: Counts
+    recent: npt.NDArray[np.float32]
+    older: Floats
+    newer: Floats
+    shown: Ints
+    restarts: Ints
+
+
+@kernel
+def slide(state: HalvesState, lane: int, arm: int, reward: float) -> None:
+    """Move an arm's window on by the reward of its latest play, which is already counted."""
+    window = state.recent.shape[2]
+    played = int(state.counts.plays[lane, arm])
+    slot = (played - 1) % window
+    if played > window:
+        state.older[lane, arm] -= state.recent[lane, arm, slot]
+    state.recent[lane, arm, slot] = reward
+    state.newer[lane, arm] += state.recent[lane, arm, slot]
+    if played > window // 2:
+        middle = state.recent[lane, arm, (played - 1 - window // 2) % window]
+        state.newer[lane, arm] -= middle
+        state.older[lane, arm] += middle
+
+
+@kernel
+def restart_halves(state: HalvesState, lane: int) -> None:
+    """Forget what a lane has learned; what is left in the rings is overwritten before use."""
+    forget(state.counts, lane)
+    state.older[lane, :] = 0.0
+    state.newer[lane, :] = 0.0
+    state.shown[lane] = 0
+    state.restarts[lane] += 1
+
+
+@dataclass(frozen=True)
+class MUCB(ForcingDetector):
+    """Play UCB1, explore in turn, and restart when the two halves of a window differ.
+
+    Of every ⌊arms/γ⌋ impressions since the restart the first show each arm once. Otherwise, with
+    N the plays of an arm since the restart, μ their mean reward and t the round since then, the
+    index is μ + sqrt(2·ln t/N). When the rewards of the last w/2 plays of the arm just played
+    and those of the w/2 plays before sum to numbers that are more than b apart, all arms are
+    restarted, and the lane has a new epoch.
+
+    A round costs O(1) but for the indices and, at a restart, O(arms). A lane takes
+    4·arms·window + 32·arms + 24 bytes: 16 kB for 5 arms with the default window. The rewards in
+    the windows are kept in single precision, in which clicks are exact.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    window : int, default 800
+        The plays w that are compared; even, at least 2.
+    threshold : float, default 100
+        The difference b of an alarm; above 0. Above window/2 there is none.
+    gamma : float, default 0.05
+        Share γ of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets γ/K
+        of the rounds: with 40 arms and the default one in 800, so that its window takes 640 000
+        rounds to fill, and only changes of arms that are played much are found.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Cao, Wen, Kveton, Xie (2019), "Nearly optimal adaptive procedure with change detection for
+    piecewise-stationary bandit", algorithms CD and M-UCB. The default window is that of its
+    experiments, the default threshold about that of its rule for 100 000 rounds and 5 arms. The
+    paper itself was not at hand to check against: w, b, the test and the exploration are those of
+    two other implementations, of SMPyBandits and of the authors of GLR-klUCB. Both run
+    γ = sqrt(Υ·K·(2·b + 3·sqrt(w))/(2·T)) in experiments, as SMPyBandits says that the paper does.
+
+    Examples
+    --------
+    >>> policy = MUCB.tuned(arms=5, horizon=100_000, shifts=5, change=1.0)
+    >>> policy.window, round(policy.threshold, 2), round(policy.gamma, 3)
+    (292, 60.81, 0.118)
+    """
+
+    class Params(NamedTuple):
+        threshold: float
+        share: float
+
+    about: ClassVar[About] = About(
+        source="Cao, Wen, Kveton, Xie (2019), M-UCB",
+        regret="O(sqrt(M·K·T·ln T)) with M segments in T rounds, tuned",
+        assumes="changes of a known least size, with window plays of every arm between them",
+        fails="smaller changes, and sooner ones, go unnoticed",
+        otherwise="GLRKLUCB, which needs no size of a change and no window",
+    )
+    begins_in_turn: ClassVar[bool] = True
+
+    window: Annotated[int, whole(2, 2**31)] = 800
+    threshold: Positive = 100.0
+    gamma: Fraction = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window % 2:
+            raise InvalidValue("window", self.window, "give an even number")
+
+    @classmethod
+    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, change: float = 0.5) -> Self:
+        """Return the policy with w, b and γ by the published rules.
+
+        With K arms, T rounds, Υ shifts and changes of at least δ,
+        w = 4/δ²·(sqrt(ln(2·K·T²)) + sqrt(ln(2·T)))², b = sqrt(w·ln(2·K·T²)/2) and
+        γ = sqrt(Υ·K·min(w/2, ⌈b/δ⌉ + 3·sqrt(w))/(2·T)), which weighs the rounds that forced
+        exploration costs against the delay of a detection.
+
+        Parameters
+        ----------
+        arms : int or sequence of str
+        horizon : int
+            Rounds T of a key; at least 2.
+        shifts : int
+            How often, Υ, its click probabilities change in them; from 1 to half of the rounds.
+        change : float, default 0.5
+            Least change δ of an arm's click probability that is to be found; in (0, 1].
+
+        Raises
+        ------
+        InvalidValue
+            If a parameter is out of its range.
+        """
+        k = cls(arms).arm_count
+        t = checks.integer("horizon", horizon, 2)
+        changes = checks.integer("shifts", shifts, 1, t // 2)
+        delta = checks.number("change", change, 1e-3, 1.0)
+        log_all = math.log(2.0 * k * t * t)
+        window = 4.0 / delta**2 * (math.sqrt(log_all) + math.sqrt(math.log(2.0 * t))) ** 2
+        window = 2 * math.ceil(window / 2.0)
+        threshold = math.sqrt(window * log_all / 2.0)
+        plays = min(window / 2.0, math.ceil(threshold / delta) + 3.0 * math.sqrt(window))
+        gamma = math.sqrt(changes * k * plays / (2.0 * t))
+        return cls(arms, window, threshold, min(1.0, gamma))
+
+    @property
+    def share(self) -> float:
+        """Share of forced exploration."""
+        return self.gamma
+
+    def init(self, lanes: int) -> HalvesState:
+        shape = (lanes, self.arm_count)
+        return HalvesState(
+            Counts.zeros(*shape),
+            np.zeros((*shape, self.window), np.float32),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(lanes, np.int64),
+            np.zeros(lanes, np.int64),
+        )
+
+    @staticmethod
+    def confidence(params: Params, state: HalvesState, lane: int) -> float:
+        return float(np.sqrt(2.0 * np.log(state.counts.rounds[lane] + 1.0)))
+
+    @staticmethod
+    def learn(params: Params, state: HalvesState, lane: int, outcome: Outcome) -> None:
+        arm = outcome.shown
+        count(state.counts, lane, arm, outcome.reward)
+        slide(state, lane, arm, outcome.reward)
+        full = state.counts.plays[lane, arm] >= state.recent.shape[2]
+        if full and abs(state.newer[lane, arm] - state.older[lane, arm]) > params.threshold:
+            restart_halves(state, lane)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.ranges import PositiveFraction
+from tacit.core.part import PositiveFraction
 from tacit.policies.base import About, Outcome
 from tacit.policies.stationary.exp3 import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
 

@@ -21,7 +21,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import Flag, Fraction, PositiveFraction, whole
+from tacit.core.part import Flag, Fraction, PositiveFraction, whole
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
 from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound

@@ -1,15 +1,22 @@
-"""What policies have in common that run another policy and restart it."""
+"""Policies that run another policy and restart it; and the oracle that restarts at every shift."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from tacit.core.arrays import Generator
-from tacit.core.dispatch import choose, learn, propensity
+import numpy as np
+
+from tacit.core.arrays import Generator, Ints
+from tacit.core.dispatch import choose, decide, learn, propensity, restart
+from tacit.core.part import whole
 from tacit.errors import InvalidValue
-from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import Impression, Outcome, Policy
-from tacit.policies.wrapper import Wrapper
+from tacit.policies.actions import FeaturePolicy, Wrapper
+from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.stationary.ucb1 import UCB1
+
+# ---- What policies have in common that run another policy and restart it
 
 
 class Restarting(Wrapper):
@@ -45,3 +52,99 @@ def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> Non
             "use CUSUMRestart, which restarts at unexpected clicks, or OracleRestart"
         )
     raise InvalidValue(field, policy, remedy)
+
+
+# ---- The oracle of Syed et al. (2009): a policy that starts over whenever it is told to
+
+
+@dataclass(frozen=True)
+class OracleRestart(Restarting):
+    """Run a policy and restart it, before the choice, in each round whose signal says so.
+
+    The paper calls it ORA. With a signal that tells the truth it bounds what any detection of
+    shifts can gain for the same policy; with an editor's flag it is of use as it is.
+
+    Parameters
+    ----------
+    policy : Policy
+        What is restarted: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features;
+        it may show lists, as CascadeEC does.
+    signal : int, default 0
+        Which number of the context says so, by exceeding 1/2.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or the policy cannot be restarted.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 8.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ShiftingArms(arms=3, events=5, announced=True)
+    >>> policies = [tacit.OracleRestart(tacit.UCB1(arms=3)), tacit.UCB1(arms=3)]
+    >>> result = tacit.simulate(policies, environment, horizon=20_000, runs=10, seed=1)
+    >>> result.compare(0, 1).difference < 0
+    True
+    """
+
+    class Params(NamedTuple):
+        policy: Any
+        signal: int
+
+    class State(NamedTuple):
+        policy: Any
+        restarts: Ints
+
+    about: ClassVar[About] = About(
+        source="Syed, Slivkins, Mishra (2009), section 8 (ORA)",
+        regret="(k + 1) times the policy's regret over T/(k + 1) rounds, for k events",
+        assumes="that the signal tells all events and nothing else",
+        fails="misses the shifts that the signal misses, and forgets for nothing when it is wrong",
+        otherwise="BWC, which learns what announces an event",
+    )
+
+    arms: Any = field(init=False, repr=False, compare=False)
+    policy: Policy
+    signal: Annotated[int, whole(0, 10_000)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_restartable("policy", self.policy, estimates=False)
+        self._set("arms", self.policy.arms)
+        self._set("randomized", self.policy.randomized)
+        self._set("shows", self.policy.shows)
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(UCB1(arms), signal=dim)
+
+    @property
+    def context_dim(self) -> int:
+        return self.signal + 1
+
+    @cached_property
+    def params(self) -> Params:
+        return self.Params(self.policy.params, self.signal)
+
+    def init(self, lanes: int) -> State:
+        return self.State(self.policy.init(lanes), np.zeros(lanes, np.int64))
+
+    @staticmethod
+    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+        if impression.context[params.signal] > 0.5:
+            restart(params.policy, state.policy, lane)
+            state.restarts[lane] += 1
+
+    @staticmethod
+    def decide(
+        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        decide(params.policy, state.policy, lane, impression, rng, action)
+
+    @staticmethod
+    def epoch(params: Params, state: State, lane: int) -> int:
+        return int(state.restarts[lane])

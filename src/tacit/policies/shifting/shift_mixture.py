@@ -12,10 +12,9 @@ from tacit.classifiers.unusual import Usual, is_unusual
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import whole, within
+from tacit.core.part import whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.known import LATER, TellsArms
-from tacit.policies.one_draw import latest_of, mass_alone, note_crossing
+from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play, told_betas
 from tacit.policies.shifting.hypotheses import (
     HYPOTHESES,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from tacit.core.arrays import Generator
-from tacit.core.ranges import Fraction
+from tacit.core.part import Fraction
 from tacit.policies.base import About, Counts, Impression
-from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
-from tacit.policies.known import LATER
+from tacit.policies.index import LATER, CountingPolicy, greedy_choice, greedy_propensity
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import PositiveFraction
+from tacit.core.part import PositiveFraction
 from tacit.policies.base import About, Impression, Outcome, Policy
 
 MOST_GAIN = 2.5

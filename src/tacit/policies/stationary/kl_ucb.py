@@ -9,10 +9,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.dispatch import kernel
-from tacit.core.ranges import within
+from tacit.core.part import within
 from tacit.policies.base import About, Counts
-from tacit.policies.index import CountingPolicy
-from tacit.policies.known import LATER
+from tacit.policies.index import LATER, CountingPolicy
 
 
 @kernel

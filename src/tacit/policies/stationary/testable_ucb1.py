@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.ranges import Positive, PositiveFraction, whole
+from tacit.core.part import Positive, PositiveFraction, whole
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import IndexPolicy
 

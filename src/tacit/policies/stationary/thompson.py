@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.ranges import PositiveFraction, within
+from tacit.core.part import PositiveFraction, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.known import LATER, TellsArms
+from tacit.policies.index import LATER, TellsArms
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 

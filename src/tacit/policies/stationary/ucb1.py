@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.ranges import Positive, within
+from tacit.core.part import Positive, within
 from tacit.policies.base import About, Counts
-from tacit.policies.index import CountingPolicy
-from tacit.policies.known import LATER
+from tacit.policies.index import LATER, CountingPolicy
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,9 +23,11 @@ from tacit.policies import (
     SelfSparring,
     WinnerStays,
 )
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     drawing,
     inscribe,
     listed,

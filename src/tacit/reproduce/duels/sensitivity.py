@@ -30,8 +30,18 @@ from tacit.interleaving import (
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, inscribe, legend_below, markdown_table, report, select
+from tacit.reproduce.study import (
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    drawing,
+    inscribe,
+    legend_below,
+    markdown_table,
+    report,
+    select,
+)
 
 TITLE = "Searches that interleaving takes, against an A/B test of the same rankers"
 LENGTH = 8

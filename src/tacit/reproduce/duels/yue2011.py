@@ -17,26 +17,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.progress import progress
+from tacit.core.spread import progress
 from tacit.environments import preferences
 from tacit.plots import looks
 from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2
-from tacit.reproduce.claims import beyond, both, exact_interval, log_slope, rate, verdict
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     MARKED,
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     Tell,
+    beyond,
+    both,
     drawing,
     each_run,
+    exact_interval,
     inscribe,
+    log_slope,
     markdown_table,
     moments,
     only,
     pivot,
+    rate,
     report,
     select,
     table,
+    verdict,
 )
 
 HORIZON = 10**10

@@ -40,9 +40,11 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     drawing,
     inscribe,
     legend_below,

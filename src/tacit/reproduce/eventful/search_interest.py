@@ -39,9 +39,11 @@ from tacit.policies import (
     Thompson,
     UniformRandom,
 )
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     Tell,
     drawing,
     each_run,

@@ -17,8 +17,20 @@ from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
 from tacit.policies import GLRKLUCB, KLUCB, OracleRestart, Policy, ProbationBandit, SlidingWindowUCB, Thompson
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import MARKED, Cell, drawing, inscribe, legend_below, pivot, play, report, select
+from tacit.reproduce.study import (
+    MARKED,
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    drawing,
+    inscribe,
+    legend_below,
+    pivot,
+    play,
+    report,
+    select,
+)
 from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"

@@ -19,10 +19,12 @@ from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
 from tacit.reproduce.examination.labels import dissect_all, means
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     MARKED,
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     drawing,
     inscribe,
     pivot,

@@ -15,8 +15,20 @@ from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
 from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
 from tacit.reproduce.examination.labels import dissect_all, means
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, drawing, inscribe, listed, only, pivot, play, report, table
+from tacit.reproduce.study import (
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    drawing,
+    inscribe,
+    listed,
+    only,
+    pivot,
+    play,
+    report,
+    table,
+)
 from tacit.simulation import standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"

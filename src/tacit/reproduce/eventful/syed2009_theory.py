@@ -14,16 +14,19 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
-from tacit.reproduce.claims import exact_interval, log_slope
 from tacit.reproduce.eventful import hard_instances, theory
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     MARKED,
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     Tell,
     drawing,
     each_run,
+    exact_interval,
     inscribe,
+    log_slope,
     markdown_table,
     pivot,
     play,

@@ -10,7 +10,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import Report, spread
 from tacit.environments import ShiftingArms
 from tacit.policies import BWC
-from tacit.reproduce.report import Setup
+from tacit.reproduce.study import Setup
 from tacit.simulation import Run
 
 STRETCH = 10_000

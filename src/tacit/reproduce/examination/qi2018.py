@@ -35,9 +35,11 @@ from tacit.policies import (
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import sigmoid
-from tacit.reproduce.report import Item, Reproduction, Setup
 from tacit.reproduce.study import (
     Cell,
+    Item,
+    Reproduction,
+    Setup,
     Tell,
     drawing,
     inscribe,

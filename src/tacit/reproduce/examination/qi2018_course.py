@@ -30,8 +30,19 @@ from tacit.policies import (
     UniformRandom,
 )
 from tacit.policies.base import Outcome
-from tacit.reproduce.report import Item, Reproduction, Setup
-from tacit.reproduce.study import Cell, Tell, drawing, inscribe, report, std, table, told_with_error
+from tacit.reproduce.study import (
+    Cell,
+    Item,
+    Reproduction,
+    Setup,
+    Tell,
+    drawing,
+    inscribe,
+    report,
+    std,
+    table,
+    told_with_error,
+)
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 VIDEOS, POSITIONS, DEVICES, HOURS = 21, 6, 3, 8

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.core.state import copied_into
+from tacit.core.arrays import Booleans, Floats, Ints, copied_into
 from tacit.learning.batch import Batch
 from tacit.learning.decisions import Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from tacit.core.state import lane_rows
+from tacit.core.arrays import lane_rows
 from tacit.errors import ConfigError, InvalidValue, MissingExtra
 from tacit.policies import Policy
 

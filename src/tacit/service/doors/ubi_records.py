@@ -12,10 +12,10 @@ import msgspec
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.logs.decided import at_position, given_above
-from tacit.logs.ubi.records import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
-from tacit.logs.ubi.records import CLICKS as CLICK_ACTIONS
-from tacit.logs.ubi.records import EXAMINED as EXAMINED_ACTIONS
+from tacit.logs.ubi_records import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
+from tacit.logs.ubi_records import CLICKS as CLICK_ACTIONS
+from tacit.logs.ubi_records import EXAMINED as EXAMINED_ACTIONS
+from tacit.logs.writer import at_position, given_above
 from tacit.policies.spec import policy_from_stored
 from tacit.service.log.requests import Clicks, Feedback, action_of, checked_id
 from tacit.service.log.rows import (

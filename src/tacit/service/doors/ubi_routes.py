@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.logs.ubi.records import Event, Query, digest, event_of, query_of
+from tacit.logs.ubi_records import Event, Query, digest, event_of, query_of
 from tacit.service.config.keys import FEEDBACK
 from tacit.service.doors.ubi_records import ACTIVATED_ID, told_of
 from tacit.service.engine.service import Service

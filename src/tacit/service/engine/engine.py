@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.offer import Offer
+from tacit.learning.impressions import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened, start

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.offer import Offer
+from tacit.learning.impressions import Offer
 from tacit.service.attribution.attribution import DUPLICATE
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.pending import Key, Outcome, PendingLog

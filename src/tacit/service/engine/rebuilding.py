@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import numpy as np
 
+from tacit.core.arrays import leaves
 from tacit.core.dispatch import learns_from_propensity
-from tacit.core.state import leaves
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec

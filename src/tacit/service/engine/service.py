@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.learning.decisions import Arm
-from tacit.learning.offer import Offer
+from tacit.learning.impressions import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.folding import Fold
-from tacit.evaluate.interleaved.own import own_search
 from tacit.evaluate.interleaved.report import InterleavedReport
-from tacit.evaluate.interleaved.searches import Search
+from tacit.evaluate.interleaved.searches import Search, own_search
 from tacit.interleaving import CreditRule
 from tacit.proof.boundary import ANY_TIME
 from tacit.proof.sentences import open_sentence

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.evaluate.interleaved.columns import MORE, OWN, ROW
-from tacit.evaluate.interleaved.engines import UNITS
+from tacit.evaluate.interleaved.searches import MORE, OWN, ROW, UNITS
 from tacit.interleaving import METHODS, CreditRule
 from tacit.interleaving.rules import CLICK
 from tacit.policies import Policy

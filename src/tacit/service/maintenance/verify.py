@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from tacit.core.state import leaves
+from tacit.core.arrays import leaves
 from tacit.learning.learner import Learner
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.learning.decisions import none_for_nan
-from tacit.learning.estimates.posteriors import chances_best, intervals
+from tacit.learning.estimates import chances_best, intervals
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.page.amounts import age
 from tacit.service.page.reader import PlacementReader

@@ -19,7 +19,7 @@ from tacit.policies import (
     ShiftMixture,
     UniformRandom,
 )
-from tacit.proof.sums import BUCKETS
+from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import BASELINE, DECISION, HoldoutConfig
 
 # ---- What the control of a holdout shows, and with what probability it would have shown something

@@ -18,8 +18,8 @@ from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
+from tacit.learning.impressions import Offer
 from tacit.learning.learner import Learner
-from tacit.learning.offer import Offer
 from tacit.service.config.holdout import SESSION, USER
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws

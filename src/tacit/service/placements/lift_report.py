@@ -26,8 +26,8 @@ from tacit.proof import (
     winner,
 )
 from tacit.proof import sentences as said
+from tacit.proof.boundary import Interval
 from tacit.proof.holdout import enough
-from tacit.proof.result import Interval
 from tacit.proof.traffic import independent_counts
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig

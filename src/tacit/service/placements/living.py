@@ -9,8 +9,8 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
+from tacit.learning.impressions import Offer
 from tacit.learning.learner import Learner
-from tacit.learning.offer import Offer
 from tacit.service.config.file import checked_as
 from tacit.service.config.holdout import UNIFORM
 from tacit.service.log.ids import as_text

@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 
 from tacit.classifiers import Classifier
-from tacit.core.arrays import Floats
-from tacit.core.state import leaves, rebuilt
+from tacit.core.arrays import Floats, leaves, rebuilt
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.merging import add_shared, delta, plus, shared_sums

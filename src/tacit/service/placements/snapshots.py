@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tacit.core.arrays import Ints
-from tacit.core.state import byte_count
+from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, SnapshotError, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import LearnerSnapshot, Room, from_bytes, pieces

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.core.arrays import Ints
-from tacit.core.state import leaves
+from tacit.core.arrays import Ints, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
 from tacit.learning.learner import Learner

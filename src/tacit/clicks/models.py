@@ -1,0 +1,399 @@
+"""The click models: cascade, dependent click, dynamic Bayesian network, position-based."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
+from tacit.clicks.fitting import UNKNOWN, Fit, examined_given, maximised, prepared, rates, totals
+from tacit.core.arrays import Ints
+from tacit.core.part import Fraction
+from tacit.errors import InvalidValue
+
+# ---- The cascade model: the user reads from the top, clicks once, and is done
+
+
+@dataclass(frozen=True)
+class Cascade(ClickModel):
+    """The user examines results from the top until the first click, which ends the session.
+
+    Parameters
+    ----------
+    attraction : sequence of float
+        Per kind, the probability in [0, 1] of a click on a result that is examined.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Craswell, Zoeter, Taylor, Ramsey (2008), "An experimental comparison of click position-bias
+    models"; Chuklin, Markov, de Rijke (2015), section 3.4.
+
+    Examples
+    --------
+    >>> Cascade(attraction=[0.1, 0.8]).click_probabilities([1, 1])
+    array([0.8 , 0.16])
+    """
+
+    def chain(self, shown: Ints) -> Chain:
+        click = by_kind(self.attraction, shown, 0.0)
+        return Chain(click, np.zeros(shown.shape), np.ones(shown.shape))
+
+    @classmethod
+    def fit(cls, shown: Any, clicks: Any, *, kinds: int | None = None) -> Fit:
+        """Fit the model to a click log: clicks over examinations, for each kind.
+
+        Parameters
+        ----------
+        shown : array of int, shape (sessions, positions)
+            The kind of each result, −1 for none.
+        clicks : array of bool, of the same shape
+            At most one click a session.
+        kinds : int, optional
+            How many kinds there are; by default as many as the log shows.
+
+        Returns
+        -------
+        Fit
+
+        Raises
+        ------
+        InvalidValue
+            If the log is not of that form.
+        """
+        table, clicked, count = prepared(shown, clicks, kinds)
+        several = clicked.sum(axis=1) > 1
+        if several.any():
+            raise InvalidValue(
+                "clicks",
+                clicked[several][0].astype(int).tolist(),
+                "the cascade model knows one click a session; keep the first one, or fit "
+                "DependentClick or DynamicBayesian",
+            )
+        # Nothing below a click is examined.
+        examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != NOTHING)
+
+        def step(model: Cascade) -> Cascade:
+            trials = totals(examined, table, count)
+            return cls(rates(totals(clicked, table, count), trials, model.attraction))
+
+        return maximised(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
+
+
+# ---- The dependent click model: after a click the user goes on with a chance of the position's own
+
+
+@dataclass(frozen=True)
+class DependentClick(ClickModel):
+    """The user examines results from the top, and goes on after a click with some probability.
+
+    Without a click the user always goes on.
+
+    Parameters
+    ----------
+    attraction : sequence of float
+        Per kind, the probability in [0, 1] of a click on a result that is examined.
+    continuation : sequence of float
+        Per position, the probability in [0, 1] of going on after a click there; lists can be one
+        longer.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Guo, Liu, Wang (2009), "Efficient multiple-click models in web search"; Chuklin, Markov,
+    de Rijke (2015), section 3.6. They estimate as if every session ended with its last click,
+    which is biased where users read on in vain; here EM maximises the likelihood itself.
+
+    Examples
+    --------
+    >>> DependentClick(attraction=[0.1, 0.8], continuation=[0.5]).click_probabilities([1, 1])
+    array([0.8 , 0.48])
+    """
+
+    continuation: Annotated[Any, probabilities]
+
+    def chain(self, shown: Ints) -> Chain:
+        positions = shown.shape[1]
+        if positions > len(self.continuation) + 1:
+            raise InvalidValue(
+                "shown", positions, f"continuation is known for {len(self.continuation)} positions"
+            )
+        onward = np.zeros(shown.shape)
+        onward[:, : len(self.continuation)] = self.continuation[:positions]
+        return Chain(by_kind(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
+
+    @classmethod
+    def fit(
+        cls,
+        shown: Any,
+        clicks: Any,
+        *,
+        kinds: int | None = None,
+        iterations: int = 1000,
+        tolerance: float = 1e-8,
+    ) -> Fit:
+        """Fit the model to a click log by EM.
+
+        Parameters
+        ----------
+        shown : array of int, shape (sessions, positions)
+            The kind of each result, −1 for none; at least two positions.
+        clicks : array of bool, of the same shape
+        kinds : int, optional
+            How many kinds there are; by default as many as the log shows.
+        iterations : int, default 1000
+            The most steps.
+        tolerance : float, default 1e-8
+            Stop when a step gains less log-likelihood per session.
+
+        Returns
+        -------
+        Fit
+
+        Raises
+        ------
+        InvalidValue
+            If the log or an option is not of that form.
+        """
+        table, clicked, count = prepared(shown, clicks, kinds)
+        if table.shape[1] < 2:
+            raise InvalidValue("shown", shown, "give at least two positions")
+        real = table != NOTHING
+        told = clicked[:, :-1] & real[:, 1:]  # a click, and something to go on to
+
+        def step(model: DependentClick) -> DependentClick:
+            examined = examined_given(model.chain(table), clicked)
+            attraction = rates(
+                totals(clicked, table, count), totals(examined, table, count), model.attraction
+            )
+            went_on = (told * examined[:, 1:]).sum(axis=0)
+            return cls(attraction, rates(went_on, told.sum(axis=0), model.continuation))
+
+        start = cls([UNKNOWN] * count, [UNKNOWN] * (table.shape[1] - 1))
+        return maximised(start, step, table, clicked, iterations, tolerance)
+
+
+# ---- The dynamic Bayesian network model: a click may satisfy, and then the user is done
+
+
+@dataclass(frozen=True)
+class DynamicBayesian(ClickModel):
+    """The user examines results from the top; a click satisfies with the result's own probability.
+
+    Who is satisfied leaves; who is not goes on with the probability ``persistence``, after a click
+    and without one. With a persistence of 1 this is the simplified model.
+
+    Parameters
+    ----------
+    attraction : sequence of float
+        Per kind, the probability in [0, 1] of a click on a result that is examined.
+    satisfaction : sequence of float
+        Per kind, the probability in [0, 1] that a click satisfies.
+    persistence : float, default 1
+        The probability in [0, 1] of going on, if not satisfied.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Chapelle, Zhang (2009), "A dynamic Bayesian network click model for web search ranking";
+    Chuklin, Markov, de Rijke (2015), section 3.8.
+
+    Examples
+    --------
+    >>> model = DynamicBayesian(attraction=[0.5], satisfaction=[0.8], persistence=0.9)
+    >>> model.click_probabilities([0, 0])  # 0.5 · 0.9 · (0.5 + 0.5 · 0.2)
+    array([0.5 , 0.27])
+    """
+
+    satisfaction: Annotated[Any, probabilities]
+    persistence: Fraction = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.satisfaction) != self.kinds:
+            raise InvalidValue("satisfaction", self.satisfaction, f"give {self.kinds} numbers")
+
+    def chain(self, shown: Ints) -> Chain:
+        click = by_kind(self.attraction, shown, 0.0)
+        unsatisfied = 1.0 - by_kind(self.satisfaction, shown, 0.0)
+        onward = np.full(shown.shape, self.persistence)
+        return Chain(click, onward * unsatisfied, onward)
+
+    @classmethod
+    def fit(
+        cls,
+        shown: Any,
+        clicks: Any,
+        *,
+        persistence: float | None = None,
+        kinds: int | None = None,
+        iterations: int = 1000,
+        tolerance: float = 1e-8,
+    ) -> Fit:
+        """Fit the model to a click log by EM.
+
+        Parameters
+        ----------
+        shown : array of int, shape (sessions, positions)
+            The kind of each result, −1 for none.
+        clicks : array of bool, of the same shape
+        persistence : float, optional
+            Its value where it is known, such as 1 for the simplified model; by default it is
+            fitted too.
+        kinds : int, optional
+            How many kinds there are; by default as many as the log shows.
+        iterations : int, default 1000
+            The most steps.
+        tolerance : float, default 1e-8
+            Stop when a step gains less log-likelihood per session.
+
+        Returns
+        -------
+        Fit
+
+        Raises
+        ------
+        InvalidValue
+            If the log or an option is not of that form.
+        """
+        table, clicked, count = prepared(shown, clicks, kinds)
+        follows = np.zeros(table.shape, np.bool_)  # whether there is something to go on to
+        follows[:, :-1] = table[:, 1:] != NOTHING
+        told = clicked & follows
+
+        def step(model: DynamicBayesian) -> DynamicBayesian:
+            examined = examined_given(model.chain(table), clicked)
+            attraction = rates(
+                totals(clicked, table, count), totals(examined, table, count), model.attraction
+            )
+            onward = np.zeros(table.shape)
+            onward[:, :-1] = examined[:, 1:]
+            # Who left after a click was satisfied, or was not and did not persist.
+            likes = by_kind(model.satisfaction, table, 0.0)
+            left = 1.0 - (1.0 - likes) * model.persistence
+            satisfied = told * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
+            satisfaction = rates(
+                totals(satisfied, table, count), totals(told, table, count), model.satisfaction
+            )
+            if persistence is not None:
+                return cls(attraction, satisfaction, persistence)
+            tempted = follows * examined - satisfied
+            went_on = follows * onward
+            goes_on = rates(went_on.sum(), tempted.sum(), model.persistence)
+            return cls(attraction, satisfaction, float(goes_on))
+
+        start = cls([UNKNOWN] * count, [UNKNOWN] * count, UNKNOWN if persistence is None else persistence)
+        return maximised(start, step, table, clicked, iterations, tolerance)
+
+
+# ---- The position-based model: a click if the position is examined and the result attracts
+
+
+@dataclass(frozen=True)
+class PositionBased(ClickModel):
+    """A result is clicked if its position is examined and it attracts, independently of others.
+
+    Parameters
+    ----------
+    attraction : sequence of float
+        Per kind, the probability in [0, 1] of a click on a result that is examined.
+    examination : sequence of float
+        Per position, the probability in [0, 1] that it is examined.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Chuklin, Markov, de Rijke (2015), "Click Models for Web Search", section 3.3 and
+    chapter 4; Craswell, Zoeter, Taylor, Ramsey (2008).
+
+    Examples
+    --------
+    >>> model = PositionBased(attraction=[0.1, 0.8], examination=[1.0, 0.5])
+    >>> model.click_probabilities([1, 1])
+    array([0.8, 0.4])
+    """
+
+    examination: Annotated[Any, probabilities]
+
+    def chain(self, shown: Ints) -> Chain:
+        positions = shown.shape[1]
+        if positions > len(self.examination):
+            raise InvalidValue(
+                "shown", positions, f"examination is known for {len(self.examination)} positions"
+            )
+        click = by_kind(self.attraction, shown, 0.0) * self.examination[:positions]
+        return Chain(click, np.ones(shown.shape), np.ones(shown.shape))
+
+    @classmethod
+    def fit(
+        cls,
+        shown: Any,
+        clicks: Any,
+        *,
+        kinds: int | None = None,
+        iterations: int = 1000,
+        tolerance: float = 1e-8,
+    ) -> Fit:
+        """Fit the model to a click log by EM.
+
+        A log tells products of attraction and examination only: the first position is taken to be
+        always examined, and kinds must have been seen at several positions.
+
+        Parameters
+        ----------
+        shown : array of int, shape (sessions, positions)
+            The kind of each result, −1 for none.
+        clicks : array of bool, of the same shape
+        kinds : int, optional
+            How many kinds there are; by default as many as the log shows.
+        iterations : int, default 1000
+            The most steps.
+        tolerance : float, default 1e-8
+            Stop when a step gains less log-likelihood per session.
+
+        Returns
+        -------
+        Fit
+
+        Raises
+        ------
+        InvalidValue
+            If the log or an option is not of that form.
+        """
+        table, clicked, count = prepared(shown, clicks, kinds)
+        real = table != NOTHING
+
+        def step(model: PositionBased) -> PositionBased:
+            attracts = by_kind(model.attraction, table, 0.0)
+            examines = np.broadcast_to(model.examination, table.shape)
+            unclicked = 1.0 - attracts * examines
+            attracted = np.where(
+                clicked, 1.0, rates(attracts - attracts * examines, unclicked, 0.0 * unclicked)
+            )
+            examined = np.where(
+                clicked, 1.0, rates(examines - attracts * examines, unclicked, 0.0 * unclicked)
+            )
+            attraction = rates(totals(attracted, table, count), totals(1.0, table, count), model.attraction)
+            examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
+            return cls(attraction, [1.0, *examination[1:]])
+
+        start = cls([UNKNOWN] * count, [1.0, *[UNKNOWN] * (table.shape[1] - 1)])
+        return maximised(start, step, table, clicked, iterations, tolerance)

@@ -1,0 +1,343 @@
+"""Duels: between arms whose probabilities of winning are known, or whose best depends on the key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.calls import parsed_call
+from tacit.core.dispatch import canonical
+from tacit.core.part import Fraction, Positive, one_of, whole, within
+from tacit.core.seeds import stream
+from tacit.environments import preferences
+from tacit.environments.base import Environment, PlainDuels
+from tacit.errors import InvalidValue, UnknownName
+from tacit.policies.base import Impression
+from tacit.policies.features.gaussian import sigmoid
+
+# ---- What environments have in common that compare two arms
+
+
+class DuelEnvironment(Environment):
+    """Base of the environments that compare two arms.
+
+    ``respond`` and ``expected`` are given a pair of slots. The response is 1.0 where the left
+    one won, 0.0 where the right one did, 0.5 for a tie.
+    """
+
+    takes: ClassVar[str] = "duel"
+
+    @property
+    def action_width(self) -> int:
+        return 2
+
+
+# ---- Duels between arms whose probabilities of winning are known
+
+KINDS = ("average", "weak", "strong")
+AVERAGE, WEAK, STRONG = range(3)
+WINNERS = ("condorcet", "copeland", "borda")
+
+
+def logistic_utilities(arms: int, seed: int = 1) -> Floats:
+    """Return the preferences of utilities that are drawn from a seed."""
+    rng = stream("logistic utilities", checks.integer("seed", seed, 0))
+    return preferences.logistic_utilities(arms, rng)
+
+
+NAMED: dict[str, Callable[..., Floats]] = {
+    canonical(matrix.__name__): matrix
+    for matrix in (preferences.arxiv, preferences.uniform_gap, preferences.relaxed_chain, logistic_utilities)
+}
+"""Matrices of the literature, by canonical name."""
+
+
+def named_matrix(text: str) -> Floats:
+    """Return a matrix of the literature from text: a name or a call.
+
+    Parameters
+    ----------
+    text : str
+        ``arxiv``, ``uniform-gap(arms, epsilon)``, ``relaxed-chain(arms, gamma, epsilon)`` or
+        ``logistic-utilities(arms, seed)``, the latter two with defaults 0.1 and 1.
+
+    Raises
+    ------
+    UnknownName
+        If there is none of that name.
+    InvalidValue
+        If it is called with other arguments than it takes.
+
+    Examples
+    --------
+    >>> named_matrix("uniform-gap(2, 0.1)").tolist()
+    [[0.5, 0.6], [0.4, 0.5]]
+    """
+    name, positional, named = parsed_call(text)
+    if canonical(name) not in NAMED:
+        known = ", ".join(made.__name__.replace("_", "-") for made in NAMED.values())
+        raise UnknownName(f"matrix: none is called {name!r}; there are {known}")
+    made = NAMED[canonical(name)]
+    signature = inspect.signature(made)
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters) or "nothing"
+        raise InvalidValue("matrix", text, f"it takes {takes}: {error}") from None
+    return made(*positional, **named)
+
+
+@dataclass(frozen=True)
+class PreferenceMatrix(DuelEnvironment):
+    """One key; arm i beats arm j with probability ``matrix[i][j]``, for ever.
+
+    The best arm b is the Condorcet winner, and arm i has the gap P(b, i) − 1/2. The regret of a
+    duel is the mean of both gaps (equation 1 of Yue and Joachims), the smaller of them (``weak``:
+    it is enough to show the best arm) or the larger one (``strong``).
+
+    Parameters
+    ----------
+    matrix : array_like, shape (arms, arms), or str
+        P(row beats column), within (0, 1), with P(i, j) + P(j, i) = 1; or a matrix of the
+        literature by its name: ``arxiv``, ``uniform-gap(50, 0.1)``, ``relaxed-chain(50, 1.3)``,
+        ``logistic-utilities(50)``.
+    regret_kind : str, default "average"
+        ``average``, ``weak`` or ``strong``.
+    winner : str, default "condorcet"
+        Against what gaps are measured. ``condorcet``: as above. ``copeland``: by how much smaller
+        a share of the other arms it beats (a tie counts one half) than the arm that beats
+        most. ``borda``: by how much it is less likely to beat another arm drawn at random than
+        the likeliest arm. The last two exist for every matrix.
+    ties : float, default 0
+        Share of the duels that nobody wins, in [0, 1]; their feedback is 0.5.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or the matrix has no Condorcet winner but needs one.
+
+    References
+    ----------
+    Yue, Joachims (2011), "Beat the mean bandit", equation 1. Weak and strong regret: Yue,
+    Broder, Kleinberg, Joachims (2012), "The k-armed dueling bandits problem". Copeland regret:
+    Zoghi, Karnin, Whiteson, de Rijke (2015), "Copeland dueling bandits".
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.PreferenceMatrix([[0.5, 0.8], [0.2, 0.5]])
+    >>> result = tacit.simulate(tacit.RMED1(arms=2), environment, 1000, runs=5, seed=1)
+    >>> bool(result.regret[0, :, -1].mean() < 15)
+    True
+    """
+
+    class Params(NamedTuple):
+        kind: int
+        ties: float
+
+    class World(NamedTuple):
+        impression: Impression
+        chances: Floats  # (arms, arms)
+        levels: npt.NDArray[np.uint8]  # (arms, arms) the chances' first 8 bits
+        gaps: Floats  # (arms,)
+        uniform: Floats  # (2,) who wins, and whether anyone does
+
+    matrix: Any
+    regret_kind: Annotated[str, one_of(*KINDS)] = "average"
+    winner: Annotated[str, one_of(*WINNERS)] = "condorcet"
+    ties: Fraction = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = named_matrix(self.matrix) if isinstance(self.matrix, str) else self.matrix
+        matrix = preferences.validate(given, "matrix")
+        self._set("matrix", tuple(map(tuple, matrix.tolist())))
+        if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
+            raise InvalidValue(
+                "matrix",
+                f"{len(matrix)} arms without a Condorcet winner",
+                'no arm beats all others: give winner="copeland" or winner="borda"',
+            )
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(f"uniform-gap({arms}, 0.1)")
+
+    @property
+    def kind(self) -> int:
+        """The number of the kind of regret, for kernels."""
+        return KINDS.index(self.regret_kind)
+
+    @property
+    def arm_count(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def gaps(self) -> Floats:
+        """What each arm falls short of the best one, shape (arms,)."""
+        p = np.array(self.matrix)
+        if self.winner == "condorcet":
+            gaps: Floats = p[preferences.condorcet_winner(p)] - 0.5
+            return gaps
+        others = max(len(p) - 1, 1)
+        if self.winner == "borda":
+            scores = (p.sum(axis=1) - 0.5) / others
+        else:
+            margins = np.where(np.abs(p - 0.5) <= preferences.TOLERANCE, 0.0, np.sign(p - 0.5))
+            scores = margins.sum(axis=1) / (2 * others) + 0.5
+        gaps = scores.max() - scores
+        return gaps
+
+    @property
+    def plain_duels(self) -> PlainDuels | None:
+        if self.ties > 0.0 or self.delays != (0, 0) or self.batch > 1:
+            return None
+        return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        impression = Impression(np.arange(self.arm_count), np.zeros(0))
+        chances = np.array(self.matrix)
+        levels = (256.0 * chances).astype(np.uint8)
+        return self.World(impression, chances, levels, self.gaps, np.zeros(2))
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        world.uniform[0] = rng.random()
+        if params.ties > 0.0:
+            world.uniform[1] = rng.random()
+        return 0
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, pair: tuple[int, int]) -> float:
+        if params.ties > 0.0 and world.uniform[1] < params.ties:
+            return 0.5
+        # Nearly always the first 8 bits tell which is smaller, and those stay near the processor.
+        uniform, level = world.uniform[0], world.levels[pair[0], pair[1]]
+        place = int(256.0 * uniform)
+        if place == level:
+            return 1.0 if uniform < world.chances[pair[0], pair[1]] else 0.0
+        return 1.0 if place < level else 0.0
+
+    @staticmethod
+    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+        left, right = world.gaps[shown[0]], world.gaps[shown[1]]
+        if params.kind == AVERAGE:
+            return float(0.5 * (left + right))
+        return float(min(left, right) if params.kind == WEAK else max(left, right))
+
+
+# ---- Duels whose best arm depends on what is known of the key
+
+
+@dataclass(frozen=True)
+class ContextualDuels(DuelEnvironment):
+    """Many keys, each with a context: kinds of query, and rankers that suit some of them.
+
+    A key's context is drawn once a run, standard normal over √context_dim; so are the arms'
+    utilities: linear in the context, times ``scale``, plus a constant, and plus what is the
+    key's own and its context does not tell, times ``own``. The better of two arms wins with the
+    logistic function of the difference. Keys come equally often. The regret of a duel is half
+    the sum of what both arms fall short of the key's best one, as probabilities to lose to it
+    beyond 1/2.
+
+    Parameters
+    ----------
+    arms : int, default 5
+        At least 2.
+    context_dim : int, default 4
+        Signals of a context; at least 1.
+    keys : int, default 50
+        At least 1.
+    scale : float, default 2
+        Of what the context says; above 0.
+    own : float, default 0
+        Of what it does not say; 0 to 100.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ContextualDuels(arms=3, context_dim=2, keys=10)
+    >>> environment.lanes, environment.context_dim
+    (10, 2)
+    """
+
+    class Params(NamedTuple):
+        pass
+
+    class World(NamedTuple):
+        impression: Impression
+        contexts: Floats  # (keys, context_dim)
+        utilities: Floats  # (keys, arms)
+        best: Floats  # (keys,)
+        uniform: Floats  # (1,)
+
+    arms: Annotated[int, whole(2, 2**16)] = 5
+    context_dim: Annotated[int, whole(1, 256)] = 4
+    keys: Annotated[int, whole(1, 2**20)] = 50
+    scale: Positive = 2.0
+    own: Annotated[float, within(0.0, 100.0)] = 0.0
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, dim, 4)
+
+    @property
+    def arm_count(self) -> int:
+        return self.arms
+
+    @property
+    def lanes(self) -> int:
+        return self.keys
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        contexts = rng.standard_normal((self.keys, self.context_dim)) / np.sqrt(self.context_dim)
+        slopes = rng.standard_normal((self.context_dim, self.arms))
+        constants = 0.3 * rng.standard_normal(self.arms)
+        own = self.own * rng.standard_normal((self.keys, self.arms))
+        utilities = self.scale * (contexts @ slopes) + constants + own
+        return self.World(
+            impression=Impression(np.arange(self.arms), np.zeros(self.context_dim)),
+            contexts=contexts,
+            utilities=utilities,
+            best=utilities.max(axis=1),
+            uniform=np.zeros(1),
+        )
+
+    @staticmethod
+    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+        key = int(rng.random() * len(world.contexts))
+        world.impression.context[:] = world.contexts[key]
+        world.uniform[0] = rng.random()
+        return key
+
+    @staticmethod
+    def respond(params: Params, world: World, lane: int, pair: Any) -> float:
+        ahead = world.utilities[lane, pair[0]] - world.utilities[lane, pair[1]]
+        return 1.0 if world.uniform[0] < sigmoid(ahead) else 0.0
+
+    @staticmethod
+    def expected(params: Params, world: World, lane: int, pair: Any) -> float:
+        best = world.best[lane]
+        left = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
+        right = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
+        return float(0.5 - 0.5 * (left + right))
+
+    @staticmethod
+    def optimum(params: Params, world: World, lane: int) -> float:
+        return 0.5

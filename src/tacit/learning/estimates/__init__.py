@@ -1,1 +1,0 @@
-"""What a learner believes, for people to look at."""

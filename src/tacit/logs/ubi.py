@@ -1,0 +1,419 @@
+"""User Behavior Insights (UBI) 1.3 as a click log: a row for each object that a query returned.
+
+Query and event records may stand in any files, apart or mixed. They are read twice: first the
+events, of which what happened to which object is kept in memory, then the queries, in a stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.errors import InvalidValue, LogError
+from tacit.logs.formats import File, RemoteFile, files_at, format_of, parquet_file
+from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogFile, LogReader, completed, reading
+from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
+from tacit.logs.schema import SCHEMA
+from tacit.logs.ubi_records import (
+    CLICKS,
+    EXAMINED,
+    Event,
+    Query,
+    event_of,
+    is_event,
+    place_of,
+    query_of,
+    records_in,
+)
+
+FORMAT = "ubi"
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+QUERIES = "ubi_queries"
+"""How the names of files with queries begin, by which a folder is recognised."""
+PLACEMENT = "ubi"
+"""The placement of queries that name no application."""
+RETURNED, SEEN = "returned", "examined"
+NESTED = ("query_attributes", "event_attributes")
+
+
+class RecordPlace(NamedTuple):
+    """Where a record stands."""
+
+    source: str
+    row: int
+
+
+@dataclass
+class UbiReport(LogReport):
+    """What became of UBI records; ``read`` and ``kept`` count rows of the click log, and
+    ``rejected`` wrong records, too.
+
+    Attributes
+    ----------
+    queries, events : int
+        Records that could be read.
+    clicks, examined : int
+        Those of the events that were clicks, or said that an object was seen.
+    others : dict
+        The other actions, and how often they occurred.
+    """
+
+    queries: int = 0
+    events: int = 0
+    clicks: int = 0
+    examined: int = 0
+    others: dict[str, int] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        counts = (
+            f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
+        )
+        others = (f", {count} {action}" for action, count in sorted(self.others.items()))
+        return f"{counts}{''.join(others)}\n{super().summary()}"
+
+
+class UbiReader(LogReader):
+    """UBI records in files, as a click log; made by :func:`read_ubi`.
+
+    Parameters
+    ----------
+    files : sequence of path
+    clicks, examined, seen, length, constants, strict, batch_rows
+        As for :func:`read_ubi`.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[File],
+        *,
+        clicks: Collection[str] = CLICKS,
+        examined: Collection[str] = EXAMINED,
+        seen: str = RETURNED,
+        length: int | None = None,
+        constants: Mapping[str, Any] | None = None,
+        strict: bool = False,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        super().__init__([], constants=constants, strict=strict, batch_rows=batch_rows)
+        if seen not in (RETURNED, SEEN):
+            raise InvalidValue("seen", seen, f"give {RETURNED!r} or {SEEN!r}")
+        self.length = None if length is None else checks.integer("length", length, 1)
+        self.seen = seen
+        self._clicks = frozenset(checks.names("clicks", clicks))
+        self._examined = frozenset(checks.names("examined", examined))
+        self._places = list(files)
+        # A query and its events may stand in different files, so there is no part of them.
+        self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
+        self._given = frozenset(constants or ())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the batches, each with the file and the rows of its queries.
+
+        Raises
+        ------
+        LogError
+            If a file cannot be read, or under ``strict`` at the first record that is wrong.
+        """
+        self.report = report = UbiReport()
+        came = self._came(report)
+        yield from self._rows(came, report)
+        for query, (_, place) in came.items():
+            self._reject(report, "unknown-query", place, "query_id", query)
+
+    # Events ----------------------------------------------------------------------------------
+
+    def _came(self, report: UbiReport) -> dict[str, tuple[dict[_Object, float | None], RecordPlace]]:
+        """Return, per query, the objects that something happened to: a reward, or seen only."""
+        came: dict[str, tuple[dict[_Object, float | None], RecordPlace]] = {}
+        for place, record in self._records(report):
+            if not is_event(record):
+                continue
+            event = self._read(report, place, event_of, record)
+            if event is None:
+                continue
+            report.events += 1
+            reward = self._reward(event, report)
+            if reward is not None or event.action in self._examined:
+                objects, _ = came.setdefault(event.query, ({}, place))
+                object = _Object(event.objects, event.ordinal)
+                before = objects.get(object)
+                objects[object] = before if reward is None else max(before or 0.0, reward)
+        return came
+
+    def _reward(self, event: Event, report: UbiReport) -> float | None:
+        told = event.ours.get("reward")
+        if event.action in self._clicks:
+            report.clicks += 1
+            return 1.0
+        if event.action in self._examined:
+            report.examined += 1
+        else:
+            report.others[event.action] = report.others.get(event.action, 0) + 1
+        return float(told) if isinstance(told, int | float) and 0 <= told <= 1 else None
+
+    # Queries ---------------------------------------------------------------------------------
+
+    def _rows(
+        self, came: dict[str, tuple[dict[_Object, float | None], RecordPlace]], report: UbiReport
+    ) -> Iterator[Chunk]:
+        rows: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        source = ""
+        known: set[str] = set()
+        for place, record in self._records(None):
+            if is_event(record):
+                continue
+            if rows and (len(rows) >= self.batch_rows or place.source != source):
+                yield self._checked(rows, numbers, source, report)
+                rows, numbers = [], []
+            source = place.source
+            query = self._read(report, place, query_of, record)
+            if query is None:
+                continue
+            if query.id in known:
+                self._reject(report, "repeated-query", place, "query_id", query.id)
+                continue
+            known.add(query.id)
+            objects, _ = came.pop(query.id, ({}, None))
+            report.queries += 1
+            if query.hits is None:
+                field = "query_response_hit_ids"
+                self._reject(report, f"missing-{field}", place, field, None)
+                continue
+            new = self._shown(query, self._told(query, objects, place, report))
+            rows += new
+            numbers += [place.row] * len(new)
+        if rows:
+            yield self._checked(rows, numbers, source, report)
+
+    def _told(
+        self, query: Query, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
+    ) -> dict[int, float]:
+        """Return the reward at each place of the list that something happened to."""
+        told: dict[int, float] = {}
+        for object, reward in objects.items():
+            at = place_of(*object, query.hits or ())
+            if at is None:
+                shown = object.names[0] if object.names else object.ordinal
+                self._reject(report, "unknown-object", place, "event_attributes.object", shown)
+            else:
+                told[at] = max(told.get(at, 0.0), reward or 0.0)
+        return told
+
+    def _shown(self, query: Query, told: Mapping[int, float]) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        hits = (query.hits or ())[: self.length]
+        ours = query.ours
+        each, there = (ours.get(name) for name in ("propensities", "position_propensities"))
+        if not isinstance(each, list):
+            each = [ours.get("propensity")] if len(hits) == 1 else []
+        if not isinstance(there, list):
+            there = []
+        return [
+            {
+                "timestamp": query.time,
+                "decision_id": ours.get("decision_id", query.id),
+                "placement": ours.get("placement") or query.application or PLACEMENT,
+                "key": query.text,
+                "arms": ours.get("arms", hits),
+                "arm": hit,
+                "position": at,
+                "propensity": each[at] if at < len(each) else None,
+                "position_propensity": there[at] if at < len(there) else None,
+                "reward": told.get(at, 0.0),
+                "context": ours.get("context"),
+                "policy": ours.get("policy"),
+                "version": ours.get("version"),
+            }
+            for at, hit in enumerate(hits)
+            if self.seen == RETURNED or at in told
+        ]
+
+    def _checked(
+        self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
+    ) -> Chunk:
+        names = {ours: name for ours, name in self.files[0].columns.items() if ours not in self._given}
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names.values()}
+        raw = completed(Raw(columns, np.array(numbers, np.int64), []), names, self.constants)
+        return checked(raw, source, report, strict=self.strict)
+
+    # Records ---------------------------------------------------------------------------------
+
+    def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
+        """Yield every record; what is none goes to the report, if there is one."""
+        for path in self._places:
+            form = format_of(path)
+            with reading(path, form):
+                records = _of_parquet(path) if form == "parquet" else records_in(path)
+                for row, record in records:
+                    place = RecordPlace(str(path), row)
+                    if isinstance(record, dict):
+                        yield place, record
+                    elif report is not None:
+                        self._reject(report, MALFORMED, place, "row", record)
+
+    def _read(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
+        try:
+            return read(record)
+        except InvalidValue as error:
+            reason = "missing" if error.value is None else "wrong"
+            self._reject(report, f"{reason}-{error.field}", place, error.field, error.value, error)
+        return None
+
+    def _reject(
+        self,
+        report: UbiReport,
+        reason: str,
+        place: RecordPlace,
+        column: str,
+        value: Any,
+        error: Exception | None = None,
+    ) -> None:
+        if self.strict:
+            what = error or f"{column}: {value!r} is not allowed ({reason})"
+            raise LogError(f"{place.source}: row {place.row}: {what}")
+        report.read += 1
+        report.reject(reason, 1, Example(place.source, place.row, column, value))
+
+
+class _Object(NamedTuple):
+    """What an event is about: the ids of its object, and its ordinal."""
+
+    names: tuple[str, ...]
+    ordinal: int | None
+
+
+def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
+    row = 0
+    with parquet_file(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            for record in batch.to_pylist():
+                row += 1
+                yield row, {name: _plain(name, v) for name, v in record.items() if v is not None}
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value of Parquet as JSON would have it; attributes may be JSON text."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {name: _plain(name, inner) for name, inner in value.items() if inner is not None}
+    if name in NESTED and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def is_ubi(folder: Path) -> bool:
+    """Whether a folder holds UBI records, by the names of its files."""
+    return folder.is_dir() and any(
+        file.suffix in SUFFIXES for file in islice(folder.glob(f"{QUERIES}*"), 100)
+    )
+
+
+def read_ubi(
+    path: str | Path | Sequence[str | Path],
+    *,
+    clicks: Collection[str] = CLICKS,
+    examined: Collection[str] = EXAMINED,
+    seen: str = RETURNED,
+    length: int | None = None,
+    constants: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    batch_rows: int = BATCH_ROWS,
+) -> UbiReader:
+    """Open User Behavior Insights (UBI 1.3) as a click log: a row for each object returned.
+
+    The decision is the query, its key what the user asked for, its placement the application;
+    the arms are the objects that were returned, the position the place among them. Where
+    ``query_attributes.tacit`` says otherwise, or gives a propensity, a policy or its version,
+    that is taken. The reward is 1 where the object was clicked.
+
+    Parameters
+    ----------
+    path : path, or sequence of them
+        Files of JSON lines (also bulk requests, or hits with ``_source``) or Parquet, folders of
+        these, or patterns, with queries and events apart or mixed.
+    clicks : collection of str
+        Actions that are clicks.
+    examined : collection of str
+        Actions that say an object was seen.
+    seen : {"returned", "examined"}
+        Which objects become rows: all that were returned, or those that an event says were seen
+        or clicked.
+    length : int, optional
+        The most objects that a page shows; those returned beyond it are left out.
+    constants, strict, batch_rows
+        As for :func:`read_log`.
+
+    Returns
+    -------
+    UbiReader
+
+    Raises
+    ------
+    LogError
+        If there is nothing to read.
+    InvalidValue
+        If an option is wrong.
+
+    References
+    ----------
+    o19s/ubi, schema 1.3.0.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> query = {
+    ...     "query_id": "1",
+    ...     "user_query": "toner",
+    ...     "timestamp": "2025-02-26T12:00:00Z",
+    ...     "query_response_hit_ids": ["a", "b"],
+    ... }
+    >>> click = {
+    ...     "action_name": "click",
+    ...     "query_id": "1",
+    ...     "timestamp": "2025-02-26T12:00:05Z",
+    ...     "event_attributes": {"object": {"object_id": "b"}, "position": {"ordinal": 2}},
+    ... }
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name) / "ubi.ndjson"
+    >>> _ = path.write_text(f"{json.dumps(query)}\\n{json.dumps(click)}\\n")
+    >>> [batch.select(["key", "arm", "reward"]).to_pylist() for batch in read_ubi(path)]
+    [[{'key': 'toner', 'arm': 'a', 'reward': 0.0}, {'key': 'toner', 'arm': 'b', 'reward': 1.0}]]
+    """
+    places = [path] if isinstance(path, str | Path) else list(path)
+    files = [file for place in places for file in files_at(place, SUFFIXES)]
+    for file in files:
+        if isinstance(file, RemoteFile) and format_of(file) != "parquet":
+            raise InvalidValue("path", str(file), "give Parquet there; copy other files here")
+    return UbiReader(
+        files,
+        clicks=clicks,
+        examined=examined,
+        seen=seen,
+        length=length,
+        constants=constants,
+        strict=strict,
+        batch_rows=batch_rows,
+    )
+
+
+def _opened(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
+    if columns:
+        raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
+    return read_ubi(places, **options)
+
+
+UBI = FolderLayout(FORMAT, is_ubi, _opened)

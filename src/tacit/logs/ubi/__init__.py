@@ -1,1 +1,0 @@
-"""User Behavior Insights (UBI) 1.3: what its records say, and reading them as a click log."""

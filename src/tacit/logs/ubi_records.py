@@ -1,0 +1,262 @@
+"""User Behavior Insights (UBI) 1.3: what its query and event records say, and its JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from tacit.errors import InvalidValue
+
+# ---- JSON lines as search engines and shippers of events write them
+
+BULK = ("index", "create")
+"""What a line says, alone, that goes before each record of a bulk request."""
+
+
+def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield each record with its line's number, also of bulk requests and of search hits.
+
+    A line that is no object is given as text.
+    """
+    with path.open("rb") as file:
+        for row, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                yield row, line.decode(errors="replace").rstrip("\n")
+            elif not (len(record) == 1 and next(iter(record)) in BULK):
+                source = record.get("_source")
+                yield row, source if isinstance(source, dict) else record
+
+
+# ---- User Behavior Insights (UBI) 1.3: what its query and event records say
+#
+# A *query* record says which objects a search returned, in order; an *event* record says what a
+# user did to one of them. Both are JSON objects that allow further attributes. What tacit adds
+# stands in ``query_attributes.tacit`` and ``event_attributes.tacit``.
+#
+# References
+# ----------
+# o19s/ubi, ``schema/1.3.0/query.request.schema.json`` and ``event.schema.json``.
+
+OURS = "tacit"
+"""The attribute that holds what tacit adds."""
+CLICK, IMPRESSION = "click", "impression"
+CLICKS = (CLICK,)
+"""Actions that are clicks."""
+EXAMINED = (IMPRESSION, "view")
+"""Actions that say an object was seen."""
+LONGEST_NAME = 100
+"""Characters of an id or a name."""
+LONGEST_OBJECT = 256
+"""Characters of an object's id."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Query(NamedTuple):
+    """What a query record says.
+
+    Attributes
+    ----------
+    id : str
+    text : str
+        What the user asked for.
+    hits : tuple of str or None
+        The objects that were returned, in order; None if the record does not say.
+    time : str or None
+        ISO 8601.
+    application : str or None
+    ours : dict
+        What stands in ``query_attributes.tacit``.
+    """
+
+    id: str
+    text: str
+    hits: tuple[str, ...] | None
+    time: str | None
+    application: str | None
+    ours: Mapping[str, Any]
+
+
+class Event(NamedTuple):
+    """What an event record says.
+
+    Attributes
+    ----------
+    action : str
+    query : str
+        The query's id.
+    objects : tuple of str
+        The ids under which its object may stand among the hits, the likeliest first.
+    ordinal : int or None
+        The place on the page, from 1.
+    time : str
+        ISO 8601.
+    ours : dict
+        What stands in ``event_attributes.tacit``.
+    """
+
+    action: str
+    query: str
+    objects: tuple[str, ...]
+    ordinal: int | None
+    time: str
+    ours: Mapping[str, Any]
+
+
+def is_event(record: Mapping[str, Any]) -> bool:
+    """Say whether a record is an event; otherwise it is a query."""
+    return record.get("action_name") is not None
+
+
+def query_of(record: Mapping[str, Any]) -> Query:
+    """Return what a query record says.
+
+    Raises
+    ------
+    InvalidValue
+        If a field is missing or of another type than the schema says.
+
+    Examples
+    --------
+    >>> query = query_of(
+    ...     {"query_id": "1", "user_query": "toner", "query_response_hit_ids": ["a", "b"]}
+    ... )
+    >>> query.text, query.hits
+    ('toner', ('a', 'b'))
+    """
+    hits = record.get("query_response_hit_ids")
+    if hits is not None:
+        if not isinstance(hits, list) or not all(isinstance(hit, str) for hit in hits):
+            raise InvalidValue("query_response_hit_ids", hits, "give a list of text")
+        hits = tuple(hits)
+    return Query(
+        _text(record, "query_id", LONGEST_NAME),
+        _text(record, "user_query"),
+        hits,
+        None if record.get("timestamp") is None else _time(record),
+        _optional(record, "application", LONGEST_NAME),
+        _ours(record, "query_attributes"),
+    )
+
+
+def event_of(record: Mapping[str, Any]) -> Event:
+    """Return what an event record says.
+
+    Raises
+    ------
+    InvalidValue
+        If a field is missing or of another type than the schema says.
+    """
+    attributes = _object(record, "event_attributes")
+    object = _object(attributes, "object", "event_attributes.")
+    position = _object(attributes, "position", "event_attributes.")
+    ids = [_id(object, field) for field in ("object_id", "internal_id")]
+    ordinal = position.get("ordinal")
+    if ordinal is not None and (isinstance(ordinal, bool) or not isinstance(ordinal, int)):
+        raise InvalidValue("event_attributes.position.ordinal", ordinal, "give a whole number")
+    return Event(
+        _text(record, "action_name", LONGEST_NAME),
+        _text(record, "query_id", LONGEST_NAME),
+        tuple(dict.fromkeys(id for id in ids if id is not None)),
+        ordinal,
+        _time(record),
+        _ours(record, "event_attributes"),
+    )
+
+
+def place_of(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str]) -> int | None:
+    """Return where among some hits an event's object stands, from 0; None if it does not.
+
+    An object is found by its ids; where an event names none, by its ordinal.
+
+    Examples
+    --------
+    >>> place_of(("b",), 7, ["a", "b"]), place_of((), 1, ["a", "b"]), place_of(("c",), 1, ["a"])
+    (1, 0, None)
+    """
+    for name in objects:
+        if name in hits:
+            return hits.index(name)
+    if objects or ordinal is None or not 0 < ordinal <= len(hits):
+        return None
+    return ordinal - 1
+
+
+def digest(record: Mapping[str, Any]) -> str:
+    """Return a name for a record, by its content: UBI gives events none.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1})
+    True
+    """
+    content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+    return "ubi-" + hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def time_text(microseconds: int) -> str:
+    """Return a time as UBI and OpenSearch read it.
+
+    Examples
+    --------
+    >>> time_text(1_542_140_439_000_000)
+    '2018-11-13T20:20:39.000000Z'
+    """
+    return f"{EPOCH + timedelta(microseconds=microseconds):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _text(record: Mapping[str, Any], field: str, longest: int | None = None) -> str:
+    value = record.get(field)
+    if not isinstance(value, str) or (longest is not None and len(value) > longest):
+        room = "" if longest is None else f" of at most {longest} characters"
+        raise InvalidValue(field, value, f"give text{room}")
+    return value
+
+
+def _optional(record: Mapping[str, Any], field: str, longest: int) -> str | None:
+    return None if record.get(field) is None else _text(record, field, longest)
+
+
+def _object(record: Mapping[str, Any], field: str, within: str = "") -> Mapping[str, Any]:
+    value = record.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidValue(within + field, value, "give an object")
+    return value
+
+
+def _ours(record: Mapping[str, Any], attributes: str) -> Mapping[str, Any]:
+    return _object(_object(record, attributes), OURS, f"{attributes}.")
+
+
+def _id(object: Mapping[str, Any], field: str) -> str | None:
+    value = object.get(field)
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
+        pass
+    elif value is None or len(str(value)) <= LONGEST_OBJECT:
+        return None if value is None else str(value)
+    remedy = f"give text of at most {LONGEST_OBJECT} characters, or a whole number"
+    raise InvalidValue(f"event_attributes.object.{field}", value, remedy)
+
+
+def _time(record: Mapping[str, Any]) -> str:
+    """Return the timestamp; OpenSearch also takes milliseconds since 1970."""
+    value = record.get("timestamp")
+    try:
+        if isinstance(value, str):
+            datetime.fromisoformat(value)
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return time_text(1000 * value)
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise InvalidValue("timestamp", value, "give a time in ISO 8601")

@@ -1,0 +1,129 @@
+"""Vowpal Wabbit's log of decisions (dsjson): one JSON object a line, a decision each.
+
+==================== ===========================================================
+column               of the line
+==================== ===========================================================
+timestamp            ``Timestamp``, to the microsecond
+decision_id          ``EventId``
+arms                 the actions of ``c._multi``: ``_tag``, else ``id``, else
+                     their number from 0
+arm                  the action ``_label_Action``, which counts from 1
+propensity           ``_label_probability``
+reward               minus ``_label_cost``, which must be in [−1, 0]
+key                  ``default``, or where ``columns`` says, such as
+                     ``{"key": "c.User.country"}``
+==================== ===========================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tacit.errors import InvalidValue
+from tacit.logs.formats import files_at
+from tacit.logs.memory import Frame
+from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, reading
+from tacit.logs.schema import SCHEMA
+
+FORMAT, SUFFIX = "dsjson", ".dsjson"
+TOLD = ("timestamp", "decision_id", "key", "arms", "arm", "propensity", "reward")
+NAMES = ("_tag", "id")
+KEY, PLACEMENT = "default", "vowpal-wabbit"
+
+
+class DsjsonLines:
+    """Decisions of files, as record batches; read anew at each iteration.
+
+    Parameters
+    ----------
+    files : sequence of path
+    key : str or None
+        Where the key is, with dots between names.
+    rows : int
+        Of a batch, at most.
+    """
+
+    def __init__(self, files: Sequence[Path], key: str | None, rows: int) -> None:
+        self._files, self._key, self._rows = files, key, rows
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in TOLD[1:]])
+        schema = schema.insert(0, pa.field("timestamp", pa.string()))
+        for file in self._files:
+            with reading(file, FORMAT), file.open(encoding="utf-8") as lines:
+                while block := list(islice(lines, self._rows)):
+                    rows = [self._row(line) for line in block if line.strip()]
+                    yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _row(self, line: str) -> dict[str, Any]:
+        """Return a line's decision; of one that is none, nothing, so that its row is rejected."""
+        try:
+            told = json.loads(line)
+            shown, cost = int(told["_label_Action"]) - 1, told["_label_cost"]
+            arms = [_name(place, action) for place, action in enumerate(told["c"]["_multi"])]
+            return {
+                "timestamp": _time(told.get("Timestamp")),
+                "decision_id": str(told["EventId"]),
+                "key": KEY if self._key is None else str(_at(told, self._key)),
+                "arms": arms,
+                "arm": arms[shown] if 0 <= shown < len(arms) else str(shown),
+                "propensity": float(told["_label_probability"]),
+                "reward": None if cost is None else 0.0 - float(cost),
+            }
+        except (ValueError, KeyError, TypeError):
+            return dict.fromkeys(TOLD)
+
+
+def _name(place: int, action: Any) -> str:
+    """Return what an action is called."""
+    for name in NAMES:
+        if isinstance(action, dict) and isinstance(action.get(name), str | int):
+            return str(action[name])
+    return str(place)
+
+
+def _time(text: Any) -> str:
+    """Return a time without what is finer than a microsecond."""
+    whole, dot, fraction = str(text).rstrip("Z").partition(".")
+    return f"{whole}{dot}{fraction[:6]}Z"
+
+
+def _at(told: Any, path: str) -> Any:
+    for name in path.split("."):
+        told = told[name]
+    return told
+
+
+def is_dsjson(place: Path) -> bool:
+    """Whether a file, or all that a folder holds, is such a log by its suffix."""
+    if place.is_dir():
+        files = [file for file in place.iterdir() if file.is_file()]
+        return bool(files) and all(file.suffix == SUFFIX for file in files)
+    return place.suffix == SUFFIX
+
+
+def _opened(
+    places: Sequence[str | Path],
+    columns: Mapping[str, str] | None,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    constants: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> LogReader:
+    named = dict(columns or {})
+    key = named.pop("key", None)
+    if named:
+        raise InvalidValue("columns", columns, 'say at most where the key is: {"key": "c.query"}')
+    files = [Path(str(file)) for place in places for file in files_at(place, [SUFFIX])]
+    lines = DsjsonLines(files, key, batch_rows)
+    fixed = {"placement": PLACEMENT} | dict(constants or {})
+    return LogReader([Frame(lines)], constants=fixed, batch_rows=batch_rows, **options)
+
+
+DSJSON = FolderLayout(FORMAT, is_dsjson, _opened)

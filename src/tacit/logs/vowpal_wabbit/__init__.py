@@ -1,1 +1,0 @@
-"""Logs of Vowpal Wabbit, read as click logs."""

@@ -1,0 +1,427 @@
+"""What a probation weighs, and how it chooses: an explanation is drawn, and arms are ranked by it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel, learn_false
+from tacit.policies.base import Impression
+from tacit.policies.stationary.beta_mixture import mixture_largest, two_valued_largest
+from tacit.policies.stationary.kl_ucb import kl_upper_bound
+
+# ---- What a probation weighs: what each lane has learned, and the odds of what may have changed
+
+QUIET, WARNED, SORTING = range(3)
+
+# Below this probability of an event a warning is not tried; at half of it a probation ends.
+LEAST = 0.02
+# From this probability on an event is certain, and its arms are sorted for so many rounds more.
+CERTAIN, SORTED = 0.95, 60
+# Posterior odds at which an arm has changed without a warning.
+COMMIT = 5.0
+# Bayes factor, as a logarithm, at which an arm's new counts join the old.
+RENEWAL = -1.5
+# Share of the events that change all arms in which the arm being played shows nothing.
+UNSEEN = 0.03
+# How fast the rate of warnings forgets, per warning: the classifier learns, and warns less.
+FORGET = 0.7
+# Weights of the priors, as numbers of events.
+ANNOUNCED_WEIGHT, SURPRISE_WEIGHT, LANE_WEIGHT = 3.0, 0.1, 0.3
+WHOLE_WEIGHT, SINGLE_WEIGHT = 1.0, 0.5
+
+
+class Lanes(NamedTuple):
+    """What each lane has learned, and where it stands.
+
+    Attributes
+    ----------
+    old, new : array of float64, shape (lanes, arms, 2)
+        Rewards and missed rewards before the present window of the arm, and in it.
+    factor : array of float64, shape (lanes, arms)
+        Logarithm of the Bayes factor for "this arm has changed", of the new counts.
+    start : array of float64, shape (lanes, arms)
+        The lane's round before the window.
+    rounds : array of float64, shape (lanes,)
+    found, due : array of float64, shape (lanes,)
+        Events found, and those that the rates of all lanes made expect; sums of probabilities.
+    prior : array of float64, shape (lanes,)
+        Prior probability of the event that is being weighed.
+    mode : array of int64, shape (lanes,)
+        0 if quiet, 1 in a probation after a warning, 2 after an arm has changed without one.
+    length : array of int64, shape (lanes,)
+        Rounds of the mode that were learned.
+    restarts : array of int64, shape (lanes,)
+    context : array of float64, shape (lanes, dim)
+        Of the warning.
+    """
+
+    old: Floats
+    new: Floats
+    factor: Floats
+    start: Floats
+    rounds: Floats
+    found: Floats
+    due: Floats
+    prior: Floats
+    mode: Ints
+    length: Ints
+    restarts: Ints
+    context: Floats
+
+
+class Record(NamedTuple):
+    """What the events so far have taught, of all lanes or of each.
+
+    Attributes
+    ----------
+    rounds : array of float64, shape (rows,)
+    warnings, span : array of float64, shape (rows,)
+        Warnings, and rounds in which they came; both fade with each warning.
+    announced, surprises : array of float64, shape (rows,)
+        Events with a warning (a sum of probabilities) and without.
+    whole, single : array of float64, shape (rows,)
+        Events that changed all arms, and that changed one; sums of probabilities.
+    """
+
+    rounds: Floats
+    warnings: Floats
+    span: Floats
+    announced: Floats
+    surprises: Floats
+    whole: Floats
+    single: Floats
+
+
+class Odds(NamedTuple):
+    """Posterior weights of three explanations; they need not add up to 1."""
+
+    whole: float
+    single: float
+    nothing: float
+
+
+@kernel
+def propensity_to_shift(lanes: Lanes, lane: int) -> float:
+    """Return how many times more often the lane has events than all lanes on average."""
+    found, due = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
+    return float(min(found / due, 20.0))
+
+
+@kernel
+def surprise_rate(params: Any, record: Record, row: int) -> float:
+    """Return the rate of events without a warning, per round of any lane."""
+    rounds = SURPRISE_WEIGHT / params.surprise + record.rounds[row]
+    return float((SURPRISE_WEIGHT + record.surprises[row]) / rounds)
+
+
+@kernel
+def whole_share(record: Record, row: int) -> float:
+    """Return the share of the events that change all arms."""
+    whole = WHOLE_WEIGHT + record.whole[row]
+    return float(whole / (whole + SINGLE_WEIGHT + record.single[row]))
+
+
+@kernel
+def bayes_factor(lanes: Lanes, lane: int, arm: int) -> float:
+    """Return the Bayes factor for a change of the arm, kept finite."""
+    return float(np.exp(min(lanes.factor[lane, arm], 100.0)))
+
+
+@kernel
+def weigh(params: Any, state: Any, lane: int) -> Odds:
+    """Weigh "all arms changed", "one arm changed" and "nothing changed"."""
+    lanes = state.lanes
+    share = whole_share(state.record, 0 if params.shared else lane)
+    arms = lanes.factor.shape[1]
+    prior, together, one = lanes.prior[lane], 0.0, 0.0
+    for arm in range(arms):
+        factor = bayes_factor(lanes, lane, arm)
+        together += np.log(params.changes * factor + 1.0 - params.changes)
+        one += factor
+    whole = prior * share * np.exp(min(together, 300.0))
+    single = prior * (1.0 - share) * one / arms if lanes.mode[lane] == WARNED else 0.0
+    return Odds(float(whole), float(single), float(1.0 - prior))
+
+
+@kernel
+def merge_counts(lanes: Lanes, lane: int, arm: int) -> None:
+    """Add what is new of an arm to the old, and begin its next window."""
+    for k in range(2):
+        lanes.old[lane, arm, k] += lanes.new[lane, arm, k]
+        lanes.new[lane, arm, k] = 0.0
+    lanes.factor[lane, arm] = 0.0
+    lanes.start[lane, arm] = lanes.rounds[lane]
+
+
+@kernel
+def forget_old(lanes: Lanes, lane: int, arm: int) -> None:
+    """Keep of an arm only what is new."""
+    lanes.old[lane, arm, 0] = 0.0
+    lanes.old[lane, arm, 1] = 0.0
+    lanes.factor[lane, arm] = 0.0
+
+
+@kernel
+def enter(lanes: Lanes, lane: int, mode: int, prior: float) -> None:
+    """Begin a mode, with a prior probability of what is weighed in it."""
+    lanes.mode[lane] = mode
+    lanes.prior[lane] = prior
+    lanes.length[lane] = 0
+
+
+@kernel
+def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
+    """Enter what came of a probation or a surprise in the record; label the context."""
+    lanes, record = state.lanes, state.record
+    row = 0 if params.shared else lane
+    if lanes.mode[lane] == SORTING:
+        changed_all = odds.whole / (odds.whole + odds.nothing)
+        record.whole[row] += changed_all
+        record.single[row] += 1.0 - changed_all
+        return
+    changed = odds.whole + odds.single
+    event = changed / (changed + odds.nothing)
+    record.announced[row] += event
+    lanes.found[lane] += event
+    if event > 0.5:
+        record.whole[row] += odds.whole / changed
+        record.single[row] += odds.single / changed
+    if event < params.excluded:
+        learn_false(params.classifier, state.classifier, row, lanes.context[lane])
+
+
+@kernel
+def settle(params: Any, state: Any, lane: int) -> None:
+    """End a mode: the arms that have probably changed start over, the others go on."""
+    lanes = state.lanes
+    odds = weigh(params, state, lane)
+    note_outcome(params, state, lane, odds)
+    total = odds.whole + odds.single + odds.nothing
+    factors = 0.0
+    for arm in range(lanes.factor.shape[1]):
+        factors += bayes_factor(lanes, lane, arm)
+    restarted = False
+    for arm in range(lanes.factor.shape[1]):
+        factor = bayes_factor(lanes, lane, arm)
+        change = params.changes * factor
+        changed = odds.whole * change / (change + 1.0 - params.changes)
+        changed += odds.single * factor / factors
+        if changed > 0.5 * total:
+            forget_old(lanes, lane, arm)
+            restarted = True
+        merge_counts(lanes, lane, arm)
+    if restarted:
+        lanes.restarts[lane] += 1
+    enter(lanes, lane, QUIET, 0.0)
+
+
+@kernel
+def draw_single(lanes: Lanes, lane: int, uniform: float) -> int:
+    """Draw which arm changed, given that one did."""
+    last = lanes.factor.shape[1] - 1
+    total = 0.0
+    for arm in range(last + 1):
+        total += bayes_factor(lanes, lane, arm)
+    left = uniform * total
+    for arm in range(last):
+        left -= bayes_factor(lanes, lane, arm)
+        if left < 0.0:
+            return arm
+    return int(last)
+
+
+# ---- How a probation chooses: an explanation is drawn, and arms are ranked under it
+
+BASES = ("thompson", "kl-ucb")
+THOMPSON, KL_UCB = range(2)
+
+EXCLUDED = 1e-12
+"""Explanations that are less probable do not count for the chance of an arm."""
+
+
+class Doubt(NamedTuple):
+    """What the arms of a lane have in common while each may have changed without a warning.
+
+    Attributes
+    ----------
+    recently, long_ago : float
+        Rates of changes of an arm, per round since any arm was tested, and since it was itself.
+    tested : float
+        The round at which an arm was tested last.
+    """
+
+    recently: float
+    long_ago: float
+    tested: float
+
+
+@kernel
+def doubt_of(params: Any, state: Any, lane: int) -> Doubt:
+    """Return how much the arms of a quiet lane are in doubt."""
+    lanes = state.lanes
+    arms = lanes.factor.shape[1]
+    row = 0 if params.shared else lane
+    rate = surprise_rate(params, state.record, row) * propensity_to_shift(lanes, lane)
+    share = whole_share(state.record, row)
+    tested = 0.0
+    for arm in range(arms):
+        tested = max(tested, lanes.start[lane, arm])
+    return Doubt(rate * share, rate * (share * UNSEEN + (1.0 - share) / arms), tested)
+
+
+@kernel
+def odds_of_arm(params: Any, lanes: Lanes, lane: int, arm: int, doubt: Doubt) -> Any:
+    """Return the odds that an arm has changed where each may have: weights for and against it."""
+    factor = bayes_factor(lanes, lane, arm)
+    if lanes.mode[lane] == QUIET:
+        age = lanes.rounds[lane] - lanes.start[lane, arm]
+        change = doubt.recently * (lanes.rounds[lane] - doubt.tested) + doubt.long_ago * age
+        return change * factor, 1.0
+    return params.changes * factor, 1.0 - params.changes
+
+
+@kernel
+def plays_in_all(lanes: Lanes, lane: int, impression: Impression, whole: bool) -> float:
+    """Return how often the arms on offer were played; if all have changed, in their windows."""
+    total = 0.0
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        for k in range(2):
+            total += lanes.new[lane, arm, k] + (0.0 if whole else lanes.old[lane, arm, k])
+    return total
+
+
+@kernel
+def bound(successes: float, failures: float, total: float) -> float:
+    """Return an upper confidence bound; above all others before the first play."""
+    plays = successes + failures
+    if plays == 0.0:
+        return 2.0
+    return float(kl_upper_bound(successes / plays, np.log(total + 1.0) / plays))
+
+
+@kernel
+def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+    """Draw an explanation, and return the arm that is best under it."""
+    lanes = state.lanes
+    quiet = lanes.mode[lane] == QUIET
+    whole, single = False, -1
+    doubt = Doubt(0.0, 0.0, 0.0)
+    uniform = rng.random()
+    if quiet:
+        doubt = doubt_of(params, state, lane)
+    else:
+        odds = weigh(params, state, lane)
+        drawn = uniform * (odds.whole + odds.single + odds.nothing)
+        whole = drawn < odds.whole
+        if odds.whole <= drawn < odds.whole + odds.single:
+            single = draw_single(lanes, lane, (drawn - odds.whole) / odds.single)
+    total = plays_in_all(lanes, lane, impression, whole) if params.base == KL_UCB else 0.0
+    best, leader, ties = -1.0, -1, 0.0
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        changed = arm == single
+        if quiet or whole:
+            change, unchanged = odds_of_arm(params, lanes, lane, arm, doubt)
+            changed = rng.random() * (change + unchanged) < change
+        successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
+        if not changed:
+            successes += lanes.old[lane, arm, 0]
+            failures += lanes.old[lane, arm, 1]
+        if params.base == THOMPSON:
+            score = rng.beta(1.0 + successes, 1.0 + failures)
+        else:
+            score = bound(successes, failures, total)
+        if score > best:
+            best, leader, ties = score, arm, 1.0
+        elif score == best:
+            ties += 1.0
+            if rng.random() * ties < 1.0:
+                leader = arm
+    return int(leader)
+
+
+class Scores(NamedTuple):
+    """The two scores that an arm on offer may have: unchanged, and from its window alone.
+
+    Attributes
+    ----------
+    first, second : array of float64, shape (2·offered,)
+        Parameters of the Betas that scores are drawn from, or the scores and nothing; first those
+        of all arms if unchanged.
+    shares : array of float64, shape (2·offered,)
+        How likely an arm has them.
+    """
+
+    first: Floats
+    second: Floats
+    shares: Floats
+
+
+@kernel
+def fill_scores(
+    params: Any, lanes: Lanes, lane: int, impression: Impression, place: int, doubt: Doubt, scores: Scores
+) -> None:
+    """Fill in the scores if the arm at a place has changed, or, at −1, each may have."""
+    count = len(impression.arms)
+    whole = place < 0 and lanes.mode[lane] != QUIET
+    total = plays_in_all(lanes, lane, impression, whole) if params.base == KL_UCB else 0.0
+    for i in range(2 * count):
+        arm = impression.arms[i % count]
+        successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
+        share = 1.0 if i % count == place else 0.0
+        if place < 0:
+            change, unchanged = odds_of_arm(params, lanes, lane, arm, doubt)
+            share = change / (change + unchanged)
+        if i < count:
+            share = 1.0 - share
+            successes += lanes.old[lane, arm, 0]
+            failures += lanes.old[lane, arm, 1]
+        if params.base == THOMPSON:
+            scores.first[i], scores.second[i] = 1.0 + successes, 1.0 + failures
+        else:
+            scores.first[i] = bound(successes, failures, total)
+        scores.shares[i] = share
+
+
+@kernel
+def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
+    """Return the probability that :func:`drawn_choice` returns an arm.
+
+    It is summed over the explanations: that each arm may have changed by itself, that the one at a
+    place has, or that nothing has. In each the scores of the arms are independent.
+    """
+    lanes, arms, count = state.lanes, impression.arms, len(impression.arms)
+    odds, doubt = Odds(1.0, 0.0, 0.0), Doubt(0.0, 0.0, 0.0)
+    if lanes.mode[lane] == QUIET:
+        doubt = doubt_of(params, state, lane)
+    else:
+        odds = weigh(params, state, lane)
+    factors, chosen = 0.0, 0
+    for other in range(lanes.factor.shape[1]):
+        factors += bayes_factor(lanes, lane, other)
+    for i in range(count):
+        if arms[i] == shown:
+            chosen = i
+    scores = Scores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
+    total = odds.whole + odds.single + odds.nothing
+    left, chance = total, 0.0
+    for place in range(-1, count + 1):
+        # What is left in the end: that nothing has changed, or an arm that is not on offer.
+        weight = left
+        if place < 0:
+            weight = odds.whole
+        elif place < count:
+            weight = odds.single * bayes_factor(lanes, lane, arms[place]) / factors
+        left -= weight
+        if weight > EXCLUDED * total:
+            fill_scores(params, lanes, lane, impression, place, doubt, scores)
+            if params.base == THOMPSON:
+                largest = mixture_largest(scores.first, scores.second, scores.shares, count, chosen)
+            else:
+                largest = two_valued_largest(scores.first, scores.shares, count, chosen)
+            chance += weight / total * largest
+    return chance
