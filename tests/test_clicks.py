@@ -18,8 +18,8 @@ from tacit.clicks import (
     informational,
     navigational,
     perfect,
+    perplexity,
 )
-from tacit.clicks import fitting as perplexity
 from tacit.errors import InvalidValue
 
 chances = st.floats(0.0, 1.0)
