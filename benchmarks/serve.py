@@ -35,7 +35,7 @@ import socket, uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http import wire
+from tacit.wire import decisions as wire
 from tacit.service.http.endpoint import FOUND, Endpoint
 from tacit.service.http.route import Found
 from tacit.service.app.routes import PLACEMENTS

@@ -53,7 +53,8 @@ from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
-from tacit.service.http import wire, wire_lists
+from tacit.wire import decisions as wire
+from tacit.wire import lists as wire_lists
 
 ARMS = ["holiday", "film", "recipe"]
 BEFORE, AFTER, WITHIN, HANG = "cut before", "cut after", "cut within", "hang"

@@ -53,6 +53,7 @@ def test_all_files_import_one_way():
 FLOORS = """
 errors later
 core
+wire
 classifiers frames interleaving plots proof
 policies
 logs

@@ -8,11 +8,11 @@ from typing import Any
 from generate.tables import attributes, code, markdown, summary, table
 from tacit.interleaving import TeamDraft
 from tacit.logs import schema
-from tacit.service.attribution.attribution import OUTCOMES
 from tacit.service.kind import kind_of
 from tacit.service.log import rows, sqlite, store
 from tacit.service.maintenance import copies as log
 from tacit.service.placements.duels import DuelOptions
+from tacit.wire.decisions import OUTCOMES
 
 ROWS = {
     "decisions": rows.DecisionRow,

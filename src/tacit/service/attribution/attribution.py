@@ -41,22 +41,6 @@ TIED = "tied"
 HELD_OUT = "held-out"
 DUPLICATE = "duplicate"
 
-OUTCOMES = {
-    LEARNED: "it taught the policy",
-    PENDING: "it counts, and is learned when the decision's window closes",
-    REPEATED: "the decision had its reward already: recorded only",
-    LATE: "it came after the decision's window: recorded only",
-    CORRECTED: "it came after the window, and took the place of the default",
-    LATE_EPOCH: "the key has restarted since the decision: recorded only",
-    INACTIVE: "the decision was deferred and not activated: recorded only",
-    FROZEN: "the placement does not learn at present: recorded only",
-    NOTED: "an examination or activation, taken in",
-    TIED: "the duel was a tie, from which nothing is learned here: recorded only",
-    HELD_OUT: "the control showed one ranker's list, which is no duel: it counts for the lift",
-    DUPLICATE: "this very feedback was recorded before: nothing was done",
-}
-"""What became of feedback."""
-
 KINDS = {REWARD: codes.REWARD, CLICKS: codes.CLICKS, EXAMINED: codes.EXAMINED, ACTIVATE: codes.ACTIVATE}
 AGGREGATIONS = {"first": codes.FIRST, "last": codes.LAST, "sum": codes.SUM, "max": codes.MAX}
 _BECAME = {

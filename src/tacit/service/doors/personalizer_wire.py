@@ -17,8 +17,8 @@ from msgspec import UNSET, Meta, UnsetType
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.service.config.rule import Rule
-from tacit.service.http.wire import PRINTABLE
 from tacit.service.log.rows import APPRENTICE, FROZEN, ONLINE, SHADOW
+from tacit.wire.decisions import PRINTABLE
 
 # ---- What travels over the Personalizer API, as its OpenAPI documents of v1.0 and v1.1 name it
 #

@@ -17,10 +17,10 @@ from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.http.decisions import post
 from tacit.service.http.messages import problem_of
 from tacit.service.http.route import Call
-from tacit.service.http.wire import Durability
 from tacit.service.log.requests import Feedback, checked_id
 from tacit.service.log.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
 from tacit.service.placements.placement import Placement
+from tacit.wire.decisions import Durability
 
 # ---- What travels for User Behavior Insights (UBI 1.3): its records, as they are
 

@@ -282,7 +282,7 @@ class Verbs:
         Returns
         -------
         str
-            What became of it, one of :data:`tacit.service.attribution.attribution.OUTCOMES`.
+            What became of it, one of :data:`tacit.wire.decisions.OUTCOMES`.
 
         Raises
         ------

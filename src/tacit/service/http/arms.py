@@ -12,14 +12,14 @@ from tacit.errors import TacitError
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import ARMS, Count, Seconds, Share
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http import wire
-from tacit.service.http.wire import Form, Wires
+from tacit.service.http.form import Form, Wires
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.view import View
 from tacit.service.placements.placement import Placement
+from tacit.wire import decisions as wire
 
 KEY = "independence day"
 JUST_A_KEY = (None, None, None, False, None, None, None, None)

@@ -10,12 +10,12 @@ from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.config.keys import ADMIN
 from tacit.service.engine.rebuilding import Rebuilt
 from tacit.service.engine.service import Service
-from tacit.service.http import wire_lists as wire
 from tacit.service.http.decisions import post
 from tacit.service.http.route import GUARDED, Call, Route
 from tacit.service.log.ids import as_text, as_time
 from tacit.service.log.marks import Pin
 from tacit.service.log.requests import ChangeHoldout, PinArms
+from tacit.wire import control as wire
 
 MOST_CHANGES = 1000
 

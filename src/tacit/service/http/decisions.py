@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.attribution.attribution import CORRECTED, LEARNED
@@ -15,10 +14,9 @@ from tacit.service.config.file import checked_within
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK
 from tacit.service.engine.service import Service
 from tacit.service.errors import Conflict
-from tacit.service.http import wire
+from tacit.service.http.form import Form
 from tacit.service.http.messages import file, problem_of
 from tacit.service.http.route import GUARDED, Answer, Call, Limit, Route
-from tacit.service.http.wire import Arm, DecisionId, Form, Key, NewDecisionId
 from tacit.service.kind import KINDS, check_path, kind_of
 from tacit.service.log.requests import (
     ChangeArms,
@@ -31,6 +29,8 @@ from tacit.service.log.requests import (
 )
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD
 from tacit.service.placements.placement import Placement
+from tacit.wire import decisions as wire
+from tacit.wire.decisions import LocalDecision, LocalDecisions, TakenOver, TakenOverMany
 
 # ---- The routes of decisions and feedback: requests read, the engine's work, answers written
 
@@ -191,46 +191,6 @@ ROUTES = (
 # ---- The routes of those who decide next to their caller: what was learned, and what was decided
 
 LOGGED = "logged"
-
-
-class LocalDecision(msgspec.Struct, forbid_unknown_fields=True):
-    """A decision that was made next to the caller, with what the service had learned."""
-
-    decision_id: NewDecisionId
-    key: Key
-    arm: Arm
-    propensity: Annotated[
-        float | None,
-        Meta(description="Probability in (0, 1] with which it was chosen; null if deterministic."),
-    ] = None
-    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
-    context: list[float] | None = None
-
-
-class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):
-    """Many decisions that were made next to the caller."""
-
-    decisions: Annotated[list[LocalDecision], Meta(min_length=1, max_length=1000)]
-
-
-class TakenOver(msgspec.Struct):
-    """What became of one."""
-
-    decision_id: DecisionId
-    outcome: Annotated[
-        str,
-        Meta(
-            description="``logged``, or the kind of its problem: ``invalid-value``; ``conflict`` "
-            "where the id stands for another decision."
-        ),
-    ]
-    detail: Annotated[str, Meta(description="What the problem is; empty if there is none.")] = ""
-
-
-class TakenOverMany(msgspec.Struct):
-    """What became of each, in the order of the request."""
-
-    decisions: list[TakenOver]
 
 
 async def _learner(engine: Service, call: Call) -> Answer:

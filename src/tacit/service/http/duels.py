@@ -16,14 +16,15 @@ from tacit.interleaving.rules import CLICK
 from tacit.policies import Policy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http import arms, wire_lists
-from tacit.service.http.wire import Form, Wires
+from tacit.service.http import arms
+from tacit.service.http.form import Form, Wires
 from tacit.service.kind import Export, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kinds import DuelView
 from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
 from tacit.service.placements.placement import Placement
+from tacit.wire import lists as wire_lists
 
 COLUMNS = (
     "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",

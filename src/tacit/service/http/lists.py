@@ -12,7 +12,6 @@ from starlette.datastructures import QueryParams
 from tacit.errors import InvalidValue
 from tacit.service.config.keys import FEEDBACK
 from tacit.service.engine.service import Service
-from tacit.service.http import wire, wire_lists
 from tacit.service.http.decisions import post, recording
 from tacit.service.http.route import GUARDED, Call, Route
 from tacit.service.kind import check_path
@@ -20,6 +19,8 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicks, Feedback, as_content
 from tacit.service.log.rows import CLICKS
 from tacit.service.placements.lift_report import MOST_DAILY, PLANNED_LIFT, LiftReport, Wish, lift_report
+from tacit.wire import decisions as wire
+from tacit.wire import lists as wire_lists
 
 # ---- The routes of placements that show lists: clicks in them told, and what duels say
 

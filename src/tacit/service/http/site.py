@@ -18,11 +18,11 @@ from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, Answer, Call, Route
-from tacit.service.http.wire import Blanked, Forgotten, Placements, PlacementSummary, ShardSummary, Status
 from tacit.service.log.requests import checked_id
 from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
 from tacit.service.placements.placement import Placement
+from tacit.wire.site import Blanked, Forgotten, Placements, PlacementSummary, ShardSummary, Status
 
 HTML = "text/html; charset=utf-8"
 

@@ -15,14 +15,14 @@ from tacit.policies.actions import SlatePolicy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http import wire_lists
 from tacit.service.http.arms import example
-from tacit.service.http.wire import Form, Wires
+from tacit.service.http.form import Form, Wires
 from tacit.service.kind import Export, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
 from tacit.service.placements.lists import SlatePlacement
+from tacit.wire import lists as wire_lists
 
 
 class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):

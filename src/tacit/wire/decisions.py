@@ -1,19 +1,27 @@
-"""What travels over HTTP, and the forms by which a kind of placement reads and writes it."""
+"""What travels where something is decided, and where feedback comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from tacit.service.attribution.attribution import OUTCOMES
-from tacit.service.config.file import checked_within
-from tacit.service.log.requests import Impression
-from tacit.service.log.rows import DecisionRow
-
-# ---- What travels: requests and answers as typed structures, the source of the OpenAPI document
+OUTCOMES = {
+    "learned": "it taught the policy",
+    "pending": "it counts, and is learned when the decision's window closes",
+    "repeated": "the decision had its reward already: recorded only",
+    "late": "it came after the decision's window: recorded only",
+    "corrected": "it came after the window, and took the place of the default",
+    "late-epoch": "the key has restarted since the decision: recorded only",
+    "inactive": "the decision was deferred and not activated: recorded only",
+    "frozen": "the placement does not learn at present: recorded only",
+    "noted": "an examination or activation, taken in",
+    "tied": "the duel was a tie, from which nothing is learned here: recorded only",
+    "held-out": "the control showed one ranker's list, which is no duel: it counts for the lift",
+    "duplicate": "this very feedback was recorded before: nothing was done",
+}
+"""What became of feedback."""
 
 # What is checked elsewhere, said to those who read the document.
 PRINTABLE = {"pattern": r"^([^\p{C}\p{Z}]| )*$"}
@@ -256,118 +264,41 @@ class ArmsAnswer(msgspec.Struct):
     retired: list[int | str]
 
 
-class Blanked(msgspec.Struct):
-    """Rows of a placement, in its log and its archive, that told of somebody."""
+class LocalDecision(msgspec.Struct, forbid_unknown_fields=True):
+    """A decision that was made next to the caller, with what the service had learned."""
 
-    decisions: int
-    records: int
-
-
-class Forgotten(msgspec.Struct):
-    """What told of somebody until now, by placement; nothing where nothing did."""
-
-    placements: dict[str, Blanked]
-
-
-class PlacementSummary(msgspec.Struct):
-    """A placement and how far it has come."""
-
-    name: str
-    kind: Annotated[str, Meta(description="What it decides.", examples=["arms", "duels"])]
-    mode: str
-    durability: str
-    policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
-    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
-    keys: int
-    decisions: int
-    feedback: int
-    rewards: Annotated[float, Meta(description="Sum of all rewards.")]
-    pending: Annotated[int, Meta(description="Decisions whose windows are open.")]
-    outcomes: Annotated[dict[str, int], Meta(description="How often feedback came to what.")]
-    seed: Annotated[int, Meta(description="Where, with its id, a decision's draws come from.")]
-    shared_seconds: Annotated[
+    decision_id: NewDecisionId
+    key: Key
+    arm: Arm
+    propensity: Annotated[
         float | None,
+        Meta(description="Probability in (0, 1] with which it was chosen; null if deterministic."),
+    ] = None
+    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
+    context: list[float] | None = None
+
+
+class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):
+    """Many decisions that were made next to the caller."""
+
+    decisions: Annotated[list[LocalDecision], Meta(min_length=1, max_length=1000)]
+
+
+class TakenOver(msgspec.Struct):
+    """What became of one."""
+
+    decision_id: DecisionId
+    outcome: Annotated[
+        str,
         Meta(
-            description="In shards: how old what they know of each other is, at most; null where "
-            "they share nothing, or have not yet."
+            description="``logged``, or the kind of its problem: ``invalid-value``; ``conflict`` "
+            "where the id stands for another decision."
         ),
-    ] = None
-    retired: Annotated[list[int | str], Meta(description="Arms that are shown no more.")] = []
-    pinned: Annotated[
-        list[int | str] | None, Meta(description="What every decision shows that offers it.")
-    ] = None
-
-
-class ShardSummary(msgspec.Struct):
-    """One of several shards."""
-
-    number: int
-    pid: Annotated[int | None, Meta(description="Of its process, on the machine where it is.")]
-    up: Annotated[bool, Meta(description="Whether it answers.")]
-    losses: Annotated[int, Meta(description="How often it was lost since the start.")]
-    recovery_seconds: Annotated[
-        float | None, Meta(description="How long it took to come back the last time.")
     ]
-    waiting: Annotated[int, Meta(description="Requests on their way to it.")]
-    events: Annotated[int | None, Meta(description="Rows of its log.")]
+    detail: Annotated[str, Meta(description="What the problem is; empty if there is none.")] = ""
 
 
-class Placements(msgspec.Struct):
-    """All placements, and the shards if there are several."""
+class TakenOverMany(msgspec.Struct):
+    """What became of each, in the order of the request."""
 
-    placements: list[PlacementSummary]
-    shards: list[ShardSummary] = []
-
-
-class Status(msgspec.Struct):
-    """How the service is."""
-
-    status: Annotated[str, Meta(examples=["ok"])]
-
-
-# ---- How placements of a kind are asked for decisions, and how they answer
-
-
-class Wires(NamedTuple):
-    """What travels: a request and its answer, many requests and theirs."""
-
-    request: type[msgspec.Struct]
-    answer: type[msgspec.Struct]
-    requests: type[msgspec.Struct]
-    answers: type[msgspec.Struct]
-
-
-def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    return [checked_within(f"decisions[{i}]", form.read, (placement, one)) for i, one in enumerate(requests)]
-
-
-def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
-    return [form.write(placement, row, durability) for row in rows]
-
-
-class Form(NamedTuple):
-    """How placements of a kind are asked, and how they answer.
-
-    Attributes
-    ----------
-    path : str
-        Below the placement; many are asked for at ``path/batch``.
-    summary, summary_many : str
-        What is done, for the OpenAPI document.
-    wires : Wires
-    read : function
-        Returns a request to a placement as an impression, checked.
-    write : function
-        Returns the answer that tells a row of a placement's log.
-    read_many, write_many : function
-        The same for many, which may be faster than one by one.
-    """
-
-    path: str
-    summary: str
-    summary_many: str
-    wires: Wires
-    read: Callable[[Any, Any], Impression]
-    write: Callable[[Any, DecisionRow, Any], msgspec.Struct]
-    read_many: Callable[[Form, Any, Sequence[Any]], Sequence[Impression]] = _each_read
-    write_many: Callable[[Form, Any, Sequence[DecisionRow], Any], list[Any]] = _each_written
+    decisions: list[TakenOver]

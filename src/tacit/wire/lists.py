@@ -1,14 +1,13 @@
-"""What travels over HTTP for lists and duels, and for what turns a placement."""
+"""What travels for placements that show lists: duels of rankers, and clicks on positions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from tacit.interleaving.rules import CLICK
-from tacit.service.http.wire import (
+from tacit.wire.decisions import (
     PRINTABLE,
     SHORT,
     DecisionId,
@@ -20,8 +19,6 @@ from tacit.service.http.wire import (
     Session,
     User,
 )
-
-# ---- What travels for placements that show lists: duels of rankers, and clicks on positions
 
 Item = int | str
 HASHED = "Only its hash is kept, so that searches which may be alike are known."
@@ -206,7 +203,7 @@ class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):
             "placement's ``worth`` gives an amount. Of duels only.",
             examples=["add_to_cart"],
         ),
-    ] = CLICK
+    ] = "click"
 
 
 class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -270,170 +267,3 @@ class DuelStandings(msgspec.Struct):
             "``safe_to_stop``, ``still_needed``, ``verdict``."
         ),
     ]
-
-
-# ---- What travels where a placement is turned: who changed what, and what shall be
-
-Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
-
-
-class Change(msgspec.Struct):
-    """A change of a placement, as its log has it."""
-
-    at: Time
-    by: Annotated[
-        str | None,
-        Meta(
-            description="The name of the key with which it was made, or ``configuration``; null "
-            "where no key was needed, or an earlier version did not keep it."
-        ),
-    ]
-    what: Annotated[
-        str,
-        Meta(
-            description="``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, "
-            "``rollback``, ``settings``, ``start`` or ``configuration``."
-        ),
-    ]
-    detail: Annotated[
-        dict[str, Any],
-        Meta(
-            description="Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went "
-            "(``retire``) and came back (``restore``). Of ``pin``: which ``arms``, ``until`` "
-            "when. Of ``holdout``: the new one, null for none. Of ``rebuild`` and ``rollback``: "
-            "the new ``policy``, the state that was ``left``, the one gone back ``to``, and what "
-            "is ``approximate``. Of ``start``: the ``file`` of the learner, its ``sha256``, how "
-            "many ``decisions`` and ``keys``. Of ``configuration``: by the name of each setting "
-            "that is another one, what it was "
-            "(``before``) and is (``after``)."
-        ),
-    ]
-
-
-class PinRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What every decision shall show, whatever the policy would."""
-
-    arms: Annotated[
-        list[int | str],
-        Meta(min_length=1, description="One arm or ranker; of a list, its arms from the top."),
-    ]
-    until: Annotated[
-        str,
-        Meta(
-            description="From then on the policy decides again; a time in ISO 8601, without a zone in UTC.",
-            examples=["2026-05-03T18:00:00+00:00"],
-            extra_json_schema={"format": "date-time"},
-        ),
-    ]
-
-
-class Pinned(msgspec.Struct):
-    """What every decision shows that offers it."""
-
-    arms: list[int | str]
-    until: Time
-
-
-class PinAnswer(msgspec.Struct):
-    """What is pinned, logged; null where the policy decides."""
-
-    pinned: Pinned | None
-
-
-class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
-    """A control that shows one arm always."""
-
-    arm: int | str
-
-
-class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of the traffic for a control, from the next decision on."""
-
-    share: Annotated[float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")] = (
-        0.1
-    )
-    control: Annotated[
-        Literal["uniform", "baseline"] | ArmShown,
-        Meta(
-            description="What the control shows: an arm drawn ``uniform``ly, the ``baseline``, "
-            'which is the first one on offer, or always ``{"arm": …}``.',
-            examples=["uniform", "baseline", {"arm": "a"}],
-        ),
-    ] = "uniform"
-    unit: Annotated[
-        Literal["decision", "session", "user"],
-        Meta(
-            description="Who stays in one group: each ``decision``, all of a ``session``, or all "
-            "of a ``user``."
-        ),
-    ] = "decision"
-    look: Annotated[
-        str | None,
-        Meta(description="When one look is planned, in ISO 8601: at that one the lift is sharper."),
-    ] = None
-
-
-class HoldoutKept(msgspec.Struct):
-    """A holdout."""
-
-    share: float
-    control: str | dict[str, Any]
-    unit: str
-    look: str | None = None
-
-
-class HoldoutAnswer(msgspec.Struct):
-    """The holdout, logged; null where there is none."""
-
-    holdout: HoldoutKept | None
-
-
-class RebuildRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The policy into which the log shall be folded."""
-
-    policy: Annotated[
-        str | dict[str, Any],
-        Meta(
-            description="As the configuration says it, over the arms of the placement.",
-            examples=["ucb1", {"name": "epsilon-greedy", "epsilon": 0.05}],
-        ),
-    ]
-
-
-class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The state that shall be gone back to."""
-
-    to: Annotated[str | None, Meta(description="Its name; if left out, the one that was left last.")] = None
-
-
-class Rebuilt(msgspec.Struct):
-    """The policy that decides now, logged."""
-
-    policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
-    left: Annotated[str, Meta(description="The name of the state that was left, to go back to it.")]
-    rows: Annotated[int, Meta(description="Rows of the log that were taken in.")]
-    decisions: Annotated[int, Meta(description="Decisions that the placement knows of.")]
-    seconds: float
-    approximate: Annotated[
-        list[str], Meta(description="What of the log could not be taken in as it was; empty if all was.")
-    ]
-
-
-class StateKept(msgspec.Struct):
-    """What a policy had learned at a time, kept."""
-
-    name: Annotated[str, Meta(examples=["2026-05-03T12:00:00.000000Z-Thompson"])]
-    at: Time
-    policy: dict[str, Any]
-
-
-class States(msgspec.Struct):
-    """What a placement can go back to, the latest first."""
-
-    states: list[StateKept]
-
-
-class History(msgspec.Struct):
-    """Who changed what of a placement, the last change first."""
-
-    history: list[Change]

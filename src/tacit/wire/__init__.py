@@ -1,0 +1,1 @@
+"""What travels over HTTP: requests and answers, once, for the service and its client."""
