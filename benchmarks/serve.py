@@ -46,10 +46,10 @@ class Page(Endpoint):
         await super().__call__(scope, receive, send)
 
 async def decide(engine, call):
-    return wire.DecideAnswer("018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", 3, 0.1, 0, "committed")
+    return wire.Decided("018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", 3, 0.1, 0, "committed")
 
 async def feedback(engine, call):
-    return wire.FeedbackAnswer(call.request.decision_id, True, "learned", "committed")
+    return wire.Recorded(call.request.decision_id, True, "learned", "committed")
 
 def page(name, handler):
     path = PLACEMENTS.paths[name]

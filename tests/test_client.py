@@ -20,7 +20,6 @@ import uuid
 from typing import get_type_hints
 from unittest.mock import create_autospec
 
-import msgspec
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -28,7 +27,6 @@ from harness import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tacit.client
 from tacit.client import (
     AsyncClient,
     Clicks,
@@ -53,8 +51,6 @@ from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
-from tacit.wire import decisions as wire
-from tacit.wire import lists as wire_lists
 
 ARMS = ["holiday", "film", "recipe"]
 BEFORE, AFTER, WITHIN, HANG = "cut before", "cut after", "cut within", "hang"
@@ -617,31 +613,6 @@ def test_whatever_retry_after_says_it_is_a_pause(text):
 )
 def test_odd_dates_are_pauses_too(text):
     assert 0.0 <= seconds_asked(text, 0.0) < math.inf
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (Impression, wire.DecideRequest),
-        (Feedback, wire.FeedbackRequest),
-        (Decided, wire.DecideAnswer),
-        (Recorded, wire.FeedbackAnswer),
-        (tacit.client.Would, wire.Would),
-        (Search, wire_lists.DuelRequest),
-        (Clicks, wire_lists.ClicksRequest),
-        (Listed, wire_lists.SlateAnswer),
-        (Dueled, wire_lists.DuelAnswer),
-        (Standings, wire_lists.DuelStandings),
-        (tacit.client.WouldSlate, wire_lists.WouldSlate),
-        (tacit.client.WouldDuel, wire_lists.WouldDuel),
-        (tacit.client.DuelsOfKey, wire_lists.DuelsOfKey),
-    ],
-)
-def test_the_client_speaks_what_the_service_speaks(ours, theirs):
-    assert set(ours.__struct_fields__) <= set(theirs.__struct_fields__)
-    if theirs.__name__.endswith("Request"):
-        required = {f.name for f in msgspec.structs.fields(theirs) if f.required}
-        assert required <= set(ours.__struct_fields__)
 
 
 def public_methods(kind):

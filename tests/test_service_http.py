@@ -316,10 +316,10 @@ def test_the_openapi_document_describes_what_is_served(client):
             status, *_ = client.ask(method.upper(), concrete, {"key": "described"})
             assert str(status) in item[method]["responses"]
     _, _, decision = client.post("default/decide", {"key": "a"})
-    answer = schemas["DecideAnswer"]
+    answer = schemas["Decided"]
     assert [*answer["required"], "would", "signals"] == list(answer["properties"])
     assert answer["required"] == list(decision)
-    assert schemas["FeedbackRequest"]["properties"]["reward"]["anyOf"][0]["maximum"] == 1
+    assert schemas["Feedback"]["properties"]["reward"]["anyOf"][0]["maximum"] == 1
 
 
 def test_many_clients_at_once_get_decisions_of_their_own(address):

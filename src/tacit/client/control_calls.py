@@ -13,41 +13,29 @@ from tacit.client.call import Call, call_to, decode
 from tacit.client.messages import (
     Arm,
     Change,
+    History,
     HistoryOf,
     Holdout,
+    HoldoutNow,
     HoldoutOf,
     Pinned,
+    PinNow,
     PinOf,
     RebuildOf,
     Rebuilt,
     RollbackOf,
     StateKept,
+    States,
 )
 from tacit.client.method import call
 
 
-class _History(msgspec.Struct):
-    history: list[Change]
-
-
-class _States(msgspec.Struct):
-    states: list[StateKept]
-
-
-class _Pin(msgspec.Struct):
-    pinned: Pinned | None
-
-
-class _Holdout(msgspec.Struct):
-    holdout: Holdout | None
-
-
 def _read_holdout(reply: bytes) -> Holdout | None:
-    return decode(reply, type=_Holdout).holdout
+    return decode(reply, type=HoldoutNow).holdout
 
 
 def _read_pin(reply: bytes) -> Pinned | None:
-    return decode(reply, type=_Pin).pinned
+    return decode(reply, type=PinNow).pinned
 
 
 class ControlCalls:
@@ -135,7 +123,9 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "holdout", body(HoldoutOf(share, control, unit, look)), _read_holdout)
+        # The service says which controls and units there are.
+        asked: tuple[Any, ...] = share, control, unit, look
+        return call_to(placement, "holdout", body(HoldoutOf(*asked)), _read_holdout)
 
     @call
     def end_holdout(self, placement: str) -> Call[Holdout | None]:
@@ -220,7 +210,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "states", None, lambda reply: decode(reply, type=_States).states)
+        return call_to(placement, "states", None, lambda reply: decode(reply, type=States).states)
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[Change]]:
@@ -243,5 +233,5 @@ class ControlCalls:
         """
         (asked,) = body(HistoryOf(limit)).values()
         return call_to(
-            placement, f"history?limit={asked}", None, lambda reply: decode(reply, type=_History).history
+            placement, f"history?limit={asked}", None, lambda reply: decode(reply, type=History).history
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,8 +11,20 @@ from msgspec import Meta
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
 
 
-class Change(msgspec.Struct):
-    """A change of a placement, as its log has it."""
+class Change(msgspec.Struct, frozen=True):
+    """A change of a placement, as its log has it.
+
+    Attributes
+    ----------
+    at : str
+        When, in ISO 8601.
+    by : str or None
+        The name of the key with which it was made, or ``configuration``; None where no key was
+        needed.
+    what : str
+        ``mode``, ``arms``, ``configuration`` …
+    detail : dict
+    """
 
     at: Time
     by: Annotated[
@@ -43,11 +56,11 @@ class Change(msgspec.Struct):
     ]
 
 
-class PinRequest(msgspec.Struct, forbid_unknown_fields=True):
+class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every decision shall show, whatever the policy would."""
 
     arms: Annotated[
-        list[int | str],
+        Sequence[int | str],
         Meta(min_length=1, description="One arm or ranker; of a list, its arms from the top."),
     ]
     until: Annotated[
@@ -60,14 +73,22 @@ class PinRequest(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class Pinned(msgspec.Struct):
-    """What every decision shows that offers it."""
+class Pinned(msgspec.Struct, frozen=True):
+    """What every decision shows that offers it.
+
+    Attributes
+    ----------
+    arms : list of arms
+        One; of a list, those from the top.
+    until : str
+        When the policy decides again, in ISO 8601.
+    """
 
     arms: list[int | str]
     until: Time
 
 
-class PinAnswer(msgspec.Struct):
+class PinNow(msgspec.Struct):
     """What is pinned, logged; null where the policy decides."""
 
     pinned: Pinned | None
@@ -79,7 +100,7 @@ class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
     arm: int | str
 
 
-class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
+class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the traffic for a control, from the next decision on."""
 
     share: Annotated[float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")] = (
@@ -106,8 +127,20 @@ class HoldoutRequest(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class HoldoutKept(msgspec.Struct):
-    """A holdout."""
+class Holdout(msgspec.Struct, frozen=True):
+    """A holdout.
+
+    Attributes
+    ----------
+    share : float
+        Of the decisions that are the control's.
+    control : str or dict
+        What it shows: ``uniform``, ``baseline``, or ``{"arm": …}`` always.
+    unit : str
+        Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+    look : str or None
+        When one look at the lift is planned, in ISO 8601.
+    """
 
     share: float
     control: str | dict[str, Any]
@@ -115,17 +148,17 @@ class HoldoutKept(msgspec.Struct):
     look: str | None = None
 
 
-class HoldoutAnswer(msgspec.Struct):
+class HoldoutNow(msgspec.Struct):
     """The holdout, logged; null where there is none."""
 
-    holdout: HoldoutKept | None
+    holdout: Holdout | None
 
 
-class RebuildRequest(msgspec.Struct, forbid_unknown_fields=True):
+class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy into which the log shall be folded."""
 
     policy: Annotated[
-        str | dict[str, Any],
+        str | Mapping[str, Any],
         Meta(
             description="As the configuration says it, over the arms of the placement.",
             examples=["ucb1", {"name": "epsilon-greedy", "epsilon": 0.05}],
@@ -133,14 +166,29 @@ class RebuildRequest(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
+class RollbackOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state that shall be gone back to."""
 
     to: Annotated[str | None, Meta(description="Its name; if left out, the one that was left last.")] = None
 
 
-class Rebuilt(msgspec.Struct):
-    """The policy that decides now, logged."""
+class Rebuilt(msgspec.Struct, frozen=True):
+    """The policy that decides now, logged.
+
+    Attributes
+    ----------
+    policy : dict
+        That decides now.
+    left : str
+        The name of the state that was left.
+    rows : int
+        Rows of the log that were taken in.
+    decisions : int
+        Decisions that the placement knows of.
+    seconds : float
+    approximate : list of str
+        What of the log could not be taken in as it was.
+    """
 
     policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
     left: Annotated[str, Meta(description="The name of the state that was left, to go back to it.")]
@@ -152,8 +200,16 @@ class Rebuilt(msgspec.Struct):
     ]
 
 
-class StateKept(msgspec.Struct):
-    """What a policy had learned at a time, kept."""
+class StateKept(msgspec.Struct, frozen=True):
+    """What a policy had learned at a time, kept.
+
+    Attributes
+    ----------
+    name : str
+    at : str
+        In ISO 8601.
+    policy : dict
+    """
 
     name: Annotated[str, Meta(examples=["2026-05-03T12:00:00.000000Z-Thompson"])]
     at: Time

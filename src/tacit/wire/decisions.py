@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -37,7 +38,7 @@ Key = Annotated[
 ]
 Arm = Annotated[int | str, Meta(description="An arm: its name, or its number from 0.")]
 Features = Annotated[
-    list[list[float]],
+    Sequence[Sequence[float]],
     Meta(
         description="A row of features for each arm on offer, for policies that know arms by "
         "their features; the arms are then named as the client likes, or numbered from 0."
@@ -72,8 +73,11 @@ NewDecisionId = Annotated[
     ),
 ]
 Durability = Annotated[
-    Literal["committed", "buffered"],
-    Meta(description="Whether it is durable by now, or in memory until the next commit."),
+    str,
+    Meta(
+        description="Whether it is durable by now, or in memory until the next commit.",
+        extra_json_schema={"enum": ["committed", "buffered"]},
+    ),
 ]
 
 
@@ -98,7 +102,7 @@ User = Annotated[
     ),
 ]
 Metrics = Annotated[
-    dict[str, float],
+    Mapping[str, float],
     Meta(
         description="What is watched beside the reward, by the names of the configuration; "
         "amounts for one decision are added up."
@@ -106,14 +110,27 @@ Metrics = Annotated[
 ]
 
 
-class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One impression: a key, and perhaps the arms on offer and signals about the key."""
+class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One impression: a key, and perhaps the arms on offer and signals about the key.
+
+    Attributes
+    ----------
+    key : str
+    arms : sequence of int or str, optional
+    context : sequence of float, optional
+    decision_id : str, optional
+    deferred : bool, default False
+    relevance, examination : sequence of sequence of float, optional
+    session, user : str, optional
+    """
 
     key: Key
-    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
+    arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
+        None
+    )
     context: (
         Annotated[
-            list[float],
+            Sequence[float],
             Meta(
                 description="Signals about the key, for policies that use them; without those "
                 "that the placement computes itself."
@@ -121,24 +138,46 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-    relevance: Features | None = None
-    examination: Features | None = None
     decision_id: NewDecisionId | None = None
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
+    relevance: Features | None = None
+    examination: Features | None = None
     session: Session | None = None
     user: User | None = None
 
 
-class Would(msgspec.Struct):
+class Would(msgspec.Struct, frozen=True):
     """What another one would have shown: the policy itself in mode ``apprentice``, the second
-    policy in mode ``shadow``."""
+    policy in mode ``shadow``.
+
+    Attributes
+    ----------
+    arm : int or str
+    propensity : float or None
+    """
 
     arm: Arm
     propensity: float | None
 
 
-class DecideAnswer(msgspec.Struct, omit_defaults=True):
-    """What to show, logged."""
+class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to show, logged.
+
+    Attributes
+    ----------
+    decision_id : str
+        Names the decision when feedback comes back.
+    arm : int or str
+    propensity : float or None
+        Probability with which the policy chose it; None if it is deterministic.
+    epoch : int
+        How often the key had restarted.
+    durability : str
+        ``committed``, or ``buffered``: in memory until the next commit.
+    would : Would or None
+    signals : dict or None
+        What the placement computed for this decision, by name; each in [0, 1].
+    """
 
     decision_id: DecisionId
     arm: Arm
@@ -161,20 +200,29 @@ class DecideAnswer(msgspec.Struct, omit_defaults=True):
     ) = None
 
 
-class DecideManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+class Impressions(msgspec.Struct, forbid_unknown_fields=True):
     """Many impressions: all are decided in one commit, or none."""
 
-    decisions: Annotated[list[DecideRequest], Meta(min_length=1, max_length=1000)]
+    decisions: Annotated[list[Impression], Meta(min_length=1, max_length=1000)]
 
 
-class DecideManyAnswer(msgspec.Struct):
+class DecidedMany(msgspec.Struct):
     """What to show, in the order of the request."""
 
-    decisions: list[DecideAnswer]
+    decisions: list[Decided]
 
 
-class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What came back for a decision."""
+class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came back for a decision.
+
+    Attributes
+    ----------
+    decision_id : str
+    reward : float, optional
+        In [0, 1]; left out where the placement learns from a metric.
+    feedback_id : str, optional
+    metrics : mapping from str to float, optional
+    """
 
     decision_id: DecisionId
     reward: (
@@ -193,15 +241,27 @@ class FeedbackRequest(msgspec.Struct, forbid_unknown_fields=True):
     metrics: Metrics | None = None
 
 
-class EventRequest(msgspec.Struct, forbid_unknown_fields=True):
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that happened to a decision: it was examined, or activated."""
 
     decision_id: DecisionId
     feedback_id: FeedbackId | None = None
 
 
-class FeedbackAnswer(msgspec.Struct):
-    """The feedback is logged."""
+class Recorded(msgspec.Struct, frozen=True):
+    """The feedback is logged.
+
+    Attributes
+    ----------
+    decision_id : str
+    learned : bool
+        Whether it has taught the policy by now.
+    outcome : str
+        ``learned``, ``pending``, ``late`` …; ``duplicate`` also if an earlier try, whose answer
+        was lost, recorded it.
+    durability : str
+        ``committed`` or ``buffered``.
+    """
 
     decision_id: DecisionId
     learned: Annotated[bool, Meta(description="Whether it has taught the policy by now.")]
@@ -215,57 +275,77 @@ class FeedbackAnswer(msgspec.Struct):
     durability: Durability
 
 
-class FeedbackManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+class FeedbackMany(msgspec.Struct, forbid_unknown_fields=True):
     """Much feedback, in one commit."""
 
-    feedback: Annotated[list[FeedbackRequest], Meta(min_length=1, max_length=1000)]
+    feedback: Annotated[list[Feedback], Meta(min_length=1, max_length=1000)]
 
 
-class FeedbackManyAnswer(msgspec.Struct):
+class RecordedMany(msgspec.Struct):
     """What became of each, in the order of the request.
 
     The outcome of feedback that could not be recorded is the kind of its problem:
     ``unknown-decision``, ``conflict`` or ``repeated-feedback``.
     """
 
-    feedback: list[FeedbackAnswer]
+    feedback: list[Recorded]
 
 
-class ModeRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The mode that a placement shall have."""
 
     mode: Literal["online", "apprentice", "frozen", "shadow"]
 
 
-class ModeAnswer(msgspec.Struct):
+class ModeNow(msgspec.Struct):
     """The mode that a placement has, logged."""
 
     mode: str
 
 
-class ArmsRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which arms shall come, go and come back: all of them, or none."""
 
     add: Annotated[
-        int | list[str], Meta(description="New arms by their names; or how many, where arms are numbered.")
+        int | Sequence[str],
+        Meta(description="New arms by their names; or how many, where arms are numbered."),
     ] = []
     retire: Annotated[
-        list[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
+        Sequence[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
     ] = []
     restore: Annotated[
-        list[int | str], Meta(description="Retired arms to be shown again, as they are known.")
+        Sequence[int | str], Meta(description="Retired arms to be shown again, as they are known.")
     ] = []
 
 
-class ArmsAnswer(msgspec.Struct):
-    """The arms that a placement has, logged."""
+class ArmsNow(msgspec.Struct, frozen=True):
+    """The arms that a placement has, logged.
+
+    Attributes
+    ----------
+    arms : list of arms
+        Those on offer.
+    retired : list of arms
+    """
 
     arms: Annotated[list[int | str], Meta(description="Those on offer.")]
     retired: list[int | str]
 
 
-class LocalDecision(msgspec.Struct, forbid_unknown_fields=True):
-    """A decision that was made next to the caller, with what the service had learned."""
+class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision that was made next to the caller, with what the service had learned.
+
+    Attributes
+    ----------
+    decision_id : str
+    key : str
+    arm : int or str
+    propensity : float, optional
+        In (0, 1]; None where the policy is deterministic.
+    arms : sequence of int or str, optional
+        Those that were on offer; by default all.
+    context : sequence of float, optional
+    """
 
     decision_id: NewDecisionId
     key: Key
@@ -274,8 +354,10 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True):
         float | None,
         Meta(description="Probability in (0, 1] with which it was chosen; null if deterministic."),
     ] = None
-    arms: Annotated[list[int | str], Meta(description="The arms on offer; all if left out.")] | None = None
-    context: list[float] | None = None
+    arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
+        None
+    )
+    context: Sequence[float] | None = None
 
 
 class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):
@@ -284,8 +366,17 @@ class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):
     decisions: Annotated[list[LocalDecision], Meta(min_length=1, max_length=1000)]
 
 
-class TakenOver(msgspec.Struct):
-    """What became of one."""
+class TakenOver(msgspec.Struct, frozen=True):
+    """What became of one.
+
+    Attributes
+    ----------
+    decision_id : str
+    outcome : str
+        ``logged``, or the kind of problem: ``invalid-value``, ``conflict``.
+    detail : str
+        What the problem is; empty if there is none.
+    """
 
     decision_id: DecisionId
     outcome: Annotated[

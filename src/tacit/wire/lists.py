@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -33,13 +34,13 @@ DuelKey = Annotated[
     ),
 ]
 Positions = Annotated[
-    list[Annotated[int, Meta(ge=0)]],
+    Sequence[Annotated[int, Meta(ge=0)]],
     Meta(description="The clicked positions from 0; empty: none was clicked."),
 ]
 
 
 Segments = Annotated[
-    dict[str, Annotated[str, Meta(min_length=1, max_length=256, extra_json_schema=PRINTABLE)]],
+    Mapping[str, Annotated[str, Meta(min_length=1, max_length=256, extra_json_schema=PRINTABLE)]],
     Meta(
         description="What else is known of the search, such as its market: a value for each of "
         "the names that the placement's ``segments`` have. The verdict tells them apart.",
@@ -48,13 +49,23 @@ Segments = Annotated[
 ]
 
 
-class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One search: every ranker's list for it."""
+class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One search: every ranker's list for it.
 
-    key: DuelKey = "all"
+    Attributes
+    ----------
+    rankings : mapping from str to sequence of int or str, optional
+    key : str, default "all"
+    context : sequence of float, optional
+    decision_id : str, optional
+    deferred : bool, default False
+    session, user : str, optional
+    segments : mapping from str to str, optional
+    """
+
     rankings: (
         Annotated[
-            dict[str, list[Item]],
+            Mapping[str, Sequence[Item]],
             Meta(
                 description="From each ranker's name to its items, best first; as many as are "
                 "shown suffice. Left out, the answer is a pair alone: run and interleave those "
@@ -63,7 +74,8 @@ class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-    context: list[float] | None = None
+    key: DuelKey = "all"
+    context: Sequence[float] | None = None
     decision_id: NewDecisionId | None = None
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
     session: (
@@ -94,16 +106,39 @@ class DuelRequest(msgspec.Struct, forbid_unknown_fields=True):
     segments: Segments | None = None
 
 
-class WouldDuel(msgspec.Struct):
-    """The pair that the second policy would have let duel, in mode ``shadow``."""
+class WouldDuel(msgspec.Struct, frozen=True):
+    """The pair that the second policy would have let duel, in mode ``shadow``.
+
+    Attributes
+    ----------
+    left, right : str
+    propensity : float or None
+    """
 
     left: Ranker
     right: Ranker
     propensity: float | None
 
 
-class DuelAnswer(msgspec.Struct, omit_defaults=True):
-    """The list to show, logged with all that its clicks need."""
+class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The list to show, logged with all that its clicks need.
+
+    Attributes
+    ----------
+    decision_id : str
+    left, right : str
+    propensity : float or None
+        Of this pair; None if it is not known.
+    epoch : int
+    durability : str
+    items : list of int or str, or None
+        From the top; None where no rankings were given.
+    teams : list of int or None, or None
+        Whose each item is: 0 the left one's, 1 the right one's.
+    probability : float or None
+        Of this very list, given the pair.
+    would : WouldDuel or None
+    """
 
     decision_id: DecisionId
     left: Ranker
@@ -130,16 +165,16 @@ class DuelAnswer(msgspec.Struct, omit_defaults=True):
     would: WouldDuel | None = None
 
 
-class DuelManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+class Searches(msgspec.Struct, forbid_unknown_fields=True):
     """Many searches: all are decided in one commit, or none."""
 
-    decisions: Annotated[list[DuelRequest], Meta(min_length=1, max_length=1000)]
+    decisions: Annotated[list[Search], Meta(min_length=1, max_length=1000)]
 
 
-class DuelManyAnswer(msgspec.Struct):
+class DueledMany(msgspec.Struct):
     """What to show, in the order of the request."""
 
-    decisions: list[DuelAnswer]
+    decisions: list[Dueled]
 
 
 class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -154,16 +189,34 @@ class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
     user: User | None = None
 
 
-class WouldSlate(msgspec.Struct):
+class WouldSlate(msgspec.Struct, frozen=True):
     """What another one would have listed: the policy itself in mode ``apprentice``, the second
-    policy in mode ``shadow``."""
+    policy in mode ``shadow``.
+
+    Attributes
+    ----------
+    slate : list of int, str or None
+    propensity : float or None
+    """
 
     slate: list[Item | None]
     propensity: float | None
 
 
-class SlateAnswer(msgspec.Struct, omit_defaults=True):
-    """What to list, logged."""
+class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to list, logged.
+
+    Attributes
+    ----------
+    decision_id : str
+    slate : list of int, str or None
+        The arm at each position; None where it stays empty.
+    propensity : float or None
+        Of this very list; None if it is not known.
+    epoch : int
+    durability : str
+    would : WouldSlate or None
+    """
 
     decision_id: DecisionId
     slate: Annotated[
@@ -176,44 +229,77 @@ class SlateAnswer(msgspec.Struct, omit_defaults=True):
     would: WouldSlate | None = None
 
 
-class SlateManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+class SlateRequests(msgspec.Struct, forbid_unknown_fields=True):
     """Many impressions: all are decided in one commit, or none."""
 
     decisions: Annotated[list[SlateRequest], Meta(min_length=1, max_length=1000)]
 
 
-class SlateManyAnswer(msgspec.Struct):
+class ListedMany(msgspec.Struct):
     """What to list, in the order of the request."""
 
-    decisions: list[SlateAnswer]
+    decisions: list[Listed]
 
 
-class ClicksRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What was clicked in a list: positions, or items; one of both."""
+class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was clicked in a list: positions, or items; one of both.
+
+    Attributes
+    ----------
+    decision_id : str
+    clicks : sequence of int, optional
+        Positions from 0; empty for none.
+    items : sequence of int or str, optional
+        In place of positions.
+    feedback_id : str, optional
+    metrics : mapping from str to float, optional
+    action : str, optional
+        What was done there, where it is no click.
+    """
 
     decision_id: DecisionId
     clicks: Positions | None = None
-    items: Annotated[list[Item], Meta(description="The clicked items.")] | None = None
+    items: Annotated[Sequence[Item], Meta(description="The clicked items.")] | None = None
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
-    action: Annotated[
-        str,
-        Meta(
-            description="What was done there, where it is no click: an action to which the "
-            "placement's ``worth`` gives an amount. Of duels only.",
-            examples=["add_to_cart"],
-        ),
-    ] = "click"
+    action: (
+        Annotated[
+            str,
+            Meta(
+                description="What was done there, where it is no click: an action to which the "
+                "placement's ``worth`` gives an amount. Of duels only.",
+                examples=["add_to_cart"],
+            ),
+        ]
+        | None
+    ) = None
 
 
-class ClicksManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ClicksMany(msgspec.Struct, forbid_unknown_fields=True):
     """Clicks in many lists, in one commit."""
 
-    feedback: Annotated[list[ClicksRequest], Meta(min_length=1, max_length=1000)]
+    feedback: Annotated[list[Clicks], Meta(min_length=1, max_length=1000)]
 
 
-class DuelVerdict(msgspec.Struct):
-    """What the searches of a placement say, by what their actions are worth."""
+class Verdict(msgspec.Struct, frozen=True):
+    """What the searches of a placement say, by what their actions are worth.
+
+    Attributes
+    ----------
+    verdict : str
+        Who wins, or what is missing, in words.
+    report : dict or None
+        ``leader``, ``winner``, ``comparisons``, ``segments``, ``credited``, ``warnings`` …, as
+        ``tacit duel --json`` gives it; None before two rankers have dueled.
+    since, until : str or None
+        When the first decision that the log has was made, and up to when it was read, in ISO 8601.
+    open : int
+        Decisions that do not count yet, as their windows are open.
+    whole : bool
+        Whether the log was read to its end; else ask again.
+    beyond : dict of str to int
+        Per segment, searches whose value is not told apart, as 200 others came before.
+    """
 
     verdict: Annotated[str, Meta(description="Who wins, or what is missing, in words.")]
     report: Annotated[
@@ -246,15 +332,30 @@ class DuelVerdict(msgspec.Struct):
     ]
 
 
-class DuelsOfKey(msgspec.Struct):
-    """A key and how many duels it had."""
+class DuelsOfKey(msgspec.Struct, frozen=True):
+    """A key and how many duels it had.
+
+    Attributes
+    ----------
+    key : str
+    duels : int
+    """
 
     key: DuelKey
     duels: int
 
 
-class DuelStandings(msgspec.Struct):
-    """What the duels of a key say."""
+class Standings(msgspec.Struct, frozen=True):
+    """What the duels of a key say.
+
+    Attributes
+    ----------
+    key : str
+    keys : list of DuelsOfKey
+        Those with the most duels first.
+    report : dict
+        ``winner``, ``leader``, ``out``, ``safe_to_stop``, ``verdict``, ``estimate`` …
+    """
 
     key: DuelKey
     keys: Annotated[list[DuelsOfKey], Meta(description="Keys with duels, most duels first.")]

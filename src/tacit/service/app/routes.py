@@ -77,7 +77,9 @@ def document() -> dict[str, Any]:
     bodies = [body for body in bodies if body not in (None, bytes)]
     found, schemas = msgspec.json.schema_components(bodies, ref_template=REFERENCE)
     schema_of = dict(zip(bodies, found, strict=True))
-    schemas["ClicksRequest"]["oneOf"] = [_given("clicks"), _given("items")]
+    for schema in schemas.values():
+        schema["description"] = _head(schema.get("description", ""))
+    schemas["Clicks"]["oneOf"] = [_given("clicks"), _given("items")]
     items = {path.template: _item(path, schema_of) for path in paths}
     return {
         "openapi": "3.1.0",
@@ -142,5 +144,10 @@ def _content(schema: dict[str, Any], media: str = "application/json") -> dict[st
 
 def _said(body: Any) -> str:
     """Return what a structure says of itself."""
-    told = isinstance(body, type) and issubclass(body, msgspec.Struct)
-    return (body.__doc__ or "") if told else ""
+    known = isinstance(body, type) and issubclass(body, msgspec.Struct)
+    return _head(body.__doc__ or "") if known else ""
+
+
+def _head(docstring: str) -> str:
+    """Return a docstring up to its sections: the schema says what its fields are."""
+    return docstring.partition("\n\n")[0]

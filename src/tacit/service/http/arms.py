@@ -86,14 +86,12 @@ _but_key = attrgetter(
 )
 
 
-def read(placement: Placement, request: wire.DecideRequest) -> Impression:
+def read(placement: Placement, request: wire.Impression) -> Impression:
     """Return a request as an impression, checked."""
     return placement.checked(DecisionRequest(request.key, *_but_key(request)))
 
 
-def read_many(
-    form: Form, placement: Placement, requests: Sequence[wire.DecideRequest]
-) -> Sequence[Impression]:
+def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impression]) -> Sequence[Impression]:
     """Return many requests as impressions; those of just a key all at once."""
     if all(map(JUST_A_KEY.__eq__, map(_but_key, requests))):
         # Where a key does not fit, the other way says which.
@@ -102,24 +100,24 @@ def read_many(
     return EACH.read_many(EACH, placement, requests)
 
 
-def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.DecideAnswer:
+def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
     """Return the answer that tells a row of the log."""
     would = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.of(row)
-    return wire.DecideAnswer(row.id, row.arm, row.propensity, row.epoch, durability, would, signals)
+    return wire.Decided(row.id, row.arm, row.propensity, row.epoch, durability, would, signals)
 
 
 def write_many(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
-) -> list[wire.DecideAnswer]:
+) -> list[wire.Decided]:
     """Return the answers to many requests; from columns where nothing else is told."""
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         columns = map(rows.column, ("id", "arm", "propensity", "epoch"))
-        return list(map(wire.DecideAnswer, *columns, repeat(durability)))
+        return list(map(wire.Decided, *columns, repeat(durability)))
     return [write(placement, row, durability) for row in rows]
 
 
-WIRES = Wires(wire.DecideRequest, wire.DecideAnswer, wire.DecideManyRequest, wire.DecideManyAnswer)
+WIRES = Wires(wire.Impression, wire.Decided, wire.Impressions, wire.DecidedMany)
 EACH = Form(
     "decide",
     "Choose an arm for one impression",

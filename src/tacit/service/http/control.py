@@ -32,36 +32,36 @@ async def _history(engine: Service, call: Call) -> wire.History:
     )
 
 
-async def _pin(engine: Service, call: Call) -> wire.PinAnswer:
-    asked: wire.PinRequest = call.request
+async def _pin(engine: Service, call: Call) -> wire.PinNow:
+    asked: wire.PinOf = call.request
     until = as_time("until", asked.until)
     return _pinned(await engine.pin(PinArms(call.placement, asked.arms, until, call.who)))
 
 
-async def _unpin(engine: Service, call: Call) -> wire.PinAnswer:
+async def _unpin(engine: Service, call: Call) -> wire.PinNow:
     return _pinned(await engine.pin(PinArms(call.placement, who=call.who)))
 
 
-def _pinned(pin: Pin | None) -> wire.PinAnswer:
-    return wire.PinAnswer(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
+def _pinned(pin: Pin | None) -> wire.PinNow:
+    return wire.PinNow(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
 
 
-async def _hold(engine: Service, call: Call) -> wire.HoldoutAnswer:
-    asked: wire.HoldoutRequest = call.request
+async def _hold(engine: Service, call: Call) -> wire.HoldoutNow:
+    asked: wire.HoldoutOf = call.request
     shown = asked.control
     control = shown if isinstance(shown, str) else ControlTable(arm=shown.arm)
     holdout = HoldoutConfig(asked.share, control, asked.unit, asked.look)
     return _held(await engine.hold(ChangeHoldout(call.placement, holdout, call.who)))
 
 
-async def _hold_none(engine: Service, call: Call) -> wire.HoldoutAnswer:
+async def _hold_none(engine: Service, call: Call) -> wire.HoldoutNow:
     return _held(await engine.hold(ChangeHoldout(call.placement, None, call.who)))
 
 
-def _held(holdout: HoldoutConfig | None) -> wire.HoldoutAnswer:
+def _held(holdout: HoldoutConfig | None) -> wire.HoldoutNow:
     if holdout is None:
-        return wire.HoldoutAnswer(None)
-    return wire.HoldoutAnswer(wire.HoldoutKept(**msgspec.to_builtins(holdout)))
+        return wire.HoldoutNow(None)
+    return wire.HoldoutNow(wire.Holdout(**msgspec.to_builtins(holdout)))
 
 
 async def _states(engine: Service, call: Call) -> wire.States:
@@ -87,19 +87,19 @@ def _rebuilt(made: Rebuilt) -> wire.Rebuilt:
 
 ROUTES = (
     post("rebuild", "rebuild", "Fold the log into another policy, and go on with that", _rebuild,
-         (wire.RebuildRequest, wire.Rebuilt), ADMIN, 409),
+         (wire.RebuildOf, wire.Rebuilt), ADMIN, 409),
     post("rollback", "rollback", "Go back to what was learned before", _rollback,
-         (wire.RollbackRequest, wire.Rebuilt), ADMIN, 409),
+         (wire.RollbackOf, wire.Rebuilt), ADMIN, 409),
     Route("GET", "states", "states", "List what a placement can go back to", _states,
           answer=wire.States, problems=(*GUARDED, 404)),
     post("pin", "pin", "Let every decision show an arm or a list until a time", _pin,
-         (wire.PinRequest, wire.PinAnswer), ADMIN),
+         (wire.PinOf, wire.PinNow), ADMIN),
     Route("DELETE", "pin", "unpin", "Let the policy decide again", _unpin,
-          answer=wire.PinAnswer, scope=ADMIN, problems=(*GUARDED, 404)),
+          answer=wire.PinNow, scope=ADMIN, problems=(*GUARDED, 404)),
     post("holdout", "holdOut", "Give a placement another holdout", _hold,
-         (wire.HoldoutRequest, wire.HoldoutAnswer), ADMIN),
+         (wire.HoldoutOf, wire.HoldoutNow), ADMIN),
     Route("DELETE", "holdout", "endHoldout", "Show nobody a control any more", _hold_none,
-          answer=wire.HoldoutAnswer, scope=ADMIN, problems=(*GUARDED, 404, 422)),
+          answer=wire.HoldoutNow, scope=ADMIN, problems=(*GUARDED, 404, 422)),
     Route("GET", "history", "history", "Say who changed what of a placement, and when", _history,
           answer=wire.History, problems=(*GUARDED, 404, 422),
           query=(

@@ -89,14 +89,14 @@ def recording(
 ) -> tuple[Handler, Handler]:
     """Return the handlers of one piece of feedback and of many, each recorded or refused."""
 
-    async def record(engine: Service, call: Call) -> wire.FeedbackAnswer:
+    async def record(engine: Service, call: Call) -> wire.Recorded:
         feedback = read(call.request)
         (outcome,) = await engine.record_many(call.placement, [feedback])
         if isinstance(outcome, TacitError):
             raise outcome
         return _recorded(feedback.decision, outcome, engine.durability(call.placement))
 
-    async def record_many(engine: Service, call: Call) -> wire.FeedbackManyAnswer:
+    async def record_many(engine: Service, call: Call) -> wire.RecordedMany:
         requests = call.request.feedback
         if read_many is not None:
             feedback = read_many(requests)
@@ -105,23 +105,23 @@ def recording(
         outcomes = await engine.record_many(call.placement, feedback)
         ids = [one.decision_id for one in requests]
         durability = repeat(engine.durability(call.placement))
-        return wire.FeedbackManyAnswer(list(map(_recorded, ids, outcomes, durability)))
+        return wire.RecordedMany(list(map(_recorded, ids, outcomes, durability)))
 
     return record, record_many
 
 
-def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.FeedbackAnswer:
+def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Recorded:
     if isinstance(outcome, TacitError):
         outcome = problem_of(outcome).type.rpartition(":")[2]
-    return wire.FeedbackAnswer(id, outcome in (LEARNED, CORRECTED), outcome, durability)
+    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability)
 
 
-def _reward(request: wire.FeedbackRequest) -> Feedback:
+def _reward(request: wire.Feedback) -> Feedback:
     metrics = as_content(request.metrics)
     return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 
 
-def _rewards(requests: Sequence[wire.FeedbackRequest]) -> Sequence[Feedback]:
+def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[Feedback]:
     fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
     decisions, values, ids = zip(*fields, strict=True)
     block = rewards(decisions, values, ids)
@@ -131,24 +131,24 @@ def _rewards(requests: Sequence[wire.FeedbackRequest]) -> Sequence[Feedback]:
     return block.with_column("metrics", list(map(as_content, metrics)))
 
 
-def _examined(request: wire.EventRequest) -> Feedback:
+def _examined(request: wire.Event) -> Feedback:
     return Feedback(request.decision_id, EXAMINED, None, request.feedback_id)
 
 
-def _activated(request: wire.EventRequest) -> Feedback:
+def _activated(request: wire.Event) -> Feedback:
     return Feedback(request.decision_id, ACTIVATE, None, request.feedback_id)
 
 
-async def _switch(engine: Service, call: Call) -> wire.ModeAnswer:
+async def _switch(engine: Service, call: Call) -> wire.ModeNow:
     await engine.switch(call.placement, call.request.mode, call.who)
-    return wire.ModeAnswer(call.request.mode)
+    return wire.ModeNow(call.request.mode)
 
 
-async def _change_arms(engine: Service, call: Call) -> wire.ArmsAnswer:
+async def _change_arms(engine: Service, call: Call) -> wire.ArmsNow:
     asked = call.request
     change = ChangeArms(call.placement, asked.add, asked.retire, asked.restore, call.who)
     offer = await engine.change_arms(change)
-    return wire.ArmsAnswer(offer.arms, offer.retired)
+    return wire.ArmsNow(offer.arms, offer.retired)
 
 
 # The routes ----------------------------------------------------------------------------------
@@ -169,22 +169,22 @@ def post(
 
 
 _feedback, _feedback_many = recording(_reward, _rewards)
-_event = wire.EventRequest, wire.FeedbackAnswer
+_event = wire.Event, wire.Recorded
 
 ROUTES = (
     *decision_routes(),
     post("feedback", "feedback", "Say what came back for a decision", _feedback,
-         (wire.FeedbackRequest, wire.FeedbackAnswer), FEEDBACK, 409),
+         (wire.Feedback, wire.Recorded), FEEDBACK, 409),
     post("feedback/batch", "feedbackMany", "Say what came back for many decisions", _feedback_many,
-         (wire.FeedbackManyRequest, wire.FeedbackManyAnswer), FEEDBACK),
+         (wire.FeedbackMany, wire.RecordedMany), FEEDBACK),
     post("examined", "examined", "Say that what was shown was looked at",
          recording(_examined)[0], _event, FEEDBACK, 409),
     post("activate", "activate", "Let a deferred decision count from now on",
          recording(_activated)[0], _event, FEEDBACK, 409),
     post("mode", "mode", "Change the mode of a placement", _switch,
-         (wire.ModeRequest, wire.ModeAnswer), ADMIN),
+         (wire.ModeOf, wire.ModeNow), ADMIN),
     post("arms", "changeArms", "Let arms come, go and come back", _change_arms,
-         (wire.ArmsRequest, wire.ArmsAnswer), ADMIN),
+         (wire.ArmsOf, wire.ArmsNow), ADMIN),
 )  # fmt: skip
 
 

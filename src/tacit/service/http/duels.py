@@ -121,7 +121,7 @@ def _schema(options: DuelOptions) -> Any:
     return pa.schema(columns | {"outcome": pa.float64()})
 
 
-def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impression:
+def read(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
     """Return a request as an impression, checked."""
     given = None, request.context, request.decision_id, request.deferred
     told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
@@ -129,20 +129,19 @@ def read(placement: DuelPlacement, request: wire_lists.DuelRequest) -> Impressio
     return placement.checked(told)
 
 
-def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.DuelAnswer:
+def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
     """Return the answer that tells a row of the log."""
     shown = json.loads(row.shown or "")
-    left, right = shown["pair"]
-    answer = wire_lists.DuelAnswer(row.id, left, right, row.propensity, row.epoch, durability)
+    more: dict[str, Any] = {}
     if "interleaved" in shown:
         interleaved = shown["interleaved"]
-        answer.items = interleaved["items"]
-        answer.teams = interleaved["memory"].get("teams")
-        answer.probability = interleaved["probability"]
+        more |= {"items": interleaved["items"], "teams": interleaved["memory"].get("teams")}
+        more["probability"] = interleaved["probability"]
     if row.would is not None:
         left, right = json.loads(str(row.would))
-        answer.would = wire_lists.WouldDuel(left, right, row.would_propensity)
-    return answer
+        more["would"] = wire_lists.WouldDuel(left, right, row.would_propensity)
+    left, right = shown["pair"]
+    return wire_lists.Dueled(row.id, left, right, row.propensity, row.epoch, durability, **more)
 
 
 def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Policy) -> list[dict[str, Any]]:
@@ -160,9 +159,7 @@ FORM = Form(
     "duel",
     "Interleave two of the rankers' lists",
     "Do so for many searches, all or none",
-    Wires(
-        wire_lists.DuelRequest, wire_lists.DuelAnswer, wire_lists.DuelManyRequest, wire_lists.DuelManyAnswer
-    ),
+    Wires(wire_lists.Search, wire_lists.Dueled, wire_lists.Searches, wire_lists.DueledMany),
     read,
     write,
 )

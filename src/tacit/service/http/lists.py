@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from tacit.errors import InvalidValue
+from tacit.interleaving.rules import CLICK
 from tacit.service.config.keys import FEEDBACK
 from tacit.service.engine.service import Service
 from tacit.service.http.decisions import post, recording
@@ -27,7 +28,7 @@ from tacit.wire import lists as wire_lists
 MOST_KEYS = 1000
 
 
-def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
+def _clicks(request: wire_lists.Clicks) -> Feedback:
     """Return clicks as the engine takes them.
 
     Raises
@@ -37,12 +38,13 @@ def _clicks(request: wire_lists.ClicksRequest) -> Feedback:
     """
     if (request.clicks is None) == (request.items is None):
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
-    clicks = Clicks(request.clicks, request.items, request.action)
+    action = CLICK if request.action is None else request.action
+    clicks = Clicks(request.clicks, request.items, action)
     metrics = as_content(request.metrics)
     return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 
 
-async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
+async def _standings(engine: Service, call: Call) -> wire_lists.Standings:
     query = QueryParams(call.query)
     confidence = number("confidence", query.get("confidence", "0.95"))
     placement: Any = engine.placement(call.placement)
@@ -51,7 +53,7 @@ async def _standings(engine: Service, call: Call) -> wire_lists.DuelStandings:
     # Many keys, and intervals of many rankers, take long, and decisions must not wait for them.
     keys = await run_in_threadpool(_busiest, placement)
     content = await run_in_threadpool(report.as_dict)
-    return wire_lists.DuelStandings(key, keys, content)
+    return wire_lists.Standings(key, keys, content)
 
 
 def _busiest(placement: Any) -> list[wire_lists.DuelsOfKey]:
@@ -60,7 +62,7 @@ def _busiest(placement: Any) -> list[wire_lists.DuelsOfKey]:
     return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 
-async def _verdict(engine: Service, call: Call) -> wire_lists.DuelVerdict:
+async def _verdict(engine: Service, call: Call) -> wire_lists.Verdict:
     query = QueryParams(call.query)
     confidence, false_share = (
         number(name, query.get(name, default))
@@ -69,7 +71,7 @@ async def _verdict(engine: Service, call: Call) -> wire_lists.DuelVerdict:
     found = await engine.verdict(call.placement, confidence, false_share)
     since = None if found.since is None else as_text(found.since)
     until = as_text(found.until) if found.until else None
-    return wire_lists.DuelVerdict(**found._asdict() | {"since": since, "until": until})
+    return wire_lists.Verdict(**found._asdict() | {"since": since, "until": until})
 
 
 def number(field: str, text: str) -> float:
@@ -90,12 +92,12 @@ _click, _click_many = recording(_clicks)
 
 ROUTES = (
     post("clicks", "clicks", "Say what was clicked in a list", _click,
-         (wire_lists.ClicksRequest, wire.FeedbackAnswer), FEEDBACK, 409),
+         (wire_lists.Clicks, wire.Recorded), FEEDBACK, 409),
     post("clicks/batch", "clicksMany", "Say what was clicked in many lists", _click_many,
-         (wire_lists.ClicksManyRequest, wire.FeedbackManyAnswer), FEEDBACK),
+         (wire_lists.ClicksMany, wire.RecordedMany), FEEDBACK),
     Route("GET", "verdict", "verdict",
           "Say which ranker users prefer, by what their actions are worth, and where", _verdict,
-          answer=wire_lists.DuelVerdict, problems=(*GUARDED, 404, 422),
+          answer=wire_lists.Verdict, problems=(*GUARDED, 404, 422),
           query=(
               {"name": "confidence", "in": "query",
                "schema": {"type": "number", "enum": [0.9, 0.95, 0.99], "default": 0.95}},
@@ -107,7 +109,7 @@ ROUTES = (
           )),
     Route("GET", "duels", "duels",
           "Say which ranker is best, which are out, and when it is safe to stop", _standings,
-          answer=wire_lists.DuelStandings, problems=(*GUARDED, 404, 422),
+          answer=wire_lists.Standings, problems=(*GUARDED, 404, 422),
           query=(
               {"name": "key", "in": "query", "description": "By default that with the most duels.",
                "schema": {"type": "string"}},

@@ -69,14 +69,12 @@ def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impress
     return placement.checked(told)
 
 
-def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.SlateAnswer:
+def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
     """Return the answer that tells a row of the log."""
-    slate = slate_of(row.shown).arms
-    answer = wire_lists.SlateAnswer(row.id, slate, row.propensity, row.epoch, durability)
+    slate, would = slate_of(row.shown).arms, None
     if row.would is not None:
-        would = json.loads(str(row.would))
-        answer.would = wire_lists.WouldSlate(would, row.would_propensity)
-    return answer
+        would = wire_lists.WouldSlate(json.loads(str(row.would)), row.would_propensity)
+    return wire_lists.Listed(row.id, slate, row.propensity, row.epoch, durability, would)
 
 
 def _schema(options: Any) -> Any:
@@ -116,12 +114,7 @@ FORM = Form(
     "slate",
     "Choose which arms to list",
     "Do so for many impressions, all or none",
-    Wires(
-        wire_lists.SlateRequest,
-        wire_lists.SlateAnswer,
-        wire_lists.SlateManyRequest,
-        wire_lists.SlateManyAnswer,
-    ),
+    Wires(wire_lists.SlateRequest, wire_lists.Listed, wire_lists.SlateRequests, wire_lists.ListedMany),
     read,
     write,
 )
