@@ -34,7 +34,7 @@ from tacit.evaluate.intervals import score
 from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.doors.ubi_export import export_ubi
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, slate_of

@@ -22,7 +22,7 @@ import stores
 from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
-from tacit.service.engine.opening import partitions
+from tacit.service.engine.layout import partitions
 from tacit.service.log.ids import shard_of, slot_in, slot_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow

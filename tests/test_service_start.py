@@ -23,7 +23,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold, opened, start
-from tacit.service.engine.opening import check_kinds
+from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import ChangeArms, DecisionRequest
 from tacit.service.log.rows import START

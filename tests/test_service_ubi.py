@@ -17,11 +17,12 @@ from test_ubi import event, query, rows
 
 from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
+from tacit.logs.decided import given_above
 from tacit.logs.ubi_records import event_of
-from tacit.logs.writer import given_above
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_records import export_ubi, listed, told_of
+from tacit.service.doors.ubi_export import export_ubi
+from tacit.service.doors.ubi_records import listed, told_of
 from tacit.service.doors.ubi_routes import UbiRequest, take
 from tacit.service.http.route import Call
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback

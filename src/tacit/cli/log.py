@@ -66,7 +66,7 @@ def export(config: Path | None, store: str | None, as_json: bool, format: str, f
     counts: dict[str, int] = {}
     for name, configuration, opened in service_logs(config, store):
         if format == "ubi":
-            from tacit.service.doors.ubi_records import export_ubi
+            from tacit.service.doors.ubi_export import export_ubi
 
             written = export_ubi(opened, folder / name)
         else:

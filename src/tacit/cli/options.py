@@ -256,7 +256,7 @@ def service_logs(config: Path | None, store: str | None) -> Iterator[tuple[str, 
 
     parts = [configuration.store]
     if configuration.store.url is not None:
-        from tacit.service.engine.opening import partitions
+        from tacit.service.engine.layout import partitions
 
         parts = partitions(configuration.store)
     for number, part in enumerate(parts):

@@ -18,7 +18,7 @@ from tacit.cluster.shard import Spares
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.opening import check_kinds
+from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import Unavailable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.shared import Learned, Value

@@ -66,7 +66,7 @@ def serve(
         raise ConfigError(
             "store.url: shards keep their log in PostgreSQL; give --store postgresql://user@host/database"
         )
-    from tacit.service.engine.opening import check_kinds
+    from tacit.service.engine.layout import check_kinds
 
     check_kinds(config)
     announce = options.pop("ready", print_address)
@@ -99,7 +99,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     from tacit.cluster.leading import Doors, LeadingIngress
     from tacit.cluster.link import OwnLink
     from tacit.cluster.shard import Spares
-    from tacit.service.engine.opening import LayoutStore, shard_store
+    from tacit.service.engine.layout import LayoutStore, shard_store
 
     assert config.store.url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.

@@ -79,7 +79,7 @@ class ShardActor:
     def _open(shard: Shard, config: Config) -> Engine:
         from tacit.service.app.logs import set_up
         from tacit.service.app.server import settle_memory
-        from tacit.service.engine.opening import FencedStore
+        from tacit.service.engine.layout import FencedStore
 
         set_up(config.server.log)
         store = config.store
@@ -96,7 +96,7 @@ class ShardActor:
     def _ready(self) -> Engine:
         if self._engine is None:
             raise Lost("shard: it has no log open; try again later")
-        from tacit.service.engine.opening import Fenced
+        from tacit.service.errors import Fenced
 
         if isinstance(self._engine.failure, Fenced):
             self._end()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog, UnknownName
-from tacit.logs.lists import beginnings, whole_lists
+from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.schema import SEGMENT
 from tacit.logs.selection import list_codes, selected

@@ -18,7 +18,8 @@ from tacit.logs.doubts import Decided
 from tacit.logs.formats import FORMATS, File, RemoteFile, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, without_nothing
-from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT, EpochTimes, checked_unit
+from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT
+from tacit.logs.times import EpochTimes, checked_unit
 
 BATCH_ROWS = 65_536
 MEMORY = "table"

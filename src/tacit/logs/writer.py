@@ -1,146 +1,19 @@
-"""Writing click logs: of what a learner decided, and as files, whole or not at all."""
+"""Writing click logs: whole files or none."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import LogError
 from tacit.logs.formats import FORMATS, format_of
 from tacit.logs.sources import as_chunks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-# ---- A click log of what a learner decided
-
-
-def click_log(
-    policy: Any,
-    decisions: Sequence[Any],
-    rewards: Sequence[Any],
-    *,
-    placement: str = "placement",
-    times: Sequence[datetime] | None = None,
-) -> pa.Table:
-    """Return decisions and what came back for them as a click log.
-
-    Parameters
-    ----------
-    policy : Policy
-        That of the learner; it names the arms that were on offer.
-    decisions : sequence of Decision
-        Of arms, or of lists; for a list there is a row for each of its arms, with its propensity
-        given the arms above it, and that at its position.
-    rewards : sequence
-        For each decision what :meth:`tacit.Learner.learn` was given; None where nothing came back.
-    placement : str, default "placement"
-        Where they were shown.
-    times : sequence of datetime, optional
-        When each was made; by default now.
-
-    Returns
-    -------
-    pyarrow.Table
-
-    Raises
-    ------
-    InvalidValue
-        If there is not one reward for each decision; if the policy shows duels, or has no names
-        for arms that it knows by their features.
-
-    Examples
-    --------
-    >>> import tacit
-    >>> policy = tacit.ListMix(arms=["film", "holiday", "speech"], positions=2, epsilon=0.1)
-    >>> learner = tacit.Learner(policy, seed=1)
-    >>> decision = learner.choose("independence day")
-    >>> log = click_log(policy, [decision], [[0.0, 1.0]])
-    >>> log["arm"].to_pylist(), log["position"].to_pylist(), log["reward"].to_pylist()
-    (['film', 'holiday'], [0, 1], [0.0, 1.0])
-    """
-    import pyarrow as pa
-
-    from tacit.logs.schema import SCHEMA
-
-    if policy.arms is None or policy.shows == "duel":
-        remedy = "a click log tells of arms by name; give a policy over such, not one of duels"
-        raise InvalidValue("policy", policy, remedy)
-    if len(rewards) != len(decisions):
-        raise InvalidValue("rewards", rewards, f"give one for each of {len(decisions)} decisions")
-    now = datetime.now(UTC)
-    when = [now] * len(decisions) if times is None else times
-    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
-    names = list(map(str, arms))
-    rows: list[dict[str, Any]] = []
-    for decision, reward, time in zip(decisions, rewards, when, strict=True):
-        common = {
-            "timestamp": time,
-            "decision_id": str(decision.id),
-            "placement": placement,
-            "key": decision.key,
-            "arms": [names[slot] for slot in decision.offered.tolist()],
-            "context": decision.context.tolist() or None,
-            "policy": policy.label,
-        }
-        told = _list_rows(decision, reward) if policy.shows == "slate" else _row(decision, reward)
-        rows += [common | {"arm": names[slot], **rest} for slot, rest in told]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield int(decision.slots[0]), {"propensity": decision.propensity, "reward": reward}
-
-
-def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    prefixes = decision.prefix_propensities.tolist()
-    for k, slot in enumerate(decision.slots.tolist()):
-        if slot >= 0:
-            yield (
-                slot,
-                {
-                    "position": k,
-                    "propensity": given_above(prefixes, k),
-                    "position_propensity": at_position(decision.position_propensities, k),
-                    "reward": None if rewards is None else rewards[k],
-                },
-            )
-
-
-def given_above(prefixes: Sequence[float], k: int) -> float | None:
-    """Return the propensity of a list's arm given those above it, from those of beginnings.
-
-    Examples
-    --------
-    >>> given_above([0.5, 0.25], 0), given_above([0.5, 0.25], 1), given_above([], 0)
-    (0.5, 0.5, None)
-    >>> given_above([0.0, 0.0], 1) is None
-    True
-    """
-    # By rounding, what was shown may have a propensity of 0: then it is not known.
-    if not len(prefixes) or prefixes[k] <= 0.0:
-        return None
-    # A quotient of sums can be a rounding error above 1.
-    return min(1.0, float(prefixes[k]) / float(prefixes[k - 1])) if k else float(prefixes[0])
-
-
-def at_position(places: Sequence[float], k: int) -> float | None:
-    """Return the propensity of a list's arm at its position, if it is known.
-
-    Examples
-    --------
-    >>> at_position([0.5, 0.75], 1), at_position([], 0)
-    (0.75, None)
-    """
-    return min(1.0, float(places[k])) if len(places) and places[k] > 0.0 else None
-
-
-# ---- Writing click logs: whole files or none
+    pass
 
 
 def write_log(log: Any, path: str | Path, format: str | None = None) -> None:

@@ -14,7 +14,7 @@ from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
 from tacit.service.config.file import start_learner
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.engine.opening import as_stored
+from tacit.service.engine.fit import as_stored
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block

@@ -85,7 +85,7 @@ def _schema(options: Any) -> Any:
 
 def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
     """Return a decision as rows of a click log, one for each arm that it listed."""
-    from tacit.logs.writer import at_position, given_above
+    from tacit.logs.decided import at_position, given_above
 
     slate = slate_of(row.shown)
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms

@@ -19,7 +19,7 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.opening import Layout, LayoutStore, check_kinds, schema_of
+from tacit.service.engine.layout import Layout, LayoutStore, check_kinds, schema_of
 from tacit.service.log.ids import MOST_SHARDS, shard_of, slot_in, slot_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import (
