@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = later(
     __name__,
     {
-        "click_log": "tacit.logs.writer",
+        "click_log": "tacit.logs.decided",
         "read_open_bandit": "tacit.logs.open_bandit",
         "LogReader": "tacit.logs.reader",
         "LogReport": "tacit.logs.rows",
