@@ -1,0 +1,31 @@
+"""The measures of the house only get better: what makes one better lowers its limit here."""
+
+import pytest
+from house import measured
+
+MOST = {
+    "code": 51_600,
+    "files": 372,
+    "classes_twice": 57,
+    "told": 956,
+    "know_pin": 31,
+    "service_rooms": 11,
+    "longest_class": 660,
+    "imports": 0.108,
+}
+LEAST = {"comments": 0.0205}
+
+
+@pytest.fixture(scope="module")
+def measures():
+    return measured()._asdict()
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_it_does_not_grow(measures, name):
+    assert measures[name] <= MOST[name]
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_it_does_not_shrink(measures, name):
+    assert measures[name] >= LEAST[name]
