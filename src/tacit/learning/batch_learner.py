@@ -31,7 +31,7 @@ ROUNDING = 1e-9
 
 
 class BatchLearner:
-    """A policy with the lanes of its keys, its arms on offer, and its generator.
+    """The columns of a learner: a policy, the lanes of its keys, its arms on offer, its generator.
 
     Parameters
     ----------
@@ -428,7 +428,7 @@ class BatchLearner:
         >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
         >>> made = learner.choose_many(["tomato", "tomato"])
         >>> columns = made.batch, made.actions, made.epochs, made.propensities
-        >>> again = learner._batch.decisions(*columns)
+        >>> again = learner.columns.decisions(*columns)
         >>> learner.learn_many(again, [0.0, 1.0])
         2
         """

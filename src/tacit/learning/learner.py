@@ -53,6 +53,13 @@ class Learner(Generic[ArmT_co]):
     propensities : bool, default True
         Whether decisions carry their propensity; it costs time where it must be integrated.
 
+    Attributes
+    ----------
+    columns : BatchLearner
+        The same learner for many impressions at once, in columns: its lanes, its arms on offer, its
+        compiled loops. The decision service and offline evaluation use it; what it is given is not
+        checked again.
+
     Examples
     --------
     >>> import tacit
@@ -70,7 +77,7 @@ class Learner(Generic[ArmT_co]):
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        self._batch = BatchLearner(policy, generator("learner", seed), propensities)
+        self.columns = BatchLearner(policy, generator("learner", seed), propensities)
         self._learned = Learned()
         self._ring = self._learned.ring
 
@@ -89,33 +96,33 @@ class Learner(Generic[ArmT_co]):
     @property
     def policy(self) -> Policy:
         """The algorithm and its hyperparameters, as they are now."""
-        return self._batch.policy
+        return self.columns.policy
 
     @property
     def rng(self) -> np.random.Generator:
         """Where every random draw comes from."""
-        return self._batch.rng
+        return self.columns.rng
 
     @property
     def decisions(self) -> int:
         """How many decisions were made."""
-        return self._batch.made
+        return self.columns.made
 
     @property
     def state(self) -> Any:
         """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
-        return self._batch.lanes.state
+        return self.columns.lanes.state
 
     @property
     def keys(self) -> list[str]:
         """All keys in the order of their lanes."""
-        return list(self._batch.lanes.of)
+        return list(self.columns.lanes.of)
 
     def __len__(self) -> int:
-        return len(self._batch.lanes.of)
+        return len(self.columns.lanes.of)
 
     def __contains__(self, key: Key) -> bool:
-        return checks.key(key) in self._batch.lanes.of
+        return checks.key(key) in self.columns.lanes.of
 
     def __bool__(self) -> bool:
         return True
@@ -123,16 +130,16 @@ class Learner(Generic[ArmT_co]):
     @property
     def arms(self) -> list[ArmT_co]:
         """The arms on offer."""
-        return self._batch.offer.arms
+        return self.columns.offer.arms
 
     @property
     def retired(self) -> list[ArmT_co]:
         """The arms that are no longer on offer."""
-        return self._batch.offer.retired
+        return self.columns.offer.retired
 
     def lane(self, key: Key = ONLY_KEY) -> int:
         """Return the lane of a known key."""
-        return self._batch.lanes.lane(checks.key(key))
+        return self.columns.lanes.lane(checks.key(key))
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
         """Return how often the lane of ``key`` has restarted."""
@@ -153,7 +160,7 @@ class Learner(Generic[ArmT_co]):
         For policies that keep one, such as :class:`~tacit.BWC`.
         """
         diagnostics = self._kept("diagnostics", "keeps no record for them")
-        return diagnostics(self.state)._replace(outside=self._batch.reader.watch.outside)
+        return diagnostics(self.state)._replace(outside=self.columns.reader.watch.outside)
 
     def _kept(self, name: str, otherwise: str) -> Any:
         """Return what only some policies can say of their state."""
@@ -184,7 +191,7 @@ class Learner(Generic[ArmT_co]):
         >>> learner.arms, learner.retired
         (['film'], ['holiday'])
         """
-        return self._batch.add_arms(checks.listed(arms))
+        return self.columns.add_arms(checks.listed(arms))
 
     def retire_arms(self, arms: Sequence[Arm]) -> None:
         """Take arms off offer; one at least must stay.
@@ -192,11 +199,11 @@ class Learner(Generic[ArmT_co]):
         What was learned of them is kept, and decisions that showed them still teach it. Those that
         are off offer stay so.
         """
-        self._batch.set_offer(self.policy, self._batch.offer.without(checks.listed(arms)))
+        self.columns.set_offer(self.policy, self.columns.offer.without(checks.listed(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
         """Put retired arms on offer again, with all that was learned of them; others stay."""
-        self._batch.set_offer(self.policy, self._batch.offer.restored(checks.listed(arms)))
+        self.columns.set_offer(self.policy, self.columns.offer.restored(checks.listed(arms)))
 
     def add_arm(self, name: str | None = None) -> ArmT_co:
         """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
@@ -215,15 +222,15 @@ class Learner(Generic[ArmT_co]):
 
         ``learner.tune(epsilon=0.1)`` leaves the others as they are.
         """
-        self._batch.tune(hyperparameters)
+        self.columns.tune(hyperparameters)
 
     def compile(self) -> None:
         """Compile what choosing and learning run, or find it in the cache.
 
         Without this, each is compiled when it is first called, which takes some seconds.
         """
-        loops = self._batch.loops
-        _ = loops.choose, loops.observe, loops.learn, self._batch.reports_places and loops.place
+        loops = self.columns.loops
+        _ = loops.choose, loops.observe, loops.learn, self.columns.reports_places and loops.place
 
     def choose(
         self,
@@ -251,10 +258,10 @@ class Learner(Generic[ArmT_co]):
             Features of each arm on offer, for policies that read them.
         """
         name = key if type(key) is str else checks.key(key)
-        if self._batch.plain and arms is None and context is None:
-            return self._batch.choose_one(name)
+        if self.columns.plain and arms is None and context is None:
+            return self.columns.choose_one(name)
         offer = checks.listed(arms)
-        return self._batch.choose([name], _one(context, offer, relevance, examination))[0]
+        return self.columns.choose([name], _one(context, offer, relevance, examination))[0]
 
     def choose_many(
         self,
@@ -281,7 +288,7 @@ class Learner(Generic[ArmT_co]):
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))
-        return self._batch.choose(checks.keys(keys), (contexts, offers, relevance, examination))
+        return self.columns.choose(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def probabilities(
         self,
@@ -307,7 +314,7 @@ class Learner(Generic[ArmT_co]):
         """
         offer = checks.listed(arms)
         given = _one(context, offer, relevance, examination)
-        return self._batch.probabilities(checks.key(key), given)
+        return self.columns.probabilities(checks.key(key), given)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
@@ -331,11 +338,11 @@ class Learner(Generic[ArmT_co]):
         bool
             False if the key's lane has restarted since: then it taught nothing.
         """
-        taught = self._batch.learn_one(decision, reward)
+        taught = self.columns.learn_one(decision, reward)
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:
-            self._learned.tell(decision, self._batch.made)
+            self._learned.tell(decision, self.columns.made)
         ring[place] = number
         return taught
 
@@ -354,8 +361,8 @@ class Learner(Generic[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        taught = int(np.count_nonzero(self._batch.learn(decisions, rewards)))
-        self._learned.many(decisions, self._batch.made)
+        taught = int(np.count_nonzero(self.columns.learn(decisions, rewards)))
+        self._learned.many(decisions, self.columns.made)
         return taught
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
@@ -384,7 +391,7 @@ class Learner(Generic[ArmT_co]):
         >>> learner.correct_many(decisions[:1], [0.0], [1.0])
         1
         """
-        return self._batch.correct(decisions, before, after)
+        return self.columns.correct(decisions, before, after)
 
     def fit_log(
         self,
@@ -453,7 +460,7 @@ class Learner(Generic[ArmT_co]):
 
         reader = opened(log, **reading)
         features = relevance, examination
-        learned = learn_log(self._batch, reader, placement, missing_reward, features)
+        learned = learn_log(self.columns, reader, placement, missing_reward, features)
         say_rejected(reader, log)
         return learned
 
@@ -506,15 +513,15 @@ class Learner(Generic[ArmT_co]):
         if self.policy.feature_dims == (0, 0):
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            plays = self._batch.plays_of(self.lane(key))
-            return estimates_of(believed, plays, self._batch.offer, confidence)
+            plays = self.columns.plays_of(self.lane(key))
+            return estimates_of(believed, plays, self.columns.offer, confidence)
         self._kept("reward_draws", "says nothing of what arms with these features would earn")
         if relevance is None and examination is None:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
         given = _one(context, checks.listed(arms), relevance, examination)
         rng = np.random.default_rng(0)
-        offered, rewards = self._batch.reward_draws(checks.key(key), given, rng, DRAWS)
+        offered, rewards = self.columns.reward_draws(checks.key(key), given, rng, DRAWS)
         return estimates_by_draws(offered, rewards, confidence)
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
@@ -577,7 +584,7 @@ def _one(*given: Any) -> tuple[Any, Any, Any, Any]:
 
 def snapshot_of(learner: Learner) -> LearnerSnapshot:
     """Return what a snapshot of a learner holds; its arrays are the learner's own."""
-    batch = learner._batch
+    batch = learner.columns
     return LearnerSnapshot(
         policy=batch.policy,
         retired=batch.offer.retired,
@@ -593,7 +600,7 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
 def restored(snapshot: LearnerSnapshot) -> Learner:
     """Return the learner of a snapshot; its broken lanes begin anew."""
     learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
-    batch = learner._batch
+    batch = learner.columns
     batch.rng.bit_generator.state = snapshot.generator
     batch.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     batch.lanes.begin_anew(snapshot.broken)

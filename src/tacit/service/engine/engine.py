@@ -520,7 +520,7 @@ class Engine(Verbs):
         """
         learner = self.placement(asked.placement).learner
         # Nobody's request shall wait for the compiler.
-        await asyncio.to_thread(getattr, learner._batch.loops, "impose")
+        await asyncio.to_thread(getattr, learner.columns.loops, "impose")
         holdout: HoldoutConfig | None = await self._submit(asked)
         return holdout
 

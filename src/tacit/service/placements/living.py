@@ -66,7 +66,7 @@ class Living(State):
     @property
     def offer(self) -> Offer:
         """The arms, and which of them are on offer."""
-        return self.learner._batch.offer
+        return self.learner.columns.offer
 
     @property
     def first_arms(self) -> list[Arm]:
@@ -238,7 +238,7 @@ def decoded(mark: str) -> ArmsNow:
 
 def fit(learner: Learner, now: ArmsNow) -> None:
     """Let a learner have these arms, which are its own and perhaps more."""
-    known = len(learner._batch.offer.names)
+    known = len(learner.columns.offer.names)
     new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
     if new:
         learner.add_arms(new)
