@@ -20,7 +20,7 @@ from unittest import mock
 import pyarrow.parquet
 import pytest
 from conftest import DATA
-from harness import PATIENCE, eventually
+from harness import PATIENCE, eventually, started, stopped
 
 from tacit.cli import main
 from tacit.errors import AssumptionWarning
@@ -329,6 +329,33 @@ def test_policies_say_what_they_rest_on():
     assert "assumes" in text
     listed = json.loads(tacit("policies", "--json").stdout)
     assert {"UCB1", "KLUCB", "Thompson", "EXP3", "EXP3S", "ExplorationFloor"} <= set(listed)
+
+
+def test_answers_of_the_service_are_printed_for_machines_too(tmp_path):
+    config = tmp_path / "service.toml"
+    store = f'[store]\npath = "{tmp_path / "log.db"}"\n'
+    config.write_text(store + '[server]\nport = 0\n[placements.home]\narms = ["a", "b"]\n')
+    process, port = started(config)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        assert said(address, "pin", "a", "--until", "2099-01-01")["pinned"]["arms"] == ["a"]
+        assert said(address, "unpin") == {"pinned": None}
+        assert said(address, "holdout", "--share", "0.2")["holdout"]["share"] == 0.2
+        assert said(address, "holdout", "--none") == {"holdout": None}
+        assert said(address, "rebuild", "--policy", "ucb1")["policy"]["name"] == "UCB1"
+        assert [state["name"] for state in said(address, "states")]
+        assert said(address, "rollback")["policy"]["name"] != "UCB1"
+        assert said(address, "arms", "--add", "c")["arms"] == ["a", "b", "c"]
+        assert said(address, "history", "--limit", "1")[0]["what"] == "arms"
+    finally:
+        stopped(process, signal.SIGTERM)
+
+
+def said(address, command, *more):
+    """Return the JSON that a command of a placement prints."""
+    result = tacit("placement", command, "home", *more, "--url", address, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 # A policy of one's own ------------------------------------------------------------------------

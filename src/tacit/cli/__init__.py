@@ -1,4 +1,4 @@
-"""The command line: one tool, ``tacit``; a file for each command."""
+"""The command line: one tool, ``tacit``; a file for each family of commands."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ import click
 
 from tacit import __version__
 from tacit.cli.about import check, doctor, policies, version, warmup
-from tacit.cli.demo import demo
-from tacit.cli.duel import duel
-from tacit.cli.evaluate import evaluate
-from tacit.cli.examine import examine
-from tacit.cli.log import log
+from tacit.cli.evaluate import duel, evaluate, examine
+from tacit.cli.fit import fit, propose, ubi
 from tacit.cli.placement import lift, placement
-from tacit.cli.propose import fit, propose
-from tacit.cli.reproduce import reproduce
-from tacit.cli.serve import key, serve
-from tacit.cli.simulate import simulate
-from tacit.cli.ubi import ubi
+from tacit.cli.service import key, log, serve
+from tacit.cli.studies import demo, reproduce, simulate
 from tacit.errors import AssumptionWarning, TacitError
 
 EPILOG = """\b

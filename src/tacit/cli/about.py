@@ -1,20 +1,20 @@
 """What is installed, and is it sound: ``tacit policies``, ``check``, ``doctor``, ``warmup``, …"""
 
-from __future__ import annotations
-
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from tacit import __version__
-from tacit.cli.options import json_option, names, seed_option, show, usage
+from tacit.cli.options import File, Json, Seed, names, show, usage
+from tacit.cli.parameters import Typed, command
 from tacit.errors import MissingExtra
 
 
-@click.command()
-@json_option
-@click.argument("called", metavar="[NAMES]...", nargs=-1)
-def policies(called: tuple[str, ...], as_json: bool) -> None:
+@command()
+def policies(
+    called: Annotated[tuple[str, ...], Typed(metavar="[NAMES]...")] = (), *, as_json: Json = False
+) -> None:
     """List the policies: where each comes from, what it assumes, what to use when that fails.
 
     The name auto stands for those that are recommended, each for what it suits.
@@ -36,30 +36,35 @@ def policies(called: tuple[str, ...], as_json: bool) -> None:
         for policy in chosen
     }
     text = "\n\n".join(
-        f"{name}\n" + "\n".join(f"  {label:<10} {told}" for label, told in about.items() if told)
+        f"{name}\n" + "\n".join(f"  {label:<10} {text}" for label, text in about.items() if text)
         for name, about in table.items()
     )
     show(table, text, as_json)
 
 
-@click.command()
-@click.argument("policy")
-@click.option("--arms", default=3, show_default=True, type=click.IntRange(2), help="How many arms there are.")
-@click.option(
-    "--draws",
-    default=20_000,
-    show_default=True,
-    type=click.IntRange(100),
-    help="Choices that are compared with their propensity.",
-)
-@click.option("--only", help="Tests by name, with commas between them; by default all.")
-@seed_option
-@json_option
-def check(policy: str, arms: int, draws: int, only: str | None, seed: int, as_json: bool) -> None:
+@command()
+def check(
+    policy: str,
+    *,
+    arms: Annotated[int, click.IntRange(2)] = 3,
+    draws: Annotated[int, click.IntRange(100)] = 20_000,
+    only: str | None = None,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
     """Test a policy: its propensity, its lanes, its chance, and that all drivers agree.
 
     POLICY is a name, a call or module:Class, such as "mypolicies:ExploreThenCommit(tries=50)". The
     exit code is 1 if a test fails.
+
+    Parameters
+    ----------
+    arms
+        How many arms there are.
+    draws
+        Choices that are compared with their propensity.
+    only
+        Tests by name, with commas between them; by default all.
     """
     from tacit.checking import check as checked
     from tacit.policies import policy_from_spec
@@ -73,9 +78,8 @@ def check(policy: str, arms: int, draws: int, only: str | None, seed: int, as_js
         raise SystemExit(1)
 
 
-@click.command()
-@json_option
-def doctor(as_json: bool) -> None:
+@command()
+def doctor(*, as_json: Json = False) -> None:
     """Check the installation, and say how to mend what is wrong."""
     from tacit.service.maintenance.doctor import checks
 
@@ -91,19 +95,22 @@ def doctor(as_json: bool) -> None:
         raise SystemExit(1)
 
 
-@click.command()
-@json_option
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of the service: compile only what it serves.",
-)
-@click.argument("called", metavar="[POLICY]...", nargs=-1)
-def warmup(called: tuple[str, ...], as_json: bool, config: Path | None) -> None:
+@command()
+def warmup(
+    called: Annotated[tuple[str, ...], Typed(metavar="[POLICY]...")] = (),
+    *,
+    config: File | None = None,
+    as_json: Json = False,
+) -> None:
     """Compile ahead, into the cache that later runs use: what is named, or everything.
 
     POLICY is a name, a call or module:Class; auto stands for those that are recommended. Everything
     takes many minutes, a policy some seconds.
+
+    Parameters
+    ----------
+    config
+        TOML file of the service: compile only what it serves.
     """
     if called and config is not None:
         raise click.UsageError("--config: name policies or give a configuration, not both")
@@ -132,8 +139,7 @@ def _compiled_for(config: Path) -> tuple[int, int, Path]:
     return compile_served(configuration)
 
 
-@click.command()
-@json_option
-def version(as_json: bool) -> None:
+@command()
+def version(*, as_json: Json = False) -> None:
     """Print the version."""
     show({"version": __version__}, f"tacit {__version__}", as_json)

@@ -1,137 +1,87 @@
-"""``tacit evaluate``: what would a policy have earned?"""
-
-from __future__ import annotations
+"""What logs say: ``tacit evaluate`` of policies, ``examine`` of positions, ``duel`` of rankers."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import click
 
 from tacit.cli.options import (
+    Columns,
+    Count,
+    Existing,
+    Json,
+    LogOptions,
+    Ray,
+    Seed,
+    Share,
+    Strict,
     concluding,
-    config_option,
-    json_option,
     names,
-    plot_option,
-    ray_option_as,
-    reads_log,
-    seed_option,
+    pairs,
     show,
     usage,
     where,
 )
+from tacit.cli.parameters import FILE, Typed, command
+from tacit.core.spread import progress
+from tacit.errors import TacitError
 
 
-@click.command()
-@config_option
-@click.argument("logs", nargs=-1, required=True)
-@click.option(
-    "--policy",
-    required=True,
-    help='Name, call or module:Class of a policy that learns, e.g. "thompson" or '
-    '"ucb1(alpha=0.3)", or "list-mix(positions=5)" for a log of lists; or a fixed one: uniform, '
-    "always:ARM, list:ARM,ARM,…, or table:FILE with probabilities.",
-)
-@click.option(
-    "--estimator",
-    help="Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; "
-    "with commas between them; by default replay, of a fixed policy ips,snips, of lists the last "
-    "three.",
-)
-@click.option("--clip", type=float, help="Cut larger weights to this.")
-@click.option("--threshold", default=10.0, show_default=True, help="Largest weight of switch-dr.")
-@click.option("--slots", type=int, help="Most places of a list; by default the policy's, or 3.")
-@click.option(
-    "--propensities",
-    default="logged",
-    show_default=True,
-    help="logged: those of the log; estimated: how often it shows each arm for a key at a "
-    "position; uniform, or table:FILE with the chance of each arm.",
-)
-@click.option("--by", metavar="COLUMN", help="Tell of each value of a column besides, as of device.")
-@click.option("--confidence", default=0.95, show_default=True, help="Of the intervals, but for replay.")
-@click.option("--cluster", help="What makes rows depend on one another: decision_id, key, …")
-@click.option("--weight-bound", type=float, help="What no weight can exceed; for rare clicks.")
-@plot_option("Draw the estimates with their intervals.")
-@click.option("--passes", default=10, show_default=True, type=click.IntRange(1), help="Replays.")
-@reads_log
-@click.option(
-    "--window", default=1_000_000, show_default=True, type=click.IntRange(1), help="Rows shuffled at once."
-)
-@click.option("--assume-uniform", is_flag=True, help="Take rows without propensity for uniform choice.")
-@ray_option_as("ray", "Give LOGS first.")
-@click.option(
-    "--shards",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="With --ray: deal the keys of a policy that learns to so many separate learners.",
-)
-@seed_option
-@json_option
-def evaluate(
-    config: Path | None,
-    logs: tuple[str, ...],
-    read: Any,
-    plot: Path | None,
-    ray: str | None,
-    shards: int,
-    as_json: bool,
-    **asked: Any,
-) -> None:
-    """Estimate what a policy would have earned, from the click log of another one.
-
-    LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
-    JSON lines, or the Open Bandit Dataset's layout.
-    Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
-    list, the log has a row for each arm.
-    """
-    from tacit.plots import figure
-
-    question = Question(**asked)
-    with usage():
-        question.check()
-        if plot and not question.weighted:
-            raise click.UsageError("--plot: shows estimators other than replay; name one")
-        if shards > 1 and ray is None:
-            raise click.UsageError("--shards: only with --ray")
-        reader = read(logs)
-        reader = reader if question.by is None else reader.by(question.by)
-        if plot:
-            figure()  # the lack of what draws must not show only when the work is done
-    with where(ray), concluding(reader):
-        evaluation = Evaluation(reader, None if ray is None else shards)
-        player = question.player(evaluation)
-        replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
-        weighted = question.off_policy(evaluation, player) if question.weighted else None
-    if plot and weighted is not None:
-        weighted.plot(plot)
-    results = [result for result in (replayed, weighted) if result is not None]
-    text = "\n".join(result.summary() for result in results)
-    show(content_of(replayed, weighted), text, as_json, reader.report)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of a log, as it was typed: each attribute is the option of its name."""
+    """What is asked of a log, as it was typed.
+
+    Parameters
+    ----------
+    policy
+        Name, call or module:Class of a policy that learns, e.g. "thompson" or "ucb1(alpha=0.3)", or
+        "list-mix(positions=5)" for a log of lists; or a fixed one: uniform, always:ARM, list:ARM,ARM,…,
+        or table:FILE with probabilities.
+    estimator
+        Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; with commas
+        between them; by default replay, of a fixed policy ips,snips, of lists the last three.
+    clip
+        Cut larger weights to this.
+    threshold
+        Largest weight of switch-dr.
+    slots
+        Most places of a list; by default the policy's, or 3.
+    propensities
+        logged: those of the log; estimated: how often it shows each arm for a key at a position; uniform,
+        or table:FILE with the chance of each arm.
+    by
+        Tell of each value of a column besides, as of device.
+    confidence
+        Of the intervals, but for replay.
+    cluster
+        What makes rows depend on one another: decision_id, key, …
+    weight_bound
+        What no weight can exceed; for rare clicks.
+    passes
+        Replays.
+    window
+        Rows shuffled at once.
+    assume_uniform
+        Take rows without propensity for uniform choice.
+    """
 
     policy: str
-    estimator: str | None
-    clip: float | None
-    threshold: float
-    slots: int | None
-    propensities: str
-    by: str | None
-    confidence: float
-    cluster: str | None
-    weight_bound: float | None
-    passes: int
-    window: int
-    assume_uniform: bool
-    seed: int
+    estimator: str | None = None
+    clip: float | None = None
+    threshold: float = 10.0
+    slots: int | None = None
+    propensities: str = "logged"
+    by: Annotated[str, Typed(metavar="COLUMN")] | None = None
+    confidence: float = 0.95
+    cluster: str | None = None
+    weight_bound: float | None = None
+    passes: Count = 10
+    window: Count = 1_000_000
+    assume_uniform: bool = False
+    seed: Seed = 1
 
     @cached_property
     def target(self) -> Any:
@@ -199,7 +149,7 @@ class Question:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
         self._estimators(self.slots or 3)
 
-    def player(self, evaluation: Evaluation) -> Any:
+    def player(self, evaluation: "Evaluation") -> Any:
         """Return the policy, over the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
@@ -211,7 +161,7 @@ class Question:
             setting = {"positions": self.slots} if self.lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting)
 
-    def replayed(self, evaluation: Evaluation, player: Any) -> Any:
+    def replayed(self, evaluation: "Evaluation", player: Any) -> Any:
         """Return what the replay of a policy earns."""
         return evaluation.replay(
             player,
@@ -222,7 +172,7 @@ class Question:
             by=self.by,
         )
 
-    def off_policy(self, evaluation: Evaluation, player: Any) -> Any:
+    def off_policy(self, evaluation: "Evaluation", player: Any) -> Any:
         """Return what the weighted log says that the policy earns."""
         slots = 3
         if self.lists:
@@ -243,6 +193,57 @@ class Question:
         from tacit.evaluate import named_estimators
 
         return named_estimators(self.weighted, clip=self.clip, threshold=self.threshold, slots=slots)
+
+
+@command(configured=True)
+def evaluate(
+    logs: tuple[str, ...],
+    question: Question,
+    reading: LogOptions,
+    *,
+    plot: Path | None = None,
+    ray: Ray | None = None,
+    shards: Count = 1,
+    as_json: Json = False,
+) -> None:
+    """Estimate what a policy would have earned, from the click log of another one.
+
+    LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
+    JSON lines, or the Open Bandit Dataset's layout.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
+    list, the log has a row for each arm.
+
+    Parameters
+    ----------
+    plot
+        Draw the estimates with their intervals.
+    ray
+        Give LOGS first.
+    shards
+        With --ray: deal the keys of a policy that learns to so many separate learners.
+    """
+    from tacit.plots import figure
+
+    with usage():
+        question.check()
+        if plot and not question.weighted:
+            raise click.UsageError("--plot: shows estimators other than replay; name one")
+        if shards > 1 and ray is None:
+            raise click.UsageError("--shards: only with --ray")
+        reader = reading.open(logs)
+        reader = reader if question.by is None else reader.by(question.by)
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    with where(ray), concluding(reader):
+        evaluation = Evaluation(reader, None if ray is None else shards)
+        player = question.player(evaluation)
+        replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
+        weighted = question.off_policy(evaluation, player) if question.weighted else None
+    if plot and weighted is not None:
+        weighted.plot(plot)
+    results = [result for result in (replayed, weighted) if result is not None]
+    text = "\n".join(result.summary() for result in results)
+    show(content_of(replayed, weighted), text, as_json, reader.report)
 
 
 def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
@@ -279,7 +280,6 @@ class Evaluation:
     def arms(self) -> tuple[str, ...]:
         """Return the arms on offer."""
         from tacit import cluster
-        from tacit.core.spread import progress
         from tacit.evaluate import arms_of
 
         if self._shards is not None:
@@ -307,8 +307,6 @@ class Evaluation:
 
     @staticmethod
     def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
-        from tacit.core.spread import progress
-
         with progress(None, label) as advance:
             return function(*given, progress=increments(advance), **options)
 
@@ -323,3 +321,192 @@ def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
         done = rows
 
     return report
+
+
+@command(configured=True)
+def examine(
+    log: Existing,
+    reading: LogOptions,
+    *,
+    method: str = "randomization,harvesting,em",
+    plot: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate how much each position is examined, from a click log with positions.
+
+    LOG is a file or a folder: Parquet, CSV, JSON lines, or the Open Bandit Dataset's layout.
+
+    Parameters
+    ----------
+    method
+        How to tell examination from relevance; with commas between several.
+    plot
+        Draw the effects into this file.
+    """
+    from tacit.evaluate import examination
+    from tacit.plots import figure
+
+    methods = names(method)
+    with usage():
+        reader = reading.open(log)
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+    if not methods or not set(methods) <= set(examination.METHODS):
+        raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
+    with concluding(reader):
+        results = [examination.examine(reader, name) for name in methods]
+    if plot:
+        examination.plot(results, plot)
+    text = "\n\n".join(result.summary() for result in results)
+    table = [row for result in results for row in result.table()]
+    show({"effects": table}, text, as_json, reader.report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crediting:
+    """How searches earn rankers credit.
+
+    Parameters
+    ----------
+    unit
+        Column or field that says whose a search is.  [default: user, client_id, session or session_id,
+        else each search]
+    by
+        Tell apart by this column or field, e.g. market.
+    worth
+        What an action counts, e.g. purchase=10.  [default: click=1]
+    position
+        What a place counts: equal, inverse, dcg, effort, or numbers with commas, from the
+        top.  [default: equal]
+    most
+        The most that an amount, as of dwelling, counts.
+    distinct
+        Count items so far as the rankers disagree.
+    credits
+        Compare mean credits, also of tacit's own log.
+    wins
+        Count each search 1 for its winner.
+    depth
+        So many places from the top earn credit.
+    ab
+        Say what an A/B test would find, if users see a place whatever stands around it, or read from the
+        top.
+    """
+
+    unit: str | None = None
+    by: Annotated[tuple[str, ...], Typed(metavar="NAME")] = ()
+    worth: Annotated[tuple[str, ...], Typed(metavar="ACTION=WORTH")] = ()
+    position: str | None = None
+    most: float | None = None
+    distinct: bool = False
+    credits: bool = False
+    wins: bool = False
+    depth: Count | None = None
+    ab: Annotated[Literal["position", "top-down"], Typed(bare="position")] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether none of it is given."""
+        return not any(vars(self).values())
+
+    def rule(self) -> Any:
+        """Return the rule of credit."""
+        from tacit.interleaving import CreditRule
+
+        given: dict[str, Any] = {"distinct": self.distinct}
+        try:
+            if self.worth:
+                worth = pairs("worth", self.worth)
+                given["worth"] = {kind: float(amount) for kind, amount in worth.items()}
+            if self.position:
+                numbers = any(sign in self.position for sign in "0123456789")
+                given["position"] = list(map(float, names(self.position))) if numbers else self.position
+            if self.most is not None:
+                given["most"] = self.most
+            return CreditRule(**given)
+        except (ValueError, TacitError) as error:
+            raise click.UsageError(f"--worth, --position, --most: {error}") from error
+
+
+@command(configured=True)
+def duel(
+    logs: Annotated[tuple[Path, ...], FILE, Typed(metavar="LOG...")],
+    crediting: Crediting,
+    *,
+    format: str | None = None,
+    column: Columns = (),
+    confidence: Annotated[float, click.FloatRange(0.0, 1.0, min_open=True, max_open=True)] = 0.95,
+    false_share: Share = 0.05,
+    strict: Strict = False,
+    plot: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Say which ranker wins, from logs of interleaved searches, and when to stop.
+
+    LOG is a file of Parquet, CSV or JSON lines. It has the columns search, team (the ranker that
+    gave the item), position and click; or it is tacit's own, with left, right and outcome, or
+    interleaved and clicks; or JSON lines of what OpenSearch, Elasticsearch or Solr answered, and
+    of UBI events, in as many files as you like.
+
+    Parameters
+    ----------
+    format
+        parquet, csv or json.  [default: from the suffix]
+    confidence
+        Of all that is decided, together; of searches 0.9, 0.95 or 0.99.
+    false_share
+        Of the segments found to differ, so much is wrong at most, on average.
+    plot
+        Draw the comparisons into this file.
+    """
+    from tacit.evaluate.duels import read_duels
+    from tacit.evaluate.interleaved import read_interleaved
+    from tacit.evaluate.interleaved.method import tells_pairs
+    from tacit.plots import figure
+
+    if crediting.credits and crediting.wins:
+        raise click.UsageError("--credits, --wins: give one of them")
+    if plot:
+        figure()  # the lack of what draws must not show only when the work is done
+    columns = columns_of(column)
+    report: Any
+    plain = len(logs) == 1 and crediting.plain
+    with progress(None, "reading duels"):
+        if plain and tells_pairs(logs[0], format, columns):
+            report, rows = read_duels(
+                logs[0], format=format, columns=columns, strict=strict, confidence=confidence
+            )
+        else:
+            report, rows = read_interleaved(
+                logs,
+                rule=crediting.rule(),
+                unit=crediting.unit,
+                by=crediting.by,
+                wins=crediting.wins,
+                depth=crediting.depth,
+                ab=crediting.ab,
+                confidence=confidence,
+                false_share=false_share,
+                columns=columns,
+                format=format,
+                strict=strict,
+            )
+    if plot:
+        report.plot(plot)
+    show(report.as_dict(), report.summary(), as_json, rows)
+
+
+def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return what the columns that are read are called in the file."""
+    from tacit.evaluate.duels import COLUMNS
+    from tacit.evaluate.interleaved.searches import OWN, ROW
+
+    columns = pairs("column", texts)
+    known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise click.UsageError(
+            f"--column: {unknown[0]!r} is not one of {', '.join(known)}; the column that says "
+            "whose a search is goes with --unit, one that tells segments apart with --by"
+        )
+    return columns

@@ -1,0 +1,190 @@
+"""What a log is made into: ``tacit propose``, parameters; ``fit``, a learner; ``ubi``, a click log."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+
+from tacit.cli.options import (
+    Constants,
+    Count,
+    Existing,
+    Json,
+    LogOptions,
+    NewFile,
+    Seed,
+    Strict,
+    concluding,
+    names,
+    pairs,
+    show,
+    usage,
+)
+from tacit.cli.parameters import Typed, command
+from tacit.core.spread import progress
+
+
+@command(configured=True)
+def propose(log: Existing, reading: LogOptions, *, keys: Count = 200, as_json: Json = False) -> None:
+    """Propose parameters for policies that follow shifting intent, from a click log.
+
+    Says where the log contradicts what such policies assume. LOG is as for evaluate.
+
+    Parameters
+    ----------
+    keys
+        Search shifts in so many of the busiest keys.
+    """
+    from tacit.evaluate import propose as proposed
+
+    with usage():
+        reader = reading.open(log)
+    with progress(None, "searching shifts") as advance, concluding(reader):
+        result = proposed(reader, keys=keys, progress=lambda done: advance(1))
+    content = asdict(result) | {"shifts": [shift._asdict() for shift in result.shifts]}
+    show(content, result.summary(), as_json, reader.report)
+
+
+@command(configured=True)
+def fit(
+    logs: tuple[str, ...],
+    reading: LogOptions,
+    *,
+    policy: str = "auto",
+    output: Annotated[NewFile, Typed(("-o", "--output"))],
+    relevance: Annotated[str, Typed(metavar="COLUMN,…|table:FILE")] | None = None,
+    examination: Annotated[str, Typed(metavar="COLUMN,…|table:FILE")] | None = None,
+    placement: str | None = None,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Learn a click log, and write the learner to a file.
+
+    LOGS are as for evaluate. What was learned is a warm start: go on with it by
+    tacit.Learner.load(FILE), or in the service by start = FILE in a placement's configuration.
+
+    Parameters
+    ----------
+    policy
+        Name, call or module:Class, e.g. "thompson(discount=0.999)", or "list-mix(positions=5)" for a log
+        of lists.
+    output
+        The learner, as tacit.Learner.load reads it.
+    relevance
+        Features of arms, for policies that read them: columns of LOGS with those of the arm shown, or a
+        file with a row for each arm, named in its column arm.
+    examination
+        Likewise, of being seen.
+    placement
+        Learn the rows of this one; by default of the only one.
+    """
+    from tacit.evaluate import arms_of
+    from tacit.learning.learner import Learner
+    from tacit.learning.logged import features_told
+    from tacit.policies import policy_from_spec
+    from tacit.policies.spec import reads_features
+
+    with usage():
+        reader = reading.open(logs)
+        features = {"relevance": features_at(relevance), "examination": features_at(examination)}
+        dims = {f"{name}_dim": features_told(where) for name, where in features.items()}
+        by_features = reads_features(policy)
+        if by_features and not any(dims.values()):
+            raise click.UsageError(
+                f"--policy: {by_features} knows arms by their features: give --relevance "
+                "price,age, columns of the log with those of the arm shown, or --relevance "
+                "table:FILE, a row for each arm"
+            )
+    with concluding(reader), progress(None, "reading the arms"):
+        arms = arms_of(reader)
+    with usage():
+        learner = Learner(policy_from_spec(policy, arms, setting=dims), seed)
+    with concluding(reader), progress(None, "learning"):
+        learned = learner.fit_log(reader, placement=placement, **features)
+    learner.save(output)
+    text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
+    show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+
+
+def features_at(features: str | None) -> Any:
+    """Return what says where features are: names of columns, or a table of arms."""
+    import pyarrow as pa
+
+    from tacit.logs.reader import file_at
+    from tacit.logs.rows import converted
+
+    if features is None:
+        return None
+    if not features.startswith("table:"):
+        return names(features)
+    file = file_at(Path(features.removeprefix("table:")))
+    if "arm" not in file.names:
+        raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
+    table: dict[str, list[float]] = {}
+    for raw in file.read(file.names, 65_536):
+        columns = [raw.columns[name] for name in file.names if name != "arm"]
+        arms = converted(raw.columns["arm"], pa.string()).to_pylist()
+        numbers = [converted(column, pa.float64()).to_pylist() for column in columns]
+        table |= zip(arms, map(list, zip(*numbers, strict=True)), strict=True)
+    return table
+
+
+@command(configured=True)
+def ubi(
+    records: tuple[str, ...],
+    out: NewFile,
+    *,
+    clicks: str = "click",
+    examined: str = "impression,view",
+    seen: Literal["returned", "examined"] = "returned",
+    length: Count | None = None,
+    constant: Constants = (),
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Write User Behavior Insights (UBI 1.3) records as the click log OUT.
+
+    RECORDS are files, folders or patterns: JSON lines or Parquet, with queries and events apart or
+    mixed. The suffix of OUT says its format: .parquet, .csv or .jsonl.
+
+    Parameters
+    ----------
+    clicks
+        Actions that are clicks; with commas between several.
+    examined
+        Actions that say an object was seen.
+    seen
+        Which objects become rows: all that were returned, or those seen or clicked.
+    length
+        The most objects that a page shows.
+    """
+    from tacit.logs import read_ubi, write_log
+    from tacit.logs.formats import format_of
+    from tacit.logs.ubi import UbiReport
+
+    with usage():
+        format_of(out)
+        reader = read_ubi(
+            records,
+            clicks=names(clicks),
+            examined=names(examined),
+            seen=seen,
+            length=length,
+            constants=pairs("constant", constant),
+            strict=strict,
+        )
+    with progress(None, "reading records"):
+        write_log(reader, out)
+    report: Any = reader.report
+    assert isinstance(report, UbiReport)
+    content = {
+        "rows": report.kept,
+        "queries": report.queries,
+        "events": report.events,
+        "clicks": report.clicks,
+        "examined": report.examined,
+        "others": report.others,
+        "rejected": report.rejected,
+    }
+    show(content, f"{report.summary()}\nwrote {out}", as_json)

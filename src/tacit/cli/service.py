@@ -1,0 +1,409 @@
+"""``tacit serve``, the keys of its callers, and ``tacit log``, what it wrote."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import click
+
+from tacit.cli.options import File, Folder, Json, NewFile, NewFolder, Ray, show, usage
+from tacit.cli.parameters import Typed, command
+from tacit.errors import ConfigError, MissingExtra, TacitError
+
+if TYPE_CHECKING:
+    from tacit.service.config.schema import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """Where the decision service keeps its log.
+
+    Parameters
+    ----------
+    config
+        TOML file of the service; by default one placement named default.
+    store
+        The log: an SQLite file, or postgresql://user@host/database.
+    """
+
+    config: File | None = None
+    store: str | None = None
+
+    def configuration(self, **more: Any) -> "Config":
+        """Return the configuration of the service."""
+        try:
+            from tacit.service.config.file import load_config
+        except ImportError as error:
+            raise MissingExtra(error.name or "the service", "service") from error
+        place = "store.url" if self.store and "://" in self.store else "store.path"
+        return load_config(self.config, {place: self.store, **more})
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open the store of a configuration."""
+        with usage():
+            configuration = self.configuration()
+        from tacit.service.engine.opening import open_store
+
+        opened = open_store(configuration.store)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def open_each(self) -> Iterator[tuple[str, Any, Any]]:
+        """Open one after the other the stores of a configuration: of one server, or of each shard.
+
+        Yield what to call it (nothing for that of one server), the configuration and the store.
+        """
+        with usage():
+            configuration = self.configuration()
+        from tacit.service.engine.opening import open_store
+
+        parts = [configuration.store]
+        if configuration.store.url is not None:
+            from tacit.service.engine.layout import partitions
+
+            parts = partitions(configuration.store)
+        for number, part in enumerate(parts):
+            opened = open_store(part)
+            try:
+                yield "" if part == configuration.store else f"shard-{number}", configuration, opened
+            finally:
+                opened.close()
+
+
+logger = logging.getLogger(__name__)
+
+
+@command()
+def serve(
+    log: StoreOptions,
+    *,
+    host: str | None = None,
+    port: Annotated[int, click.IntRange(0, 65535)] | None = None,
+    cluster: Ray | None = None,
+    shards: Annotated[int, click.IntRange(1, 1024)] | None = None,
+    ingresses: Annotated[int, click.IntRange(1, 64)] = 1,
+    merge_seconds: Annotated[float, click.FloatRange(0.0, 86_400.0, min_open=True)] = 1.0,
+    clock_is_right: bool = False,
+    skip_damaged: bool = False,
+) -> None:
+    """Run the decision service, until Ctrl-C or SIGTERM.
+
+    Parameters
+    ----------
+    host
+        Address to listen on.  [default: 127.0.0.1]
+    port
+        Port; 0 takes a free one.
+    cluster
+        Needs --store postgresql://…
+    shards
+        With --ray: deal the keys out to so many; as many as the log has, or one per core.
+    ingresses
+        With --ray: so many processes of this machine answer at the address.
+    merge_seconds
+        With --ray: how often shards share what is learned for all keys.
+    clock_is_right
+        Start though the clock is far ahead of the last row and rows are dropped by age.
+    skip_damaged
+        Take rows that are not what was written out of the log for good, and go on without them.
+    """
+    try:
+        from tacit.service.app.logs import log_the_uncaught, set_up
+        from tacit.service.app.server import serve as run
+        from tacit.service.errors import AddressUnavailable
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+
+    if shards is not None and cluster is None:
+        raise click.UsageError("--shards: only with --ray")
+    if ingresses > 1 and cluster is None:
+        raise click.UsageError("--ingresses: only with --ray")
+    overrides: dict[str, Any] = {"server.host": host, "server.port": port}
+    if clock_is_right:
+        overrides["store.clock_is_right"] = True
+
+    def reread() -> "Config":
+        return log.configuration(**overrides)
+
+    with usage():
+        configuration = reread()
+    form = configuration.server.log
+    set_up(form)
+    log_the_uncaught()
+    try:
+        if skip_damaged:
+            _leave_out_damaged(log)
+        if cluster is None:
+            run(configuration, reread=reread)
+        else:
+            from tacit.cluster.serving import serve as run_on_ray
+
+            run_on_ray(
+                configuration,
+                cluster,
+                shards,
+                merge_seconds=merge_seconds,
+                ingresses=ingresses,
+                reread=reread,
+            )
+    except TacitError as error:
+        # Whoever starts it again must not do so for a wrong configuration: it would end the same.
+        wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
+        end(error, wrong, form)
+
+
+def _leave_out_damaged(log: StoreOptions) -> None:
+    from tacit.service.log.store import rows_text
+
+    for name, _, opened in log.open_each():
+        if damaged := opened.damaged():
+            opened.leave_out(damaged)
+            shard, lost = f" {name}:" * bool(name), rows_text(damaged)
+            logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost)
+
+
+def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
+    """End for an error: of the configuration, or another one."""
+    if form == "json":
+        # Whoever reads the log must be able to read its end.
+        logging.getLogger("tacit").critical("%s", error)
+        sys.exit(2 if wrong else 1)
+    if wrong:
+        raise click.UsageError(str(error)) from error
+    raise error
+
+
+@command()
+def key(
+    name: str,
+    *,
+    scopes: Annotated[tuple[Literal["decide", "feedback", "read", "admin"], ...], Typed(("--scope",))] = (
+        "decide",
+        "feedback",
+    ),
+    placements: Annotated[tuple[str, ...], Typed(("--placement",))] = (),
+    as_json: Json = False,
+) -> None:
+    """Make an API key for the decision service; only its hash goes into the configuration.
+
+    Parameters
+    ----------
+    scopes
+        What it may be used for; can be given more than once.
+    placements
+        A placement that it reaches, or a pattern of names such as 'shop-*'; by default all; can be given
+        more than once.
+    """
+    try:
+        from tacit.service.config.keys import KeyConfig, new_key
+    except ImportError as error:
+        raise MissingExtra(error.name or "the service", "service") from error
+    made, sha256 = new_key()
+    with usage():
+        KeyConfig(sha256, [], [*placements] or None).check()
+    text = (
+        f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
+        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
+    )
+    content = {"name": name, "key": made, "sha256": sha256, "scopes": scopes}
+    if placements:
+        text += f"\nplacements = {json.dumps(placements)}"
+        content["placements"] = placements
+    show(content, text, as_json)
+
+
+@click.group()
+def log() -> None:
+    """Check, export, import, back up or deal out the log of the decision service."""
+    # What is written is nobody else's to read.
+    os.umask(0o077)
+
+
+@command(group=log)
+def verify(kept: StoreOptions, *, as_json: Json = False) -> None:
+    """Look at every row and index, fold the log anew and compare with the snapshots."""
+    wrong, rows = [], 0
+    for name, configuration, opened in kept.open_each():
+        from tacit.service.maintenance.verify import verify as check
+
+        found = check(configuration, opened)
+        wrong += [f"{name}: {each}" if name else each for each in found]
+        rows += opened.end().seq
+    text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
+    show({"rows": rows, "differences": wrong}, text, as_json)
+    if wrong:
+        raise SystemExit(1)
+
+
+@command(group=log)
+def export(
+    folder: NewFolder,
+    kept: StoreOptions,
+    *,
+    format: Literal["parquet", "ubi"] = "parquet",
+    as_json: Json = False,
+) -> None:
+    """Write the log to FOLDER; that of each shard to a folder of its own in it.
+
+    Parameters
+    ----------
+    format
+        Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
+    """
+    counts: dict[str, int] = {}
+    for name, configuration, opened in kept.open_each():
+        if format == "ubi":
+            from tacit.service.doors.ubi_export import export_ubi
+
+            written = export_ubi(opened, folder / name)
+        else:
+            from tacit.service.maintenance.copies import export as write
+
+            written = write(configuration, opened, folder / name)
+        counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
+    suffix = "ndjson" if format == "ubi" else "parquet"
+    show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
+
+
+@command(group=log, name="import")
+def import_log(folder: Folder, kept: StoreOptions, *, as_json: Json = False) -> None:
+    """Fill an empty store with the log that was exported to FOLDER."""
+    with kept.open() as opened:
+        from tacit.service.maintenance.copies import take_in
+
+        count = take_in(opened, folder)
+    show({"rows": count}, f"{count:,} rows", as_json)
+
+
+@command(group=log, name="backup")
+def back_up(target: NewFile, kept: StoreOptions, *, as_json: Json = False) -> None:
+    """Copy the store to TARGET while the service runs: an SQLite file."""
+    with usage():
+        configuration = kept.configuration()
+    if configuration.store.url is not None:
+        schema = configuration.store.schema
+        raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
+    from tacit.service.log.archive import backup
+
+    size = backup(configuration.store.path, target)
+    show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+
+
+@command(group=log)
+def forget(
+    kept: StoreOptions,
+    *,
+    user: str | None = None,
+    session: str | None = None,
+    client: str | None = None,
+    url: str | None = None,
+    key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    backups: Folder | None = None,
+    as_json: Json = False,
+) -> None:
+    """Blank what the log, its archive and its records tell of a person; what was learned stays.
+
+    Done again it finds nothing. Backups that were made before are not changed.
+
+    Parameters
+    ----------
+    user
+        Forget a user: what requests called user, or UBI client_id.
+    session
+        Forget a session.
+    client
+        Forget a client_id of User Behavior Insights.
+    url
+        Where the service answers, if it runs.
+    key
+        Its API key; better in TACIT_PLACEMENT_KEY.
+    backups
+        Say which backups in this folder hold the person.
+    """
+    named = {"user": user, "session": session, "client": client}
+    given = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --user, --session and --client")
+    (kind, name) = given[0]
+    if url is not None:
+        done = _forget_at(url, key, kind, name)
+    else:
+        from tacit.service.maintenance.verify import forget as blank
+
+        parts = [blank(each, opened, kind, name) for _, each, opened in kept.open_each()]
+        done = {place: tuple(found) for part in parts for place, found in part.items()}
+    holding = _holding(backups, kind, name)
+    lines = [
+        f"{place}: {decisions:,} decisions, {records:,} records blanked"
+        for place, (decisions, records) in done.items()
+    ] or [f"nothing tells of this {kind}"]
+    lines += [f"holds the person, as before: {path}" for path in holding]
+    found = {
+        place: {"decisions": decisions, "records": records} for place, (decisions, records) in done.items()
+    }
+    show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
+
+
+def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, tuple[int, ...]]:
+    """Let a service that runs forget somebody."""
+    from urllib.error import HTTPError
+    from urllib.parse import quote
+    from urllib.request import Request, urlopen
+
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    address = f"{url.rstrip('/')}/v1/subjects/{kind}/{quote(name, safe='')}"
+    try:
+        with urlopen(Request(address, headers=headers, method="DELETE")) as answer:  # noqa: S310
+            blanked = json.load(answer)["placements"]
+    except HTTPError as error:
+        raise click.ClickException(json.load(error).get("detail", str(error))) from error
+    except OSError as error:
+        raise click.ClickException(f"--url: nothing answers at {url}: {error}") from error
+    return {place: (found["decisions"], found["records"]) for place, found in blanked.items()}
+
+
+def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
+    """Return the backups in a folder that hold somebody."""
+    if folder is None:
+        return []
+    from tacit.service.maintenance.verify import holds
+
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return [str(path) for path in files if holds(path, kind, name)]
+
+
+@command(group=log)
+def reshard(
+    kept: StoreOptions,
+    *,
+    shards: Annotated[int, click.IntRange(1, 1024)],
+    drop: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Deal the log out to other shards, or that of a single server to shards.
+
+    Stop the service before. Until all is done nothing has changed.
+
+    Parameters
+    ----------
+    shards
+        How many there shall be.
+    drop
+        Remove the shards there were, once all is done.
+    """
+    with usage():
+        configuration = kept.configuration()
+    from tacit.service.maintenance.resharding import reshard as deal
+
+    rows = deal(configuration, shards, drop=drop)
+    text = "\n".join(f"{n:>12,}  rows of shard {shard}" for shard, n in enumerate(rows))
+    show({"shards": rows}, text, as_json)

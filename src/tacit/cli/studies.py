@@ -1,0 +1,193 @@
+"""``tacit demo``, ``simulate`` and ``reproduce``: policies against users who are simulated."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+
+from tacit.cli.options import Count, File, Json, Ray, Seed, Workers, show, usage, where
+from tacit.cli.parameters import Typed, command
+
+
+@command(configured=True)
+def demo(
+    *,
+    policy: str | None = None,
+    interest: File | None = None,
+    impressions: Annotated[int, click.IntRange(100)] | None = None,
+    holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
+    out: Path = Path("demo"),
+    port: Annotated[int, click.IntRange(0, 65535)] = 0,
+    keep: bool = False,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Start the service, send it searchers whose intent shifts, show what it learned.
+
+    Parameters
+    ----------
+    policy
+        The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".
+    interest
+        Play this date × topic table of search interest instead of simulated shifts.
+    impressions
+        How much traffic.  [default: 15000]
+    holdout
+        Show this share of searchers an arm at random, and say what learning earned beside them.
+    out
+        Folder.
+    port
+        Port of the page; 0 takes a free one.
+    keep
+        Keep the page open afterwards, until Ctrl-C.
+    """
+    import tacit.demo as show_case
+
+    with usage():
+        scenario = show_case.scenario(interest, policy, impressions, seed, holdout)
+    show_case.play(scenario, out, port, keep=keep, as_json=as_json)
+
+
+@command(configured=True)
+def simulate(
+    *,
+    policy: tuple[str, ...] = ("auto", "thompson"),
+    environment: str = "bernoulli-arms([0.1, 0.2, 0.3, 0.4, 0.5])",
+    horizon: Count = 100_000,
+    runs: Count = 20,
+    seed: Seed = 1,
+    workers: Workers | None = None,
+    cluster: Ray | None = None,
+    plot: Path | None = None,
+    table: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Play policies against each other in an environment that knows the truth.
+
+    Parameters
+    ----------
+    policy
+        Name, call or module:Class; may be repeated. E.g. "epsilon-greedy(epsilon=0.05)".
+    environment
+        E.g. "shifting-arms(arms=5, keys=10, delay=(5, 20))" or "search-interest('FILE')".
+    horizon
+        Rounds per run.
+    runs
+        Repetitions.
+    cluster
+        Never changes results.
+    plot
+        Draw the regret curves into this file.
+    table
+        Write all checkpoints (.csv or .parquet).
+    """
+    from tacit.environments import environment_from_spec
+    from tacit.plots import figure
+    from tacit.policies import policy_from_spec
+    from tacit.simulation import simulate as run
+
+    with usage():
+        world = environment_from_spec(environment)
+        players = [policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy]
+        if plot:
+            figure()  # the lack of what draws must not show only when the work is done
+        if table and table.suffix not in (".csv", ".parquet"):
+            raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
+    with where(cluster):
+        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
+    if plot:
+        result.plot(plot)
+    if table:
+        write_table(result.table, table)
+    show(result.rows(), result.summary(), as_json)
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write an Arrow table as CSV or Parquet, by its suffix."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            pyarrow.parquet.write_table(table, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@command(configured=True)
+def reproduce(
+    name: str | None = None,
+    *,
+    listing: Annotated[bool, Typed(("--list",))] = False,
+    out: Path = Path("out"),
+    runs: Count | None = None,
+    reading: str | None = None,
+    data: File | None = None,
+    seed: Seed = 1,
+    workers: Workers | None = None,
+    cluster: Ray | None = None,
+    as_json: Json = False,
+) -> None:
+    """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report.
+
+    Parameters
+    ----------
+    listing
+        List what can be reproduced.
+    out
+        Folder.
+    runs
+        Repetitions; each item has its own default.
+    reading
+        Which reading of the paper, where an item offers several.
+    data
+        The file that an item needs and the package does not hold.
+    cluster
+        Never changes results.
+    """
+    from tacit.core.text import aligned, left_aligned
+    from tacit.plots import figure
+    from tacit.reproduce import ITEMS, item
+    from tacit.reproduce.study import Setup, write
+
+    if listing:
+        items = {known: item(known) for known in ITEMS}
+        rows = [(known, found.title + needs(found.needs_data)) for known, found in items.items()]
+        content = {
+            known: {"title": found.title, "runs": found.runs, "needs_data": found.needs_data}
+            for known, found in items.items()
+        }
+        show(content, left_aligned(rows), as_json)
+        return
+    if name is None:
+        raise click.UsageError("say what to reproduce; tacit reproduce --list names it all")
+    with usage():
+        found = item(name)
+    chosen = reading or found.readings[0]
+    if chosen not in found.readings:
+        raise click.UsageError(f"--reading: {name} knows {', '.join(found.readings)}")
+    if found.needs_data and data is None:
+        raise click.UsageError(f"--data: {name} needs {found.needs_data}")
+    figure()  # the lack of what draws must not show only when the work is done
+    with where(cluster):
+        result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
+    paths = write(name, result, out)
+    table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
+    text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
+    show({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
+
+
+def needs(data: str | None) -> str:
+    """Return what a listing says of data that must be given."""
+    return f" (--data: {data})" if data else ""
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell's value as short text."""
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
