@@ -39,7 +39,8 @@ class Learner(Generic[ArmT_co]):
 
     Not safe for use from several threads at once. What is given is checked before anything
     changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
-    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``.
+    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``. ``columns`` is the
+    same learner for many impressions at once, unchecked.
 
     Parameters
     ----------
@@ -52,13 +53,6 @@ class Learner(Generic[ArmT_co]):
         draws a seed from the system.
     propensities : bool, default True
         Whether decisions carry their propensity; it costs time where it must be integrated.
-
-    Attributes
-    ----------
-    columns : BatchLearner
-        The same learner for many impressions at once, in columns: its lanes, its arms on offer, its
-        compiled loops. The decision service and offline evaluation use it; what it is given is not
-        checked again.
 
     Examples
     --------
