@@ -22,7 +22,7 @@ import pytest
 from conftest import DATA
 from harness import PATIENCE, eventually, started, stopped
 
-from tacit.cli import main
+from tacit.cli import cli, main
 from tacit.errors import AssumptionWarning
 
 HERE = Path(__file__).parent
@@ -87,6 +87,19 @@ def test_help_teaches():
         assert "Usage" in tacit(command, "--help").stdout
     told = process("version")
     assert told.stdout.startswith("tacit 0.")
+
+
+def test_every_option_has_a_help_text():
+    """It is the text of a parameter in the docstring, and must have the parameter's name."""
+
+    def without(command, path):
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from without(inner, f"{path} {name}")
+        for option in command.params:
+            if option.param_type_name == "option" and not option.help:
+                yield f"{path} {option.opts[0]}"
+
+    assert list(without(cli, "tacit")) == []
 
 
 def test_the_demo_serves_learns_and_ends(tmp_path):
