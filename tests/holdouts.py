@@ -10,6 +10,7 @@ from tacit.service.config.file import load_config
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.placements.lift_report import lift_report
+from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
 RATES = {"film": 0.45, "recipe": 0.2}
@@ -45,10 +46,18 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
             await engine.record_many(name, [Told(row.id, reward=1.0) for row in clicked])
 
 
+def asked(holdout):
+    """Return what a configured holdout is as a request."""
+    if holdout is None:
+        return EndHoldout()
+    control = holdout.control if holdout.arm is None else ArmShown(holdout.arm)
+    return HoldoutOf(holdout.share, control, holdout.unit, holdout.look)
+
+
 async def closed(engine, name="home"):
     """Let all windows close."""
     engine.clock.now += 3600 * SECOND
-    await engine.switch(name, engine.placements[name].mode)
+    await engine.ask(name, ModeOf(engine.placements[name].mode))
 
 
 def report(engine, **more):

@@ -22,7 +22,8 @@ from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict
-from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback, Made
+from tacit.service.log.requests import DecisionRequest, Feedback, Made
+from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")
 POLICIES = {
@@ -61,11 +62,11 @@ def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy
                 told = [Feedback(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
                 outcomes |= set(await engine.record_many("home", told))
                 if i == 10:
-                    await engine.switch("home", "frozen")
+                    await engine.ask("home", ModeOf("frozen"))
                 if i == 12:
-                    await engine.switch("home", "online")
+                    await engine.ask("home", ModeOf("online"))
                 if i == 20:
-                    await engine.change_arms(ChangeArms("home", retire=["b"]))
+                    await engine.ask("home", ArmsOf(retire=["b"]))
             assert {"learned", "frozen"} <= outcomes
             before = learned(engine)
             crashed = as_after_a_crash(path)
@@ -79,7 +80,7 @@ def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy
 def test_frozen_nothing_of_it_is_learned(tmp_path):
     async def session():
         async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             await engine.decide_many("home", [made(engine, "one")])
             assert await engine.feedback("home", "one", 1.0) == "frozen"
 
@@ -290,6 +291,7 @@ def test_who_has_nothing_to_decide_with_says_so(tmp_path):
 CALLER = """
 import sys
 from tacit.client import Local
+from tacit.wire.control import ArmsOf, ModeOf
 local = Local(sys.argv[1], "home", sys.argv[2], every=0.02)
 while True:
     shown = local.decide("k")

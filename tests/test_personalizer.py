@@ -40,6 +40,8 @@ from tacit.service.log import sqlite
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.verbs import NewSettings
+from tacit.wire.control import ModeOf
 
 SECOND = 1_000_000
 FOODS = {
@@ -420,9 +422,9 @@ async def traffic(engine, rounds, first=0):
                 await engine.feedback("home", id, round(rng.uniform(-1, 1), 2))
         if i == 12:
             new = Settings(60 * SECOND, -0.5, "sum", 0.5)
-            await engine.note_settings("home", new.text)
+            await engine.ask("home", NewSettings(new.text))
         if i in (16, 19):
-            await engine.switch("home", {16: "apprentice", 19: "online"}[i])
+            await engine.ask("home", ModeOf({16: "apprentice", 19: "online"}[i]))
 
 
 @pytest.mark.parametrize("more", [{}, {"shadow": "linear-epsilon-greedy(dim=32)"}])
@@ -432,7 +434,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
         engine = await served(tmp_path / "s.db", config)
         await traffic(engine, 15)
         if more:
-            await engine.switch("home", "shadow")
+            await engine.ask("home", ModeOf("shadow"))
         await traffic(engine, 12, 15)
         live = learned(engine), engine.placements["home"].counts()
         crashed = as_after_a_crash(tmp_path / "s.db")

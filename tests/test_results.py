@@ -30,6 +30,7 @@ from tacit.service.placements.results import (
     rewards,
 )
 from tacit.service.placements.series import LEAST_CHANCE, Series
+from tacit.wire.control import ModeOf
 
 START = 1_700_000_000_000_000
 ARMS = 3
@@ -154,7 +155,7 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
             feedback = Feedback(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
             await engine.record_many("home", [feedback._replace(clicks=clicks)])
             engine.clock.now += 3600_000_000
-            await engine.switch("home", "online")
+            await engine.ask("home", ModeOf("online"))
             sums = home.series.results.over(0)
             assert (sums[DECISIONS], sums[R]) == (1, 1)
             # Metrics and the API tell what was learned from.

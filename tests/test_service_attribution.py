@@ -45,6 +45,7 @@ from tacit.service.log.sqlite import MIGRATIONS
 from tacit.service.log.store import save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ModeOf
 
 ARMS = ("holiday", "film", "recipe")
 
@@ -349,14 +350,14 @@ def test_modes(tmp_path, kind):
             def state():
                 return [a.tobytes() for _, a in leaves(placement.learner.state)]
 
-            await engine.switch("home", "apprentice")
+            await engine.ask("home", ModeOf("apprentice"))
             row, outcome = await decide_and_click()
             assert (row.arm, row.propensity, row.mode) == ("recipe", 1.0, "apprentice")
             assert row.would in ("recipe", "film")
             assert (outcome, row.would_propensity) == (LEARNED, pytest.approx(0.5))
             assert placement.learner.state.successes[0].tolist() == [0, 0, 1]
 
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             before = state()
             row, outcome = await decide_and_click()
             assert (row.mode, outcome) == ("frozen", FROZEN)
@@ -364,7 +365,7 @@ def test_modes(tmp_path, kind):
             await engine.decide("home", "k")
             assert state() == before
 
-            await engine.switch("home", "shadow")
+            await engine.ask("home", ModeOf("shadow"))
             shown = [await decide_and_click() for _ in range(10)]
             assert {outcome for _, outcome in shown} == {LEARNED}
             # UCB1 plays what it knows nothing of, whatever is shown.
@@ -372,7 +373,7 @@ def test_modes(tmp_path, kind):
             assert {row.would for row, _ in shown} <= {"film", "recipe"}
             assert placement.learner.state.successes[0].sum() == 11
             with pytest.raises(InvalidValue, match="mode"):
-                await engine.switch("home", "asleep")
+                await engine.ask("home", ModeOf("asleep"))
         async with served(path, config) as engine:
             assert engine.placements["home"].mode == "shadow"
             return everything(engine.placements["home"])
@@ -390,7 +391,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
         async with served(tmp_path / "s.db", config) as engine:
             await engine.decide("home", "k", context=[0.5])
             before = everything(engine.placements["home"])[1]
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             for i in range(5):
                 await engine.decide("home", "k", context=[i / 5])
             assert everything(engine.placements["home"])[1] == before
@@ -454,7 +455,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
             return engine.examined("home", id)
         if what == 10:
             return engine.activate("home", id)
-        return engine.switch("home", ["online", "apprentice", "frozen", SHADOW][rng.integers(4)])
+        return engine.ask("home", ModeOf(["online", "apprentice", "frozen", SHADOW][rng.integers(4)]))
 
     for _ in range(2):
         assert asyncio.run(session(15)) == folded(path, config)
@@ -584,7 +585,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
                 if i % 3:
                     await engine.feedback("home", row.id, i % 2, id="click")
                 engine.clock.now += 4 * SECOND
-            await engine.switch("home", "apprentice")
+            await engine.ask("home", ModeOf("apprentice"))
             await engine.decide("home", "k 0", ["film", "recipe"])
 
     asyncio.run(session())

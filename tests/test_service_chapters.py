@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from harness import SECOND, Clock, as_after_a_crash, everything, served
-from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
+from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
 from stores import store_at
 from test_cli import tacit
 
@@ -19,11 +19,11 @@ from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import ChangeArms, ChangeHoldout
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.chapters import MOST_PARTS
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.lift_sums import LiftSums
+from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
 DAY = 86_400 * SECOND
@@ -39,7 +39,7 @@ def parts(engine, name="home"):
 
 
 async def arms(engine, **change):
-    await engine.change_arms(ChangeArms("home", **change))
+    await engine.ask("home", ArmsOf(**change))
 
 
 @pytest.mark.parametrize("unit", ["decision", "user"])
@@ -58,7 +58,7 @@ def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
             await traffic(engine, 4, size=30, rates=ALL)
             (state, *_) = await engine.states("home")
             await engine.rollback("home", state.name)
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             await traffic(engine, 4, size=30, rates=ALL)
             await closed(engine)
             home = engine.placements["home"]
@@ -99,9 +99,9 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
             engine.clock.now += DAY
             await traffic(engine, 30, rates=ALL)
             for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
-                await engine.hold(ChangeHoldout("home", holdout))
+                await engine.ask("home", asked(holdout))
                 await traffic(engine, 20, rates=ALL)
-            await engine.hold(ChangeHoldout("home", HoldoutConfig(0.4)))
+            await engine.ask("home", HoldoutOf(0.4))
             engine.clock.now += DAY
             await traffic(engine, 10, rates=ALL)
             await closed(engine)
@@ -182,7 +182,7 @@ def test_both_name_their_time_and_their_count(tmp_path):
             await traffic(engine, 20)
             open_ = report(engine)
             engine.clock.now += 60 * SECOND
-            await engine.switch("home", "online")
+            await engine.ask("home", ModeOf("online"))
             return open_, report(engine)
 
     first, later = asyncio.run(session())
@@ -268,7 +268,7 @@ def test_shards_put_the_same_chapters_together(tmp_path):
                 await arms(engine, add=["holiday"])
                 await traffic(engine, 4, size=30, rates=ALL)
                 if number < 2:
-                    await engine.hold(ChangeHoldout("home", HoldoutConfig(0.2, unit="user")))
+                    await engine.ask("home", HoldoutOf(0.2, unit="user"))
                     await traffic(engine, 4, size=30, rates=ALL)
                 views.append(snapshot_of(engine.placements["home"]))
         whole = sharded_view("home", configured({"share": 0.5, "unit": "user"}).placements["home"])

@@ -23,9 +23,9 @@ from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.opening import open_store
 from tacit.service.errors import Unavailable
-from tacit.service.log.requests import ChangeArms
 from tacit.service.log.rows import ARMS
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ArmsOf
 
 LATER = ("d", "c", "b")
 
@@ -80,7 +80,7 @@ def test_arms_follow_the_configuration_while_it_serves_and_at_a_restart(tmp_path
 def test_what_others_did_to_the_arms_stays_unless_the_file_says_otherwise(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
-            await engine.change_arms(ChangeArms("home", ["new"], ["a"]))
+            await engine.ask("home", ArmsOf(["new"], ["a"]))
             await engine.reload(naming(NAMES, snapshot_every=9))
             assert arms_of(engine) == (["b", "c", "new"], ["a"])
             await engine.reload(naming((*NAMES, "d")))
@@ -120,8 +120,8 @@ def test_a_file_that_would_leave_no_arm_on_offer_brings_back_those_that_it_names
 
     async def session(path, *, stop):
         async with harness.served(path, naming(NAMES)) as engine:
-            await engine.change_arms(ChangeArms("home", ["by hand"], ["a", "b"]))
-            await engine.change_arms(ChangeArms("home", retire=["by hand"]))
+            await engine.ask("home", ArmsOf(["by hand"], ["a", "b"]))
+            await engine.ask("home", ArmsOf(retire=["by hand"]))
             if not stop:
                 await engine.reload(naming(("a", "b")))
                 assert arms_of(engine) == (["a", "b"], ["c", "by hand"])
@@ -255,6 +255,7 @@ EARLY = """
 import os, signal, sys
 from tacit.service.config.file import load_config
 from tacit.service.app.server import _opened, serve
+from tacit.wire.control import ArmsOf
 def opened(config):
     path = sys.argv[1]
     text = open(path).read()

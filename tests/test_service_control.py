@@ -25,10 +25,12 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import ChangeArms, DecisionRequest, PinArms
+from tacit.service.log.ids import as_text
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import MarkRow
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ArmsOf, ModeOf, PinOf, Unpin
 
 KEY, SHA256 = new_key()
 READING, READING_SHA256 = new_key()
@@ -121,7 +123,7 @@ def test_what_was_changed_outlives_the_rows(tmp_path):
     async def session():
         clock = Clock()
         async with harness.served(tmp_path / "s.db", configured(retention=1.0), clock) as engine:
-            await engine.change_arms(ChangeArms("home", ["d"], who="lead"))
+            await engine.ask("home", ArmsOf(["d"]), "lead")
             for _ in range(4):
                 clock.now += day
                 await engine.decide("home", "q")
@@ -194,10 +196,10 @@ async def take_step(engine, i, what, number, waiting):
         return await living.take_step(engine, i, what, number, waiting)
     if what == "pin":
         until = now + (1 + number % 3) * living.ROUND_TIME
-        return await engine.pin(PinArms("home", PINNED[kind], until))
+        return await engine.ask("home", PinOf(PINNED[kind], as_text(until)))
     if what == "unpin":
-        return await engine.pin(PinArms("home"))
-    return await engine.switch("home", {"freeze": "frozen", "thaw": "online"}[what])
+        return await engine.ask("home", Unpin())
+    return await engine.ask("home", ModeOf({"freeze": "frozen", "thaw": "online"}[what]))
 
 
 @pytest.mark.parametrize("kind", living.POLICIES)
@@ -291,14 +293,14 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
 def test_the_time_of_the_row_ends_a_pin(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", configured()) as engine:
-            await engine.pin(PinArms("home", ["b"], START + 10))
+            await engine.ask("home", PinOf(["b"], as_text(START + 10)))
             for now, pinned in ((START + 9, True), (START + 10, False)):
                 engine.clock.now = now
                 rows = [await engine.decide("home", f"{now} {i}") for i in range(20)]
                 assert {row.mode for row in rows} == ({"pinned"} if pinned else {"online"})
             assert len(await engine.history("home")) == 1
             # Nothing is pinned any more, so that there is nothing to take off.
-            assert await engine.pin(PinArms("home")) is None
+            assert (await engine.ask("home", Unpin())).pinned is None
             assert len(await engine.history("home")) == 1
 
     asyncio.run(session())
@@ -313,7 +315,7 @@ def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tmp_path
                 row = await engine.decide("home", f"q {i}")
                 await engine.feedback("home", row.id, 1.0)
             engine.clock.now += 60 * harness.SECOND
-            await engine.pin(PinArms("home", ["b"], engine.clock.now + 1000))
+            await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
             before = json.dumps(engine.placements["home"].lift.saved())
             for i in range(10):
                 row = await engine.decide("home", f"q {i}")
@@ -333,7 +335,7 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", config) as engine:
             placement = engine.placements["home"]
-            await engine.pin(PinArms("home", ["y"], START + 10))
+            await engine.ask("home", PinOf(["y"], as_text(START + 10)))
             for arms, shown in ((["x", "y"], {"y"}), (["x", "z"], {"x", "z"})):
                 rows = []
                 for i in range(20):
@@ -356,6 +358,6 @@ def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", personalizer.configured()) as engine:
             with pytest.raises(InvalidValue, match="nothing can be pinned"):
-                await engine.pin(PinArms("home", ["y"], START + 10))
+                await engine.ask("home", PinOf(["y"], as_text(START + 10)))
 
     asyncio.run(session())

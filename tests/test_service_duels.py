@@ -34,6 +34,7 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.duels import Tally, shown_list
+from tacit.wire.control import ModeOf
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
 RANKERS = list(RANKINGS)
@@ -249,13 +250,13 @@ def test_modes(tmp_path):
         more = {"shadow": "double-thompson-sampling"}
         async with served(tmp_path / "s.db", **more) as engine:
             with pytest.raises(InvalidValue, match="mode"):
-                await engine.switch("search", "apprentice")
-            await engine.switch("search", "shadow")
+                await engine.ask("search", ModeOf("apprentice"))
+            await engine.ask("search", ModeOf("shadow"))
             row = await dueled(engine)
             assert set(json.loads(row.would)) <= set(RANKERS)
             await clicked(engine, row, [0])
             engine.clock.now += WINDOW
-            await engine.switch("search", "frozen")
+            await engine.ask("search", ModeOf("frozen"))
             shadow = engine.placements["search"].shadow
             assert shadow.state.bounds.wins[0].sum() == 1.0
             before = learned(engine)[0][1]

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
-from holdouts import ARMS, FEATURED, HALF, RATES, closed, configured, report, shown, traffic
+from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
 from stores import store_at
 from test_cli import tacit
 
@@ -24,12 +24,13 @@ from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.log.requests import ChangeHoldout, DecisionRequest
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.coin import Coin, Control
 from tacit.service.placements.results import DECISIONS
+from tacit.wire.control import ArmShown, HoldoutOf, ModeOf
 
 # The coin ------------------------------------------------------------------------------------
 
@@ -183,7 +184,7 @@ def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 4, size=20)
             with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
-                await engine.switch("home", "shadow")
+                await engine.ask("home", ModeOf("shadow"))
             home = engine.placements["home"]
             live = everything(home), arrays(home.shadow)
             again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
@@ -290,7 +291,7 @@ def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tm
             await traffic(engine, 3, size=10)
             home = engine.placements["home"]
             assert home.lift.reward.counts.sum() == 20
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             assert home.lift.reward.counts.sum() == 20
             await traffic(engine, 2, size=10)
             # Of the coin, the mode knows nothing; what was open was decided before.
@@ -342,7 +343,8 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
 
     def holds(holdout):
         async def step(engine):
-            assert await engine.hold(ChangeHoldout("home", holdout, "lead")) == holdout
+            await engine.ask("home", asked(holdout), "lead")
+            assert engine.placements["home"].holdout == holdout
 
         return step
 
@@ -372,7 +374,7 @@ def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
             home = engine.placements["home"]
             asked = [home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)]
             # What was checked before does not know of the control's arm.
-            await engine.hold(ChangeHoldout("home", HoldoutConfig(0.5, ControlTable(arm="recipe"))))
+            await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
             return list(await engine.decide_many("home", asked))
 
     rows = asyncio.run(session())

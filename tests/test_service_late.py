@@ -28,6 +28,7 @@ from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ModeOf
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)
 
@@ -166,12 +167,12 @@ def test_what_was_not_learned_is_not_corrected(tmp_path):
             again = await engine.decide("home", "k")
             engine.clock.now += 31 * SECOND
             await engine.decide("home", "k")
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             assert await engine.feedback("home", row.id, 1.0) == FROZEN
             frozen = await engine.decide("home", "k")
             engine.clock.now += 31 * SECOND
             await engine.decide("home", "k")
-            await engine.switch("home", "online")
+            await engine.ask("home", ModeOf("online"))
             assert await engine.feedback("home", frozen.id, 1.0) == LATE
             assert sums(engine) == (2, 0)
             assert await engine.feedback("home", again.id, 1.0) == CORRECTED

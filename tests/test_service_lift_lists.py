@@ -30,6 +30,7 @@ from tacit.service.maintenance.verify import verify
 from tacit.service.placements.coin import ListControl
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report
+from tacit.wire.control import ModeOf
 
 LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "positions": 2}
 DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}
@@ -61,7 +62,7 @@ async def clicked(engine, row, positions, **more):
 async def finished(engine, path, config):
     """Let all windows close, and check the fold; return what is said of the lift."""
     engine.clock.now += 3600 * SECOND
-    await engine.switch("home", "online")
+    await engine.ask("home", ModeOf("online"))
     store = SqliteStore(as_after_a_crash(path))
     again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
     assert everything(again) == everything(engine.placements["home"])

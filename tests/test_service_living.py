@@ -24,11 +24,12 @@ from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
-from tacit.service.log.requests import ChangeArms, Clicks, DecisionRequest, Feedback
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, MarkRow
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
 from tacit.service.placements.duels import DuelOptions
+from tacit.wire.control import ArmsOf
 
 NAMES = ("a", "b", "c")
 MOST = 5
@@ -124,11 +125,11 @@ async def stepped(engine, i, what, number, waiting):
     if what == "learn" and waiting:
         return await feedback(engine, waiting.pop(number % len(waiting)), number)
     if what == "add" and len(offer.names) < MOST:
-        return (await engine.change_arms(ChangeArms("home", [f"new {i}"]))).arms
+        return (await engine.ask("home", ArmsOf([f"new {i}"]))).arms
     if what == "retire" and offer.arms != [arm]:
-        return (await engine.change_arms(ChangeArms("home", (), [arm]))).arms
+        return (await engine.ask("home", ArmsOf((), [arm]))).arms
     if what == "restore":
-        return (await engine.change_arms(ChangeArms("home", (), (), [arm]))).arms
+        return (await engine.ask("home", ArmsOf((), (), [arm]))).arms
     if what == "configure":
         named = [name for i, name in enumerate((*NAMES, "new")) if number >> i & 1]
         if len(named) > 1:
@@ -254,14 +255,14 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
 def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
     async def session():
         async with harness.served(tmp_path / "s.db", configured()) as engine:
-            await engine.change_arms(ChangeArms("home", retire=["a"]))
+            await engine.ask("home", ArmsOf(retire=["a"]))
             end = engine.store.end()
             with pytest.raises(error, match=message):
-                await engine.change_arms(ChangeArms("home", **change))
+                await engine.ask("home", ArmsOf(**change))
             assert engine.store.end() == end
             assert engine.placements["home"].offer.arms == ["b", "c"]
             # To retire what is retired says nothing new.
-            await engine.change_arms(ChangeArms("home", retire=["a"]))
+            await engine.ask("home", ArmsOf(retire=["a"]))
             assert engine.store.end() == end
 
     asyncio.run(session())
@@ -270,7 +271,7 @@ def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
 def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", configured()) as engine:
-            both = [engine.change_arms(ChangeArms("home", ["d"])) for _ in range(2)]
+            both = [engine.ask("home", ArmsOf(["d"])) for _ in range(2)]
             first, second = await asyncio.gather(*both, return_exceptions=True)
             assert first.arms == ["a", "b", "c", "d"]
             assert isinstance(second, InvalidValue)
@@ -284,11 +285,11 @@ def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", configured()) as engine:
             before = await decided(engine, "q", "before")
-            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            await engine.ask("home", ArmsOf(["d"], ["a"]))
             after = await decided(engine, "q", "after")
             assert (before.offered, after.offered) == (None, '["b","c","d"]')
             assert after.propensity == pytest.approx(1 / 3)
-            await engine.change_arms(ChangeArms("home", retire=["b"]))
+            await engine.ask("home", ArmsOf(retire=["b"]))
             # Who asks again gets the same answer, whatever is on offer by now.
             assert await decided(engine, "q", "before") == before
             assert await decided(engine, "q", "after") == after
@@ -307,7 +308,7 @@ def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
             came = await asyncio.gather(
                 engine.decide_many("home", [late]),
                 engine.decide_many("home", [fine]),
-                engine.change_arms(ChangeArms("home", retire=["a"])),
+                engine.ask("home", ArmsOf(retire=["a"])),
                 return_exceptions=True,
             )
             assert isinstance(came[0], UnknownName)
@@ -320,7 +321,7 @@ def test_numbered_arms_are_told_by_their_numbers(tmp_path):
     async def session():
         config = configured(policy=tacit.Thompson(2))
         async with harness.served(tmp_path / "s.db", config) as engine:
-            offer = await engine.change_arms(ChangeArms("home", 2, [0]))
+            offer = await engine.ask("home", ArmsOf(2, [0]))
             assert (offer.arms, offer.retired) == ([1, 2, 3], [0])
             rows = [await decided(engine, f"q {i}") for i in range(40)]
             assert {row.arm for row in rows} == {1, 2, 3}
@@ -332,7 +333,7 @@ def test_rankers_whose_lists_came_duel(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", configured("duels")) as engine:
             placement = engine.placements["home"]
-            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            await engine.ask("home", ArmsOf(["d"], ["a"]))
             lists = {name: [f"{name}1", "x"] for name in "abc"}
             for i in range(20):
                 told = placement.checked(DecisionRequest("q", rankings=lists, id=f"{i}"))
@@ -350,7 +351,7 @@ def test_rankers_whose_lists_came_duel(tmp_path):
 def test_arms_that_come_with_requests_do_not_change(tmp_path):
     async def session(config):
         async with harness.served(tmp_path / "s.db", config) as engine:
-            await engine.change_arms(ChangeArms("home", ["d"]))
+            await engine.ask("home", ArmsOf(["d"]))
 
     features = Config({"home": PlacementConfig(tacit.LinTS(1, 1), 7, kind="features")})
     with pytest.raises(InvalidValue, match="come with each request"):
@@ -361,7 +362,7 @@ def test_arms_that_come_with_requests_do_not_change(tmp_path):
 def test_the_page_shows_arms_that_came(tmp_path, kind):
     async def session():
         async with harness.served(tmp_path / "s.db", configured(kind)) as engine:
-            await engine.change_arms(ChangeArms("home", ["arrived"], ["a"]))
+            await engine.ask("home", ArmsOf(["arrived"], ["a"]))
             for i in range(9):
                 await feedback(engine, await decided(engine, f"q {i % 2}", f"{i}"), i)
             assert "arrived" in await Pages(engine).placement("home", {})

@@ -32,11 +32,12 @@ from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import StoreError, Unavailable
-from tacit.service.log.ids import Shard
-from tacit.service.log.requests import ChangeArms, DecisionRequest, Made, PinArms
+from tacit.service.log.ids import Shard, as_text
+from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ArmsOf, ModeOf, PinOf
 
 KEY, NAMES = control.KEY, control.NAMES
 OTHERS = {"arms": "ucb1", "shared": "thompson", "slates": "cascade-ucb1", "duels": "double-thompson-sampling"}
@@ -205,17 +206,17 @@ def test_pins_arms_and_modes_come_along(tmp_path):
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 5)
-            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
-            await engine.pin(PinArms("home", ["d"], START + DAY))
+            await engine.ask("home", ArmsOf(["d"], ["a"]))
+            await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
             await traffic(engine, 5, 5)
-            await engine.switch("home", "frozen")
+            await engine.ask("home", ModeOf("frozen"))
             await traffic(engine, 10, 5)
-            await engine.switch("home", "online")
+            await engine.ask("home", ModeOf("online"))
             await engine.rebuild("home", "epsilon-greedy(0.2)")
             placement = engine.placements["home"]
             assert (placement.offer.arms, placement.offer.retired) == (["b", "c", "d"], ["a"])
             assert placement.pin.arms == ["d"]
-            await engine.change_arms(ChangeArms("home", ["e"], (), ["a"]))
+            await engine.ask("home", ArmsOf(["e"], (), ["a"]))
             await traffic(engine, 15, 5)
             await engine.rollback("home")
             placement = engine.placements["home"]

@@ -34,6 +34,8 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.verbs import NewSettings
+from tacit.wire.control import ModeOf
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -206,7 +208,7 @@ def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
     async def shadowed():
         config = configured(home={"shadow": "ucb1"})
         async with served(path, config, START + 100 * HOUR) as engine:
-            await engine.switch("home", "shadow")
+            await engine.ask("home", ModeOf("shadow"))
             row = await engine.decide("home", "key 0")
             await engine.feedback("home", row.id, 1.0)
             assert row.would is not None
@@ -360,7 +362,7 @@ def test_settings_outlive_the_row_that_made_them(tmp_path):
         async with served(path, config) as engine:
             settings = engine.placements["home"].settings
             changed = msgspec.structs.replace(settings, epsilon=0.5)
-            await engine.note_settings("home", changed.text)
+            await engine.ask("home", NewSettings(changed.text))
             for i in range(20):
                 engine.clock.now = START + i * 4 * HOUR
                 await personalizer.decided(engine, personalizer.rank_of())

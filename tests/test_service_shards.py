@@ -26,14 +26,15 @@ from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, partitions, schema_of
-from tacit.service.engine.opening import Fenced, open_store
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.engine.opening import open_store
+from tacit.service.errors import Fenced, StoreError, Unavailable
 from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
-from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, Feedback
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.resharding import reshard
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ArmsOf, ModeOf
 
 ARMS = ("holiday", "film", "recipe")
 
@@ -170,7 +171,7 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             await play(engines, 0, plays)
             await exchange(*engines)
             late = await there.learned("home", True)
-            await here.change_arms(ChangeArms("home", ["spring"], ["film"]))
+            await here.ask("home", ArmsOf(["spring"], ["film"]))
             await play([here], 1, plays)
             # Who has not heard of an arm waits; who has knows what was told before it came.
             with pytest.raises(Unavailable, match="has not the arms yet"):
@@ -347,7 +348,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await learn(there, 5)
             await exchange(here, there)
             # An arm more changes nothing of what is known of the others.
-            await here.change_arms(ChangeArms("home", ["spring"]))
+            await here.ask("home", ArmsOf(["spring"]))
             await there.follow(here.arms())
             await exchange(here, there)
             mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
@@ -406,12 +407,12 @@ def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
 def test_a_frozen_placement_takes_nothing_in(tmp_path):
     async def session():
         async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
-            await there.switch("home", "frozen")
+            await there.ask("home", ModeOf("frozen"))
             row = await here.decide("home", "hot")
             await here.feedback("home", row.id, 1.0)
             await there.take_in("home", await here.learned("home"))
             assert there.placements["home"].learner.keys == []
-            await there.switch("home", "online")
+            await there.ask("home", ModeOf("online"))
             await there.take_in("home", await here.learned("home", everything=True))
             assert there.placements["home"].learner.keys == ["hot"]
 
@@ -532,7 +533,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
     """Decide and learn, each key in the engine of its shard; halfway through arms change."""
     for i in range(rounds):
         for name in engines[0].placements if i == rounds // 2 else ():
-            await engines[0].change_arms(ChangeArms(name, [f"new {clock.now}"], ["recipe"]))
+            await engines[0].ask(name, ArmsOf([f"new {clock.now}"], ["recipe"]))
         for engine in engines[1:] if i == rounds // 2 else ():
             await engine.follow(engines[0].arms())
         for name in ("home", "news", "hot", "pool"):

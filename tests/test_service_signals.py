@@ -27,12 +27,13 @@ from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Conflict
-from tacit.service.log.requests import ChangeArms, DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, Feedback
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
+from tacit.wire.control import ArmsOf
 
 ARM_NAMES = ("holiday", "film", "recipe")
 SIGNALS = SignalConfig(NAMES, fast=20.0, slow=200.0, client=1)
@@ -118,7 +119,7 @@ def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snap
         async with served(path, config, clock) as engine:
             await traffic(engine, 8)
             home = engine.placements["home"]
-            await engine.change_arms(ChangeArms("home", ["spring"], ["film"]))
+            await engine.ask("home", ArmsOf(["spring"], ["film"]))
             asked = [home.checked(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
             for row in await engine.decide_many("home", asked):
                 assert json.loads(row.offered) == ["holiday", "recipe", "spring"]

@@ -25,11 +25,12 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import StoreError
-from tacit.service.log.requests import ChangeArms, DecisionRequest
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.history import words
+from tacit.wire.control import ArmsOf
 
 NAMES = ("a", "b", "c")
 POLICIES = {
@@ -246,7 +247,7 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
     assert asyncio.run(session(configured(second), nothing)) == later
 
     async def decided(engine):
-        await engine.change_arms(ChangeArms("home", ["new"]))
+        await engine.ask("home", ArmsOf(["new"]))
         await traffic(engine, 0, 4)
         with pytest.raises(ConfigError, match=r"it has started from two.tacit, not from one.tacit"):
             await engine.reload(configured(first))

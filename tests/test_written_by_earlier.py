@@ -16,10 +16,11 @@ from harness import Clock
 import tacit
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import ChangeArms, Clicks, DecisionRequest, Feedback
+from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
+from tacit.wire.control import ArmsOf, ModeOf
 
 WRITTEN = DATA / "written_by_0.1"
 PLACEMENTS = ("home", "news", "rankers", "shelf", "video")
@@ -81,8 +82,8 @@ def test_its_service_goes_on(config):
             for name in ("rankers", "shelf"):
                 told = Feedback("d48", CLICKS, clicks=Clicks([0]))
                 assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
-            await engine.switch("home", "online")
-            await engine.change_arms(ChangeArms("home", ["d"], ["a"]))
+            await engine.ask("home", ModeOf("online"))
+            await engine.ask("home", ArmsOf(["d"], ["a"]))
             row = await engine.decide("home", "key 0")
             assert row.offered == '["b","c","d"]'
             before = {name: harness.learned(engine, name) for name in PLACEMENTS}

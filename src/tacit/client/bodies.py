@@ -48,13 +48,13 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
     fields = message.__struct_fields__
     required = len(fields) - len(message.__struct_defaults__)
     sent = {}
-    for number, field in enumerate(fields):
+    for number, (field, sent_as) in enumerate(zip(fields, message.__struct_encode_fields__, strict=True)):
         value = getattr(message, field)
         if value is None and number >= required:
             if not field.endswith("_id"):
                 continue
             value = new_id(time.time_ns() // 1000)
-        sent[field] = CHECKS[field](place + field, value)
+        sent[sent_as] = CHECKS[field](place + field, value)
     return sent
 
 

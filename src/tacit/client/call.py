@@ -8,6 +8,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from tacit.client.bodies import body
 from tacit.client.errors import ServiceError, Unavailable, error_for
 from tacit.client.messages import Message, Recorded
 from tacit.errors import InvalidValue
+from tacit.wire.verbs import Verb
 
 # ---- When to ask again: what is worth it, and how long to wait before
 
@@ -166,6 +168,28 @@ def call_to(
     method = method or ("GET" if content is None else "POST")
     sent = None if content is None else msgspec.json.encode(content)
     return Call(placement, action, sent, read, method)
+
+
+def ask(verb: Verb[A], placement: str, message: Message) -> Call[A]:
+    """Return the call that asks something of a placement.
+
+    Raises
+    ------
+    InvalidValue
+        If the name could be none, or a field cannot be right.
+    """
+    given, path, content = body(message), verb.path, None
+    if verb.method == "POST":
+        content = given
+    elif given:
+        path = f"{path}?{urlencode(given)}"
+    read = verb.answer if verb.answer is bytes else partial(decode, type=verb.answer)
+    return call_to(placement, path, content, read, verb.method)
+
+
+def part(name: str, call: Call[Any]) -> Call[Any]:
+    """Return a call that is answered with one field of its answer."""
+    return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
 class _Many(msgspec.Struct):

@@ -6,36 +6,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
-from tacit.client.bodies import body
-from tacit.client.call import Call, call_to, decode
+from tacit.client.call import Call, ask, part
 from tacit.client.messages import (
     Arm,
     Change,
-    History,
+    EndHoldout,
     HistoryOf,
     Holdout,
-    HoldoutNow,
     HoldoutOf,
+    Nothing,
     Pinned,
-    PinNow,
     PinOf,
     RebuildOf,
     Rebuilt,
     RollbackOf,
     StateKept,
-    States,
+    Unpin,
 )
 from tacit.client.method import call
-
-
-def _read_holdout(reply: bytes) -> Holdout | None:
-    return decode(reply, type=HoldoutNow).holdout
-
-
-def _read_pin(reply: bytes) -> Pinned | None:
-    return decode(reply, type=PinNow).pinned
+from tacit.wire import verbs
 
 
 class ControlCalls:
@@ -65,7 +54,7 @@ class ControlCalls:
             As :meth:`decide`.
         """
         told = until.isoformat() if isinstance(until, datetime) else until
-        return call_to(placement, "pin", body(PinOf(arms, told)), _read_pin)
+        return part("pinned", ask(verbs.PIN, placement, PinOf(arms, told)))
 
     @call
     def unpin(self, placement: str) -> Call[Pinned | None]:
@@ -84,7 +73,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "pin", None, _read_pin, "DELETE")
+        return part("pinned", ask(verbs.UNPIN, placement, Unpin()))
 
     @call
     def hold_out(
@@ -125,7 +114,7 @@ class ControlCalls:
         """
         # The service says which controls and units there are.
         asked: tuple[Any, ...] = share, control, unit, look
-        return call_to(placement, "holdout", body(HoldoutOf(*asked)), _read_holdout)
+        return part("holdout", ask(verbs.HOLD_OUT, placement, HoldoutOf(*asked)))
 
     @call
     def end_holdout(self, placement: str) -> Call[Holdout | None]:
@@ -144,7 +133,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "holdout", None, _read_holdout, "DELETE")
+        return part("holdout", ask(verbs.END_HOLDOUT, placement, EndHoldout()))
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[Rebuilt]:
@@ -168,8 +157,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`Conflict` while another one is under way.
         """
-        read = msgspec.json.Decoder(Rebuilt).decode
-        return call_to(placement, "rebuild", body(RebuildOf(policy)), read)
+        return ask(verbs.REBUILD, placement, RebuildOf(policy))
 
     @call
     def rollback(self, placement: str, to: str | None = None) -> Call[Rebuilt]:
@@ -190,8 +178,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`rebuild`.
         """
-        read = msgspec.json.Decoder(Rebuilt).decode
-        return call_to(placement, "rollback", body(RollbackOf(to)), read)
+        return ask(verbs.ROLLBACK, placement, RollbackOf(to))
 
     @call
     def states(self, placement: str) -> Call[list[StateKept]]:
@@ -210,7 +197,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "states", None, lambda reply: decode(reply, type=States).states)
+        return part("states", ask(verbs.STATES, placement, Nothing()))
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[Change]]:
@@ -231,7 +218,4 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        (asked,) = body(HistoryOf(limit)).values()
-        return call_to(
-            placement, f"history?limit={asked}", None, lambda reply: decode(reply, type=History).history
-        )
+        return part("history", ask(verbs.HISTORY, placement, HistoryOf(limit)))

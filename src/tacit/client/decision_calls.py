@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import urlencode
 
-import msgspec
-
-from tacit.client.bodies import body
-from tacit.client.call import Call, Route, call_to
+from tacit.client.call import Call, Route, ask
 from tacit.client.messages import (
     Arm,
     Decided,
@@ -18,6 +14,7 @@ from tacit.client.messages import (
     LiftOf,
     Listed,
     LocalDecision,
+    Nothing,
     Search,
     Standings,
     StandingsOf,
@@ -26,6 +23,7 @@ from tacit.client.messages import (
     VerdictOf,
 )
 from tacit.client.method import call
+from tacit.wire import verbs
 
 DECIDE = Route("decide", Impression, Decided)
 SLATE = Route("slate", Impression, Listed)
@@ -254,8 +252,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = urlencode(body(StandingsOf(confidence, key)))
-        return call_to(placement, f"duels?{asked}", None, msgspec.json.Decoder(Standings).decode)
+        return ask(verbs.STANDINGS, placement, StandingsOf(confidence, key))
 
     @call
     def verdict(
@@ -283,8 +280,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`InvalidRequest` where the service has shards.
         """
-        asked = urlencode(body(VerdictOf(confidence, false_share)))
-        return call_to(placement, f"verdict?{asked}", None, msgspec.json.Decoder(Verdict).decode)
+        return ask(verbs.VERDICT, placement, VerdictOf(confidence, false_share))
 
     @call
     def lift(
@@ -329,10 +325,8 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = body(LiftOf(confidence, control, begin, end, shown, share, rate, daily))
-        # What is said so there is no name in Python.
-        named = {{"begin": "from", "end": "to"}.get(name, name): x for name, x in asked.items()}
-        return call_to(placement, f"lift?{urlencode(named)}", None, msgspec.json.Decoder(Earned).decode)
+        asked = LiftOf(confidence, control, begin, end, shown, share, rate, daily)
+        return ask(verbs.lift(Earned), placement, asked)
 
     @call
     def learner(self, placement: str) -> Call[bytes]:
@@ -354,7 +348,7 @@ class DecisionCalls:
             As :meth:`decide`; :class:`InvalidRequest` where each decision needs something that only
             the service has: signals, a holdout, another mode, shards.
         """
-        return call_to(placement, "learner", None, bytes)
+        return ask(verbs.LEARNER, placement, Nothing())
 
     @call
     def take_over(self, placement: str, decisions: Iterable[LocalDecision]) -> Call[list[TakenOver]]:

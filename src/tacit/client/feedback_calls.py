@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tacit.client.bodies import body
-from tacit.client.call import Call, Route, call_to, decode
+from tacit.client.call import Call, Route, ask, part
 from tacit.client.messages import Arm, ArmsNow, ArmsOf, Clicks, Event, Feedback, Mode, ModeOf, Recorded
 from tacit.client.method import call
+from tacit.wire import verbs
 
 FEEDBACK = Route("feedback", Feedback, Recorded)
 CLICKS = Route("clicks", Clicks, Recorded)
@@ -205,7 +205,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return call_to(placement, "mode", body(ModeOf(mode)), lambda reply: decode(reply, type=ModeOf).mode)
+        return part("mode", ask(verbs.MODE, placement, ModeOf(mode)))
 
     @call
     def change_arms(
@@ -240,5 +240,4 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        sent = body(ArmsOf(add, retire, restore))
-        return call_to(placement, "arms", sent, lambda reply: decode(reply, type=ArmsNow))
+        return ask(verbs.ARMS, placement, ArmsOf(add, retire, restore))

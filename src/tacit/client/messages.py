@@ -6,11 +6,17 @@ from typing import Any, Literal
 
 import msgspec
 
+from tacit.wire.control import ArmsNow as ArmsNow
+from tacit.wire.control import ArmsOf as ArmsOf
 from tacit.wire.control import Change as Change
+from tacit.wire.control import EndHoldout as EndHoldout
 from tacit.wire.control import History as History
+from tacit.wire.control import HistoryOf as HistoryOf
 from tacit.wire.control import Holdout as Holdout
 from tacit.wire.control import HoldoutNow as HoldoutNow
 from tacit.wire.control import HoldoutOf as HoldoutOf
+from tacit.wire.control import ModeOf as ModeOf
+from tacit.wire.control import Nothing as Nothing
 from tacit.wire.control import Pinned as Pinned
 from tacit.wire.control import PinNow as PinNow
 from tacit.wire.control import PinOf as PinOf
@@ -19,62 +25,30 @@ from tacit.wire.control import Rebuilt as Rebuilt
 from tacit.wire.control import RollbackOf as RollbackOf
 from tacit.wire.control import StateKept as StateKept
 from tacit.wire.control import States as States
-from tacit.wire.decisions import ArmsNow as ArmsNow
-from tacit.wire.decisions import ArmsOf as ArmsOf
+from tacit.wire.control import Unpin as Unpin
 from tacit.wire.decisions import Decided as Decided
 from tacit.wire.decisions import Event as Event
 from tacit.wire.decisions import Feedback as Feedback
 from tacit.wire.decisions import Impression as Impression
 from tacit.wire.decisions import LocalDecision as LocalDecision
-from tacit.wire.decisions import ModeOf as ModeOf
 from tacit.wire.decisions import Recorded as Recorded
 from tacit.wire.decisions import TakenOver as TakenOver
 from tacit.wire.decisions import Would as Would
 from tacit.wire.lists import Clicks as Clicks
 from tacit.wire.lists import Dueled as Dueled
 from tacit.wire.lists import DuelsOfKey as DuelsOfKey
+from tacit.wire.lists import LiftOf as LiftOf
 from tacit.wire.lists import Listed as Listed
 from tacit.wire.lists import Search as Search
 from tacit.wire.lists import Standings as Standings
+from tacit.wire.lists import StandingsOf as StandingsOf
 from tacit.wire.lists import Verdict as Verdict
+from tacit.wire.lists import VerdictOf as VerdictOf
 from tacit.wire.lists import WouldDuel as WouldDuel
 from tacit.wire.lists import WouldSlate as WouldSlate
 
 Arm = int | str
 Mode = Literal["online", "apprentice", "frozen", "shadow"]
-
-
-class StandingsOf(msgspec.Struct, frozen=True):
-    """Whose standings are asked for; see :meth:`tacit.client.Client.standings`."""
-
-    confidence: float
-    key: str | None = None
-
-
-class VerdictOf(msgspec.Struct, frozen=True):
-    """What is asked of :meth:`tacit.client.Client.verdict`."""
-
-    confidence: float = 0.95
-    false_share: float = 0.05
-
-
-class LiftOf(msgspec.Struct, frozen=True):
-    """Which lift is asked for; see :meth:`tacit.client.Client.lift`."""
-
-    confidence: float
-    control: str | None = None
-    begin: str | None = None
-    end: str | None = None
-    shown: float | None = None
-    share: float | None = None
-    rate: float | None = None
-    daily: float | None = None
-
-
-class HistoryOf(msgspec.Struct, frozen=True):
-    """How many changes are asked for; see :meth:`tacit.client.Client.history`."""
-
-    limit: int
 
 
 Message = (
@@ -94,6 +68,9 @@ Message = (
     | HoldoutOf
     | RebuildOf
     | RollbackOf
+    | Nothing
+    | Unpin
+    | EndHoldout
 )
 
 

@@ -13,8 +13,6 @@ from tacit.cluster.link import Link
 from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.impressions import Offer
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Rebuilt, State
@@ -24,18 +22,12 @@ from tacit.service.engine.writer import Commits
 from tacit.service.errors import Conflict, Unavailable, UnknownDecision
 from tacit.service.kind import check_path
 from tacit.service.log.ids import LogClock, shard_of, slot_asked, slot_in, slot_of
-from tacit.service.log.marks import Change, Pin
-from tacit.service.log.requests import (
-    ChangeArms,
-    ChangeHoldout,
-    Feedback,
-    Impression,
-    PinArms,
-    checked_feedback,
-)
+from tacit.service.log.marks import Change
+from tacit.service.log.requests import Feedback, Impression, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import Forgotten, added
+from tacit.service.placements.verbs import CHANGES
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -212,36 +204,33 @@ class Ingress(Verbs):
                 results[place] = one
         return results
 
-    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
-        """Change a placement's mode in every shard; otherwise as ``Engine.switch``."""
-        self.check_mode(placement, mode)
-        await self._of_all(link.call("switch", placement, mode, who) for link in self.links)
-        await self._look()
+    async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
+        """Change a placement in every shard; otherwise as ``Engine.ask``.
 
-    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
-        """Give a placement other settings in every shard; otherwise as for an engine."""
-        self.placement(placement)
-        given = placement, settings, who
-        await self._of_all(link.call("note_settings", *given) for link in self.links)
+        Where the first shard leads, the others follow it; one that is down does so before it answers
+        again.
 
-    async def pin(self, asked: PinArms) -> Pin | None:
-        """Pin arms in every shard; otherwise as ``Engine.pin``."""
-        after = self.placement(asked.placement).pin_after(asked, self.clock())
-        await self._of_all(link.call("pin", asked) for link in self.links)
+        Raises
+        ------
+        UnknownName, InvalidValue
+            As ``Engine.ask``; then nothing changes.
+        Unavailable
+            If a shard is down. Where the first one leads, nothing changes then if it is that one.
+        """
+        view, change = self.placement(placement), CHANGES[type(request)]
+        first, asked = self.links[0], (placement, request, who)
+        if change.leads:
+            await first.engine("ask", *asked)
+            await self._lead({placement: (await first.call("arms"))[placement]}, who)
+            return change.answer(view, self.clock())
+        change.mark(view, request, self.clock())
+        answers = await self._of_all(link.engine("ask", *asked) for link in self.links)
         await self._look()
-        return after
-
-    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
-        """Give a placement another holdout in every shard; otherwise as ``Engine.hold``."""
-        self.placement(asked.placement).terms_after(asked, self.clock())
-        await self._of_all(link.call("hold", asked) for link in self.links)
-        await self._look()
-        held: HoldoutConfig | None = asked.holdout
-        return held
+        return answers[0]
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
         """Forget somebody in every shard; otherwise as ``Engine.forget``."""
-        calls = (link.call("forget", subject, who) for link in self.links)
+        calls = (link.engine("forget", subject, who) for link in self.links)
         return added(*await asyncio.gather(*calls))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
@@ -249,7 +238,7 @@ class Ingress(Verbs):
         spread = self.placement(placement).config.spread
         slot = slot_asked(placement, key, None, spread)
         shard = 0 if slot is None else shard_of(slot, len(self.links))
-        facts: KeyFacts = await self.links[shard].call("key", placement, key)
+        facts: KeyFacts = await self.links[shard].engine("key", placement, key)
         return facts
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
@@ -264,7 +253,7 @@ class Ingress(Verbs):
         """Ask every shard, or one where all know the same keys."""
         spread = self.placement(placement).config.spread
         links = self.links[:1] if spread else self.links
-        parts = await asyncio.gather(*(link.call(what, placement, *given) for link in links))
+        parts = await asyncio.gather(*(link.engine(what, placement, *given) for link in links))
         return list(parts)
 
     async def verdict(
@@ -296,26 +285,8 @@ class Ingress(Verbs):
     async def history(self, placement: str) -> list[Change]:
         """Return who changed what of a placement; every shard is told the same."""
         self.placement(placement)
-        changes: list[Change] = await self.links[0].call("history", placement)
+        changes: list[Change] = await self.links[0].engine("history", placement)
         return changes
-
-    async def change_arms(self, change: ChangeArms) -> Offer:
-        """Let arms of a placement come and go: in the first shard, then in all that are up.
-
-        One that is down gets them before it answers again.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            As ``Engine.change_arms``.
-        Unavailable
-            If the first shard is down; then nothing changes. If another one failed, it gets them
-            as soon as it can.
-        """
-        view = self.placement(change.placement)
-        now = await self.links[0].call("change_arms", change)
-        await self._lead({change.placement: now}, change.who)
-        return view.offer
 
     async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
         """Let all shards, and what is shown of them, have the arms of the first one."""
@@ -327,7 +298,7 @@ class Ingress(Verbs):
             link.leading |= arms
             if link.up and any(link.arms.get(name) != now for name, now in arms.items()):
                 behind.append(link)
-        calls = (link.call("follow", arms, who) for link in behind)
+        calls = (link.engine("follow", arms, who) for link in behind)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for link, result in zip(behind, results, strict=True):
             # One that was lost is told when it is back.
@@ -357,11 +328,13 @@ class Ingress(Verbs):
         await self._lead(self.links[0].arms)
 
     @staticmethod
-    async def _of_all(calls: Iterable[Awaitable[Any]]) -> None:
-        """Wait for all calls; raise the first error."""
-        for result in await asyncio.gather(*calls, return_exceptions=True):
+    async def _of_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
+        """Wait for all calls; return the answers, or raise the first error."""
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
             if isinstance(result, BaseException):
                 raise result
+        return list(results)
 
     # What there is to see --------------------------------------------------------------------
 

@@ -208,6 +208,10 @@ class Link:
                 self._lost(error)
             raise cause from error
 
+    async def engine(self, verb: str, *given: Any) -> Any:
+        """Call a coroutine of the shard's engine; raises as :meth:`call`."""
+        return await self.call("engine", verb, *given)
+
     async def look(self) -> None:
         """Bring up to date what is known of the shard."""
         with contextlib.suppress(TacitError):
@@ -268,7 +272,7 @@ class OwnLink(Link):
             try:
                 self.pid = await self._ask("ready", self.shard, self.config)
                 # What changed while it was gone.
-                await self._ask("follow", self.leading, None)
+                await self._ask("engine", "follow", self.leading, None)
                 return True
             except self._errors as error:
                 logger.info("%s is not back: %s", self, _cause(error, str(self)))

@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.reading import Found, Health, KeyFacts
+from tacit.service.engine.reading import Health
 from tacit.service.errors import Unavailable
 from tacit.service.log.ids import Shard
-from tacit.service.log.marks import Change, Pin
-from tacit.service.log.requests import ChangeArms, ChangeHoldout, PinArms
-from tacit.service.log.searches import Subject
-from tacit.service.log.store import Forgotten
 from tacit.service.placements.shared import Learned
 
 if TYPE_CHECKING:
@@ -124,57 +119,19 @@ class ShardActor:
             given = [row._replace(placement=number) for row in given]
         return await getattr(engine, what)(placement, given)
 
-    async def switch(self, placement: str, mode: str, who: str | None) -> None:
-        """Change a placement's mode."""
-        await self._ready().switch(placement, mode, who)
+    async def engine(self, verb: str, *given: Any) -> Any:
+        """Call the engine's coroutine of this name."""
+        return await getattr(self._ready(), verb)(*given)
 
-    async def pin(self, asked: PinArms) -> Pin | None:
-        """Let every decision of a placement show some arms until a time."""
-        return await self._ready().pin(asked)
-
-    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
-        """Give a placement another holdout, or none."""
-        return await self._ready().hold(asked)
-
-    async def forget(self, subject: Subject, who: str | None) -> dict[str, Forgotten]:
-        """Forget somebody."""
-        return await self._ready().forget(subject, who)
-
-    async def history(self, placement: str) -> list[Change]:
-        """Return who changed what of a placement."""
-        return await self._ready().history(placement)
-
-    async def note_settings(self, placement: str, settings: str, who: str | None) -> None:
-        """Give a placement other settings."""
-        await self._ready().note_settings(placement, settings, who)
+    async def arms(self) -> dict[str, str]:
+        """Return all arms of each placement, as marks hold them."""
+        return self._ready().arms()
 
     async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
         """Take over another configuration, and the arms of the first shard; return the arms."""
         engine = self._ready()
         await engine.reload(config, leading)
         return engine.arms()
-
-    async def change_arms(self, change: ChangeArms) -> str:
-        """Let arms come and go; return all, as a mark holds them."""
-        engine = self._ready()
-        await engine.change_arms(change)
-        return engine.arms()[change.placement]
-
-    async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
-        """Have the arms of the first shard."""
-        await self._ready().follow(arms, who)
-
-    async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return what was learned of a key here."""
-        return await self._ready().key(placement, key)
-
-    async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the busiest keys here."""
-        return await self._ready().busiest(placement)
-
-    async def find_keys(self, placement: str, text: str) -> Found:
-        """Return keys in which a text occurs, of those here."""
-        return await self._ready().find_keys(placement, text)
 
     async def learned(self, everything: bool) -> dict[str, Learned]:
         """Return what each placement has learned here that others share."""

@@ -56,6 +56,47 @@ class Change(msgspec.Struct, frozen=True):
     ]
 
 
+class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The mode that a placement shall have."""
+
+    mode: Literal["online", "apprentice", "frozen", "shadow"]
+
+
+class ModeNow(msgspec.Struct):
+    """The mode that a placement has, logged."""
+
+    mode: str
+
+
+class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which arms shall come, go and come back: all of them, or none."""
+
+    add: Annotated[
+        int | Sequence[str],
+        Meta(description="New arms by their names; or how many, where arms are numbered."),
+    ] = []
+    retire: Annotated[
+        Sequence[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
+    ] = []
+    restore: Annotated[
+        Sequence[int | str], Meta(description="Retired arms to be shown again, as they are known.")
+    ] = []
+
+
+class ArmsNow(msgspec.Struct, frozen=True):
+    """The arms that a placement has, logged.
+
+    Attributes
+    ----------
+    arms : list of arms
+        Those on offer.
+    retired : list of arms
+    """
+
+    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
+    retired: list[int | str]
+
+
 class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every decision shall show, whatever the policy would."""
 
@@ -86,6 +127,10 @@ class Pinned(msgspec.Struct, frozen=True):
 
     arms: list[int | str]
     until: Time
+
+
+class Unpin(msgspec.Struct, frozen=True):
+    """To let the policy decide again."""
 
 
 class PinNow(msgspec.Struct):
@@ -125,6 +170,10 @@ class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | None,
         Meta(description="When one look is planned, in ISO 8601: at that one the lift is sharper."),
     ] = None
+
+
+class EndHoldout(msgspec.Struct, frozen=True):
+    """To show nobody a control any more."""
 
 
 class Holdout(msgspec.Struct, frozen=True):
@@ -220,6 +269,16 @@ class States(msgspec.Struct):
     """What a placement can go back to, the latest first."""
 
     states: list[StateKept]
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """A question that needs no words."""
+
+
+class HistoryOf(msgspec.Struct, frozen=True):
+    """How many changes are asked for."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class History(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -289,47 +289,6 @@ class RecordedMany(msgspec.Struct):
     """
 
     feedback: list[Recorded]
-
-
-class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The mode that a placement shall have."""
-
-    mode: Literal["online", "apprentice", "frozen", "shadow"]
-
-
-class ModeNow(msgspec.Struct):
-    """The mode that a placement has, logged."""
-
-    mode: str
-
-
-class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which arms shall come, go and come back: all of them, or none."""
-
-    add: Annotated[
-        int | Sequence[str],
-        Meta(description="New arms by their names; or how many, where arms are numbered."),
-    ] = []
-    retire: Annotated[
-        Sequence[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
-    ] = []
-    restore: Annotated[
-        Sequence[int | str], Meta(description="Retired arms to be shown again, as they are known.")
-    ] = []
-
-
-class ArmsNow(msgspec.Struct, frozen=True):
-    """The arms that a placement has, logged.
-
-    Attributes
-    ----------
-    arms : list of arms
-        Those on offer.
-    retired : list of arms
-    """
-
-    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
-    retired: list[int | str]
 
 
 class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -281,6 +281,19 @@ class ClicksMany(msgspec.Struct, forbid_unknown_fields=True):
     feedback: Annotated[list[Clicks], Meta(min_length=1, max_length=1000)]
 
 
+class VerdictOf(msgspec.Struct, frozen=True):
+    """How sure a verdict on rankers shall be."""
+
+    confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
+    false_share: Annotated[
+        float,
+        Meta(
+            description="Of the segments that are found to differ, so much is wrong at most, on average.",
+            extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
+        ),
+    ] = 0.05
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What the searches of a placement say, by what their actions are worth.
 
@@ -345,6 +358,15 @@ class DuelsOfKey(msgspec.Struct, frozen=True):
     duels: int
 
 
+class StandingsOf(msgspec.Struct, frozen=True):
+    """Whose standings are asked for, and how sure they shall be."""
+
+    confidence: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})] = (
+        0.95
+    )
+    key: Annotated[str, Meta(description="By default that with the most duels.")] | None = None
+
+
 class Standings(msgspec.Struct, frozen=True):
     """What the duels of a key say.
 
@@ -368,3 +390,71 @@ class Standings(msgspec.Struct, frozen=True):
             "``safe_to_stop``, ``still_needed``, ``verdict``."
         ),
     ]
+
+
+class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
+    """Which lift is asked for; ``shown``, ``share``, ``rate`` and ``daily`` are the planner's."""
+
+    confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
+    control: (
+        Annotated[
+            str,
+            Meta(
+                description="In place of the holdout, what logged propensities compare with: "
+                "``uniform``, or ``arm NAME``."
+            ),
+        ]
+        | None
+    ) = None
+    begin: (
+        Annotated[
+            str,
+            Meta(
+                description="Only decisions from then on, in ISO 8601; about, as sums are kept over 128 "
+                "slices of time. Of holdouts whose units are decisions."
+            ),
+        ]
+        | None
+    ) = None
+    end: Annotated[str, Meta(description="Only decisions before then.")] | None = None
+    shown: (
+        Annotated[
+            float,
+            Meta(
+                description="The lift that the planner asks about: 0.1 for 10 % more, which is the default.",
+                extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
+            ),
+        ]
+        | None
+    ) = None
+    share: (
+        Annotated[
+            float,
+            Meta(
+                description="The control's share that it reckons with; by default the holdout's, or 0.1.",
+                extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5},
+            ),
+        ]
+        | None
+    ) = None
+    rate: (
+        Annotated[
+            float,
+            Meta(
+                description="The mean reward that it reckons with; by default the observed one. Give it "
+                "before there is traffic.",
+                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
+            ),
+        ]
+        | None
+    ) = None
+    daily: (
+        Annotated[
+            float,
+            Meta(
+                description="The decisions a day that it reckons with; by default those so far.",
+                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e12},
+            ),
+        ]
+        | None
+    ) = None

@@ -11,7 +11,7 @@ import tacit
 from tacit.service.doors import ubi_routes as ubi
 from tacit.service.doors.ofrep import OFREP
 from tacit.service.doors.personalizer_routes import PERSONALIZER
-from tacit.service.http import control, decisions, lists, site
+from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
 from tacit.service.http.route import Api, Found, Path, Route
 from tacit.service.log.requests import LONGEST_ID
@@ -21,14 +21,7 @@ from tacit.service.log.requests import LONGEST_ID
 PLACEMENTS = Api(
     "/v1/placements/{name}/",
     "/v1/placements/(?P<name>[^/]+)/",
-    (
-        *decisions.ROUTES,
-        *lists.ROUTES,
-        *lists.LIFT_ROUTES,
-        *control.ROUTES,
-        *decisions.LOCAL_ROUTES,
-        *ubi.ROUTES,
-    ),
+    (*verbs.ROUTES, *ubi.ROUTES),
     REFUSALS,
     attrgetter("engine"),
 )

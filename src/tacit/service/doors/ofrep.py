@@ -95,7 +95,7 @@ async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
         raise InvalidValue(
             "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
-    request = _request(form.wires.request, call.request.context)
+    request = _request(form.verb.request, call.request.context)
     (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
     answer = form.write(placement, row, engine.durability(call.id))
     value = _value(placement, answer)

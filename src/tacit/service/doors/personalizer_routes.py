@@ -69,6 +69,8 @@ from tacit.service.log.rows import (
     FeedbackRow,
     stretches,
 )
+from tacit.service.placements.verbs import NewSettings
+from tacit.wire.control import ModeOf
 
 # ---- Errors in the form of the Personalizer API
 
@@ -420,8 +422,8 @@ class Personalizer:
         mode = MODES.get(str(told.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
         if mode != placement.mode and (mode, placement.mode) != (ONLINE, SHADOW):
-            await self._engine.switch(placement.name, mode, call.who)
-        await self._engine.note_settings(placement.name, settings.text, call.who)
+            await self._engine.ask(placement.name, ModeOf(mode), call.who)
+        await self._engine.ask(placement.name, NewSettings(settings.text), call.who)
         return await self._configuration(call)
 
     async def _policy(self, call: Call) -> wire.PolicyContract:

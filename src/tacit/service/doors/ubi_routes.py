@@ -10,17 +10,16 @@ from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.logs.ubi_records import Event, Query, digest, event_of, query_of
-from tacit.service.config.keys import FEEDBACK
 from tacit.service.doors.ubi_records import ACTIVATED_ID, told_of
 from tacit.service.engine.service import Service
 from tacit.service.errors import Conflict, UnknownDecision
-from tacit.service.http.decisions import post
 from tacit.service.http.messages import problem_of
-from tacit.service.http.route import Call
+from tacit.service.http.route import Call, route_of
 from tacit.service.log.requests import Feedback, checked_id
 from tacit.service.log.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
 from tacit.service.placements.placement import Placement
 from tacit.wire.decisions import Durability
+from tacit.wire.verbs import Verb
 
 # ---- What travels for User Behavior Insights (UBI 1.3): its records, as they are
 
@@ -174,7 +173,5 @@ def _refused(error: TacitError) -> UbiOutcome:
     return UbiOutcome(found.type.rpartition(":")[2], None, found.field, found.detail)
 
 
-ROUTES = (
-    post("ubi", "ubi", "Send records of User Behavior Insights", take, (UbiRequest, UbiAnswer),
-         FEEDBACK)._replace(limit="batch_limit"),
-)  # fmt: skip
+UBI = Verb("ubi", "Send records of User Behavior Insights", "POST", "ubi", UbiRequest, UbiAnswer, "feedback")
+ROUTES = (route_of(UBI, take)._replace(limit="batch_limit"),)

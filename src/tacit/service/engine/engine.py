@@ -27,8 +27,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.impressions import Offer
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.following import Following
@@ -53,18 +51,16 @@ from tacit.service.engine.writer import STOPPING, Commits, Writer
 from tacit.service.errors import Refused, StoreError, Unavailable
 from tacit.service.kind import check_path
 from tacit.service.log.ids import LogClock, LogTime, Names, Shard, as_text, wall_time
-from tacit.service.log.marks import Change, Pin, Regime, changes_of
+from tacit.service.log.marks import Change, Regime, changes_of
 from tacit.service.log.requests import (
-    ChangeArms,
-    ChangeHoldout,
+    Ask,
     Decide,
     Export,
     Feedback,
     Impression,
-    PinArms,
+    Mark,
     Record,
     Request,
-    Switch,
     checked_feedback,
 )
 from tacit.service.log.rows import (
@@ -74,7 +70,6 @@ from tacit.service.log.rows import (
     MERGE,
     MODE,
     POLICY,
-    SETTINGS,
     DecisionRow,
     Event,
     MarkRow,
@@ -84,6 +79,7 @@ from tacit.service.log.searches import Subject
 from tacit.service.log.store import End, Forgotten, Store, added
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.shared import Learned
+from tacit.wire.control import HoldoutOf
 
 Result = TypeVar("Result")
 
@@ -201,14 +197,14 @@ class Engine(Verbs):
         self._writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
-                await self.switch(name, placement.config.mode, CONFIGURATION)
+                await self._submit(Mark(name, placement.config.mode, MODE, CONFIGURATION))
         await self._following.follow(self._following.log())
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
         """Wait until all that happened to placements is durable."""
         for name in names:
             # To the mode that it has: no event, but answered as any other request.
-            await self._submit(Switch(name, self.placements[name].mode))
+            await self._submit(Mark(name, self.placements[name].mode))
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
@@ -421,33 +417,29 @@ class Engine(Verbs):
             logger.error("the store failed", exc_info=error)
             raise Unavailable("store: it fails at present; try again later") from error
 
-    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
-        """Change a placement's mode; the log says who did.
+    async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
+        """Change a placement from now on; return what is so then.
+
+        Parameters
+        ----------
+        placement : str
+        request : structure
+            Of a type that :data:`~tacit.service.placements.verbs.CHANGES` knows.
+        who : str, optional
+            Who wants it so, as the log keeps it.
 
         Raises
         ------
         UnknownName, InvalidValue
-            If there is no such placement or mode, or no second policy to shadow.
+            If there is no such placement, or it cannot be so; then nothing changes.
         Unavailable
             If the change could not be made durable.
         """
-        self.check_mode(placement, mode)
-        await self._submit(Switch(placement, mode, MODE, who))
-
-    async def change_arms(self, change: ChangeArms) -> Offer:
-        """Let arms of a placement come, go and come back, from now on; return all.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            If there is no such placement, an arm is there already or is not known, or none would
-            be on offer; then nothing changes.
-        Unavailable
-            If the change could not be made durable.
-        """
-        self.placement(change.placement).arms_after(change)
-        offer: Offer = await self._submit(change)
-        return offer
+        learner = self.placement(placement).learner
+        if type(request) is HoldoutOf:
+            # Nobody's request shall wait for the compiler.
+            await asyncio.to_thread(getattr, learner.columns.loops, "impose")
+        return await self._submit(Ask(placement, request, who))
 
     async def lend(self, placement: str) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it.
@@ -492,37 +484,7 @@ class Engine(Verbs):
         self._following.leading = {**self._following.leading, **arms}
         for name, now in arms.items():
             if name in self.placements:
-                await self._submit(Switch(name, now, ARMS, who))
-
-    async def pin(self, asked: PinArms) -> Pin | None:
-        """Let every decision of a placement show some arms until a time; return what is pinned.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            If there is no such placement, an arm is not on offer, or the time has passed.
-        Unavailable
-            If it could not be made durable.
-        """
-        self.placement(asked.placement)
-        pinned: Pin | None = await self._submit(asked)
-        return pinned
-
-    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
-        """Give a placement another holdout, or none; return it.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            If there is no such placement, or it cannot have such a holdout.
-        Unavailable
-            If it could not be made durable.
-        """
-        learner = self.placement(asked.placement).learner
-        # Nobody's request shall wait for the compiler.
-        await asyncio.to_thread(getattr, learner.columns.loops, "impose")
-        holdout: HoldoutConfig | None = await self._submit(asked)
-        return holdout
+                await self._submit(Mark(name, now, ARMS, who))
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.
@@ -556,18 +518,7 @@ class Engine(Verbs):
             news = known.shared.news(known.learner, learned)
             if news.parts:
                 value = msgspec.json.encode(news).decode()
-                await self._submit(Switch(placement, value, MERGE))
-
-    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
-        """Give a placement other settings, as its kind encodes them, from now on.
-
-        Raises
-        ------
-        UnknownName, Unavailable
-            As :meth:`switch`.
-        """
-        self.placement(placement)
-        await self._submit(Switch(placement, settings, SETTINGS, who))
+                await self._submit(Mark(placement, value, MERGE))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key.

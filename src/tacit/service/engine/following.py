@@ -19,7 +19,7 @@ from tacit.service.engine.rebuilding import Rebuilder, Serving, as_begun
 from tacit.service.errors import Unavailable
 from tacit.service.log.ids import Shard
 from tacit.service.log.marks import regimes_of
-from tacit.service.log.requests import Request, Switch
+from tacit.service.log.requests import Ask, Mark, Request
 from tacit.service.log.rows import ARMS, CONFIGURATION, HOLDOUT, START
 from tacit.service.placements.placement import Placement
 
@@ -92,14 +92,14 @@ class Following:
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_told:
-                changes.append(Switch(name, placement.start.text, START, CONFIGURATION))
+                changes.append(Mark(name, placement.start.text, START, CONFIGURATION))
             if self._leads and (change := placement.configured_change) is not None:
-                changes.append(change)
+                changes.append(Ask(name, change, CONFIGURATION))
             arms = self.leading.get(name)
             if arms is not None and placement.is_news(ARMS, arms):
-                changes.append(Switch(name, arms, ARMS, CONFIGURATION))
+                changes.append(Mark(name, arms, ARMS, CONFIGURATION))
             if placement.current_mark(HOLDOUT) != placement.lift_terms:
-                changes.append(Switch(name, placement.lift_terms, HOLDOUT, CONFIGURATION))
+                changes.append(Mark(name, placement.lift_terms, HOLDOUT, CONFIGURATION))
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
@@ -153,7 +153,7 @@ class Following:
                     continue
                 if before is not None:
                     changed = msgspec.json.encode(differences(before, now)).decode()
-                    await self._submit(Switch(name, changed, CONFIGURATION, CONFIGURATION))
+                    await self._submit(Mark(name, changed, CONFIGURATION, CONFIGURATION))
                 await self._engine.of_store(self._engine.store.configure, placement.id, now)
             except Unavailable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)

@@ -15,28 +15,14 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.impressions import Offer
 from tacit.service.attribution.attribution import DUPLICATE
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.engine.pending import Key, Outcome, PendingLog
 from tacit.service.errors import Conflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
-from tacit.service.log.marks import Pin, pin_text
-from tacit.service.log.requests import (
-    ChangeArms,
-    ChangeHoldout,
-    Decide,
-    Export,
-    Feedback,
-    Impression,
-    PinArms,
-    Record,
-    Request,
-    Switch,
-)
-from tacit.service.log.rows import ARMS, HOLDOUT, PIN, REWARD, TICK, Content, DecisionRow, FeedbackRow, Found
-from tacit.service.placements.living import encoded
+from tacit.service.log.requests import Ask, Decide, Export, Feedback, Impression, Mark, Record, Request
+from tacit.service.log.rows import REWARD, TICK, Content, DecisionRow, FeedbackRow, Found
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.verbs import CHANGES
 
 # ---- Recording feedback for a group: each piece finds its decision, or is refused with the reason
 
@@ -325,7 +311,7 @@ class _Batch:
 
 
 def apply(pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]) -> list[Any | Exception]:
-    """Close windows, switch, change arms, pin, hold out, decide, record and export, in this order.
+    """Close windows, change what is asked, decide, record and export, in this order.
 
     Parameters
     ----------
@@ -352,7 +338,7 @@ def apply(pending: PendingLog, requests: Sequence[Request], found: dict[Key, Fou
     kinds: defaultdict[type, dict[int, Any]] = defaultdict(dict)
     for i, request in enumerate(requests):
         kinds[type(request)][i] = request
-    for kind, step in CHANGES.items():
+    for kind, step in STEPS.items():
         for i, change in kinds.pop(kind, {}).items():
             results[i] = step(pending, change, now)
     if Decide in kinds:
@@ -387,53 +373,27 @@ def _keep_closing(
                 found[placement.id, id] = Found(row, feedback[:times])
 
 
-def _switch(pending: PendingLog, request: Switch, now: int) -> None:
+def _mark(pending: PendingLog, request: Mark, now: int) -> None:
     placement = pending.placements[request.placement]
     _, value, kind, who = request
     if placement.is_news(kind, value):
         placement.marked(pending.log_mark(placement.id, now, kind, value, who))
 
 
-def _change_arms(pending: PendingLog, request: ChangeArms, now: int) -> Offer | TacitError:
-    """Return the arms after a change, or why there is none."""
-    placement = pending.placements[request.placement]
+def _ask(pending: PendingLog, asked: Ask, now: int) -> Any:
+    """Return what is so after a change, or why it cannot be."""
+    placement = pending.placements[asked.placement]
+    change = CHANGES[type(asked.request)]
     try:
-        after = placement.arms_after(request)
+        value = change.mark(placement, asked.request, now)
     except TacitError as error:
         return error
-    _switch(pending, Switch(request.placement, encoded(after), ARMS, request.who), now)
-    return placement.offer
+    if value is not None:
+        _mark(pending, Mark(asked.placement, value, change.kind, asked.who), now)
+    return change.answer(placement, now)
 
 
-def _pin(pending: PendingLog, request: PinArms, now: int) -> Pin | TacitError | None:
-    """Return what is pinned after a request, or why it cannot be."""
-    placement = pending.placements[request.placement]
-    try:
-        after = placement.pin_after(request, now)
-    except TacitError as error:
-        return error
-    if after is not None or placement.pin_at(now) is not None:
-        _switch(pending, Switch(request.placement, pin_text(after), PIN, request.who), now)
-    return after
-
-
-def _hold(pending: PendingLog, request: ChangeHoldout, now: int) -> HoldoutConfig | TacitError | None:
-    """Return the holdout after a request, or why it cannot be."""
-    placement = pending.placements[request.placement]
-    try:
-        terms = placement.terms_after(request, now)
-    except TacitError as error:
-        return error
-    _switch(pending, Switch(request.placement, terms, HOLDOUT, request.who), now)
-    return placement.holdout
-
-
-CHANGES: dict[type, Callable[[PendingLog, Any, int], Any]] = {
-    Switch: _switch,
-    ChangeArms: _change_arms,
-    PinArms: _pin,
-    ChangeHoldout: _hold,
-}
+STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {Mark: _mark, Ask: _ask}
 """What is changed before anything is decided, in this order."""
 
 

@@ -6,26 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from tacit.errors import InvalidValue, TacitError, UnknownName
+from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
-from tacit.learning.impressions import Offer
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth
 from tacit.service.engine.rebuilding import Rebuilt, State
 from tacit.service.engine.verdicts import PATIENCE, Verdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
-from tacit.service.log.marks import Change, Pin
-from tacit.service.log.requests import (
-    ChangeArms,
-    ChangeHoldout,
-    DecisionRequest,
-    Feedback,
-    Impression,
-    PinArms,
-)
-from tacit.service.log.rows import ACTIVATE, EXAMINED, MODES, REWARD, DecisionRow, Event, RecordRow
+from tacit.service.log.marks import Change
+from tacit.service.log.requests import DecisionRequest, Feedback, Impression
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import Forgotten
 from tacit.service.placements.placement import Placement
@@ -115,23 +106,11 @@ class Service(Overview, Protocol):
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
         """Keep records of what was not decided here."""
 
-    async def switch(self, placement: str, mode: str, who: str | None = None) -> None:
-        """Change a placement's mode."""
-
-    async def note_settings(self, placement: str, settings: str, who: str | None = None) -> None:
-        """Give a placement other settings."""
+    async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
+        """Change a placement; return what is so then."""
 
     async def lend(self, placement: str) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it."""
-
-    async def change_arms(self, change: ChangeArms) -> Offer:
-        """Let arms of a placement come and go."""
-
-    async def pin(self, asked: PinArms) -> Pin | None:
-        """Let every decision of a placement show some arms until a time."""
-
-    async def hold(self, asked: ChangeHoldout) -> HoldoutConfig | None:
-        """Give a placement another holdout, or none."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
         """Forget somebody: blank what rows tell of them."""
@@ -203,19 +182,6 @@ class Verbs:
     def durability(self: Service, placement: str) -> str:
         """Return what answers of a placement promise."""
         return self.config.placements[placement].durability
-
-    def check_mode(self: Service, placement: str, mode: str) -> None:
-        """Check that a placement can have a mode.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            If there is no such placement or mode, or no second policy to shadow.
-        """
-        known = self.placement(placement)
-        if mode not in MODES:
-            raise InvalidValue("mode", mode, f"give one of {', '.join(MODES)}")
-        known.check_mode(mode)
 
     async def decide(
         self: Service,

@@ -12,7 +12,7 @@ from tacit.errors import TacitError
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import ARMS, Count, Seconds, Share
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http.form import Form, Wires
+from tacit.service.http.form import Form
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
@@ -20,6 +20,7 @@ from tacit.service.log.rows import DecisionRow
 from tacit.service.page.view import View
 from tacit.service.placements.placement import Placement
 from tacit.wire import decisions as wire
+from tacit.wire import verbs
 
 KEY = "independence day"
 JUST_A_KEY = (None, None, None, False, None, None, None, None)
@@ -117,18 +118,10 @@ def write_many(
     return [write(placement, row, durability) for row in rows]
 
 
-WIRES = Wires(wire.Impression, wire.Decided, wire.Impressions, wire.DecidedMany)
-EACH = Form(
-    "decide",
-    "Choose an arm for one impression",
-    "Choose for many impressions, all or none",
-    WIRES,
-    read,
-    write,
-)
+EACH = Form(verbs.DECIDE, verbs.DECIDE_MANY, read, write)
 FORM = EACH._replace(read_many=read_many, write_many=write_many)
 KIND = Kind(
-    ARMS, FORM.path, "arm", ArmsTable, Placement, View, example,
+    ARMS, FORM.verb.path, "arm", ArmsTable, Placement, View, example,
     form=FORM,
     click_log=True,
     living=True,

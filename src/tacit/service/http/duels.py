@@ -17,7 +17,7 @@ from tacit.policies import Policy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http import arms
-from tacit.service.http.form import Form, Wires
+from tacit.service.http.form import Form
 from tacit.service.kind import Export, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
@@ -25,6 +25,7 @@ from tacit.service.page.kinds import DuelView
 from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
 from tacit.service.placements.placement import Placement
 from tacit.wire import lists as wire_lists
+from tacit.wire import verbs
 
 COLUMNS = (
     "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",
@@ -155,16 +156,9 @@ def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Poli
     return [told]
 
 
-FORM = Form(
-    "duel",
-    "Interleave two of the rankers' lists",
-    "Do so for many searches, all or none",
-    Wires(wire_lists.Search, wire_lists.Dueled, wire_lists.Searches, wire_lists.DueledMany),
-    read,
-    write,
-)
+FORM = Form(verbs.DUEL, verbs.DUEL_MANY, read, write)
 KIND = Kind(
-    "duels", FORM.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
+    "duels", FORM.verb.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
     form=FORM,
     takes_clicks=True,
     living=True,

@@ -112,6 +112,8 @@ class Endpoint:
                 caller.check(self._concerned(route, found, query))
             placement = api.placed(self._opened, found.name, found.id)
             request = None if decode is None else decoded(decode, body)
+            if route.asked is not None:
+                request = msgspec.convert(dict(QueryParams(query)), route.asked, strict=False)
             call = Call(placement, found.id, query, request, caller)
             result = await route.handler(self._opened, call)
         except Busy as error:

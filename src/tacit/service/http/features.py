@@ -50,7 +50,7 @@ def example(placement: Placement) -> dict[str, Any]:
 
 
 KIND = Kind(
-    "features", arms.FORM.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, example,
+    "features", arms.FORM.verb.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, example,
     form=arms.FORM,
     by_features=True,
     controls=("uniform", "baseline", "arm", "policy"),

@@ -10,15 +10,7 @@ import msgspec
 from tacit.service.config.file import checked_within
 from tacit.service.log.requests import Impression
 from tacit.service.log.rows import DecisionRow
-
-
-class Wires(NamedTuple):
-    """What travels: a request and its answer, many requests and theirs."""
-
-    request: type[msgspec.Struct]
-    answer: type[msgspec.Struct]
-    requests: type[msgspec.Struct]
-    answers: type[msgspec.Struct]
+from tacit.wire.verbs import Verb
 
 
 def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
@@ -34,11 +26,8 @@ class Form(NamedTuple):
 
     Attributes
     ----------
-    path : str
-        Below the placement; many are asked for at ``path/batch``.
-    summary, summary_many : str
-        What is done, for the OpenAPI document.
-    wires : Wires
+    verb, verb_many : Verb
+        What they are asked for one decision, and for many.
     read : function
         Returns a request to a placement as an impression, checked.
     write : function
@@ -47,10 +36,8 @@ class Form(NamedTuple):
         The same for many, which may be faster than one by one.
     """
 
-    path: str
-    summary: str
-    summary_many: str
-    wires: Wires
+    verb: Verb[Any]
+    verb_many: Verb[Any]
     read: Callable[[Any, Any], Impression]
     write: Callable[[Any, DecisionRow, Any], msgspec.Struct]
     read_many: Callable[[Form, Any, Sequence[Any]], Sequence[Impression]] = _each_read

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
+from tacit.wire.verbs import Verb
 
 Header = tuple[bytes, bytes]
 Limit = Literal["body_limit", "batch_limit"]
@@ -19,6 +20,8 @@ OTHER = "other"
 """What metrics and traces call every address that is none of ours."""
 GUARDED = (401, 403, 405, 421, 429, 503)
 """What may be refused wherever a key is asked for."""
+POSTED = (*GUARDED, 400, 404, 413, 415, 422)
+"""What a body may be refused with, whatever it asks for."""
 OPEN = (405, 421, 503)
 """What may be refused where none is."""
 
@@ -34,7 +37,7 @@ class Call(NamedTuple):
         The id in the address; empty without one.
     query : bytes
     request : object
-        The body, decoded as the route says.
+        The body, or what the address asks for, decoded as the route says.
     caller : Caller
         Who asks.
     """
@@ -49,6 +52,10 @@ class Call(NamedTuple):
     def who(self) -> str | None:
         """The name of the key that was sent; None without keys."""
         return self.caller.name
+
+
+Handler = Callable[[Any, Call], Awaitable[Any]]
+"""Called with what the API opened for a service, and a :class:`Call`."""
 
 
 class Answer(NamedTuple):
@@ -100,6 +107,8 @@ class Route(NamedTuple):
         Of a good answer.
     query : tuple of dict
         Its parameters, as the OpenAPI document says them.
+    asked : type or None
+        What they are decoded into.
     of : str
         Which placement it is about, for keys that reach some: that of the address by its ``name``
         or its ``id``, or that of the ``query``; ``each`` that the key reaches, as its handler sees
@@ -110,7 +119,7 @@ class Route(NamedTuple):
     path: str
     operation: str
     summary: str
-    handler: Callable[[Any, Call], Awaitable[Any]] | None
+    handler: Handler | None
     request: Any = None
     answer: Any = None
     scope: str | None = READ
@@ -118,7 +127,31 @@ class Route(NamedTuple):
     problems: tuple[int, ...] = GUARDED
     status: int = 200
     query: tuple[dict[str, Any], ...] = ()
+    asked: Any = None
     of: Literal["name", "id", "query", "each", "none"] = "name"
+
+
+def route_of(verb: Verb[Any], handler: Handler) -> Route:
+    """Return the route of what can be asked of a placement."""
+    common = verb.path, verb.name, verb.summary, handler
+    if verb.method == "POST":
+        limit: Limit = "batch_limit" if verb.path.endswith("/batch") else "body_limit"
+        return Route("POST", *common, verb.request, verb.answer, verb.scope, limit, (*POSTED, *verb.problems))
+    problems = *GUARDED, 404, *verb.problems
+    return Route(
+        verb.method, *common, None, verb.answer, verb.scope, None, problems,
+        query=tuple(_parameters(verb.request)), asked=verb.request,
+    )  # fmt: skip
+
+
+def _parameters(asked: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
+    """Yield what a structure asks for as parameters of an address, as the OpenAPI document says them."""
+    _, schemas = msgspec.json.schema_components([asked])
+    for name, schema in schemas[asked.__name__]["properties"].items():
+        # What may be left out is never null in an address.
+        schema = next(iter(schema.get("anyOf", [schema])))
+        described = {"description": schema.pop("description")} if "description" in schema else {}
+        yield {"name": name, "in": "query", **described, "schema": schema}
 
 
 class Path:

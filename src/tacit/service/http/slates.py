@@ -16,13 +16,14 @@ from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http.arms import example
-from tacit.service.http.form import Form, Wires
+from tacit.service.http.form import Form
 from tacit.service.kind import Export, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
 from tacit.service.placements.lists import SlatePlacement
 from tacit.wire import lists as wire_lists
+from tacit.wire import verbs
 
 
 class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
@@ -110,16 +111,9 @@ def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
     ]
 
 
-FORM = Form(
-    "slate",
-    "Choose which arms to list",
-    "Do so for many impressions, all or none",
-    Wires(wire_lists.SlateRequest, wire_lists.Listed, wire_lists.SlateRequests, wire_lists.ListedMany),
-    read,
-    write,
-)
+FORM = Form(verbs.SLATE, verbs.SLATE_MANY, read, write)
 KIND = Kind(
-    "slates", FORM.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
+    "slates", FORM.verb.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
     form=FORM,
     takes_clicks=True,
     living=True,

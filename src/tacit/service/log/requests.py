@@ -279,8 +279,8 @@ class Record(NamedTuple):
     feedback: Sequence[Feedback]
 
 
-class Switch(NamedTuple):
-    """To change a placement's mode, or what else a mark says; ``who`` does."""
+class Mark(NamedTuple):
+    """To log a mark as it is; ``who`` does."""
 
     placement: str
     value: str
@@ -288,61 +288,11 @@ class Switch(NamedTuple):
     who: str | None = None
 
 
-class ChangeArms(NamedTuple):
-    """To let arms of a placement come, go and come back: all of them, or none.
-
-    Attributes
-    ----------
-    placement : str
-    add : int or list of str
-        How many new arms, where they are numbered; or their names.
-    retire, restore : sequence of arms
-    who : str or None
-        Who does it, as the log keeps it.
-    configured : int, sequence of str, or None
-        The arms that the configuration names, where it is the configuration that changes them.
-    """
+class Ask(NamedTuple):
+    """To change a placement: ``request`` is of a type that :mod:`tacit.service.placements.verbs` knows."""
 
     placement: str
-    add: int | Sequence[str] = ()
-    retire: Sequence[Arm] = ()
-    restore: Sequence[Arm] = ()
-    who: str | None = None
-    configured: int | Sequence[str] | None = None
-
-
-class PinArms(NamedTuple):
-    """To let every decision of a placement show some arms until a time.
-
-    Attributes
-    ----------
-    placement : str
-    arms : sequence of arms
-        One; of a list, those from the top. None to let the policy decide again.
-    until : int
-        Microseconds since 1970.
-    who : str or None
-    """
-
-    placement: str
-    arms: Sequence[Arm] = ()
-    until: int = 0
-    who: str | None = None
-
-
-class ChangeHoldout(NamedTuple):
-    """To give a placement another holdout.
-
-    Attributes
-    ----------
-    placement : str
-    holdout : HoldoutConfig or None
-        None for none.
-    who : str or None
-    """
-
-    placement: str
-    holdout: Any
+    request: Any
     who: str | None = None
 
 
@@ -353,7 +303,7 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | Record | Switch | ChangeArms | PinArms | ChangeHoldout | Export
+Request = Decide | Record | Mark | Ask | Export
 
 
 def checked_feedback(

@@ -13,12 +13,13 @@ from tacit.learning.impressions import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.file import checked_as
 from tacit.service.config.holdout import UNIFORM
-from tacit.service.log.ids import as_text
+from tacit.service.log.ids import as_text, as_time
 from tacit.service.log.marks import Pin
-from tacit.service.log.requests import ChangeArms, Impression, Made, PinArms, as_json
-from tacit.service.log.rows import CONFIGURATION, FROZEN, PINNED, PINNED_FROZEN
+from tacit.service.log.requests import Impression, Made, as_json
+from tacit.service.log.rows import FROZEN, PINNED, PINNED_FROZEN
 from tacit.service.placements.chapters import holdout_in
 from tacit.service.placements.state import State
+from tacit.wire.control import ArmsOf, PinOf
 
 # ---- Arms that come and go: what a mark of the log says of them, and what follows from it
 
@@ -41,6 +42,18 @@ class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
     retired: list[int | str]
     configured: int | list[str] | None = None
     changes: int = 0
+
+
+class ConfiguredArms(ArmsOf, frozen=True):
+    """A change of arms that the configuration makes.
+
+    Attributes
+    ----------
+    configured : int, sequence of str, or None
+        The arms that it names.
+    """
+
+    configured: int | Sequence[str] | None = None
 
 
 class Living(State):
@@ -75,7 +88,7 @@ class Living(State):
 
     # Changes ---------------------------------------------------------------------------------
 
-    def arms_after(self, change: ChangeArms) -> ArmsNow:
+    def arms_after(self, change: ArmsOf) -> ArmsNow:
         """Return what :attr:`arms_now` is after a change; nothing is changed yet.
 
         Raises
@@ -95,12 +108,12 @@ class Living(State):
         offer = checked_as("restore", offer.restored, change.restore)
         offer = checked_as("retire", offer.without, change.retire)
         # The configuration may change the holdout in the same moment.
-        holdout = self.holdout if change.configured is None else holdout_in(self.lift_terms)
+        configured: Any = change.configured if isinstance(change, ConfiguredArms) else None
+        holdout = self.holdout if configured is None else holdout_in(self.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
         for learner in self._learners:
             checked_as("add", learner.policy.with_arms, offer.all)
-        configured: Any = change.configured
         if configured is None:
             configured = self.arms_now.configured
         now = self.arms_now
@@ -109,7 +122,7 @@ class Living(State):
         return now if after == now else msgspec.structs.replace(after, changes=now.changes + 1)
 
     @property
-    def configured_change(self) -> ChangeArms | None:
+    def configured_change(self) -> ConfiguredArms | None:
         """What the configuration changes: it names other arms than it did before.
 
         An arm that it names no longer is retired; one that it names anew comes, or comes back.
@@ -129,7 +142,7 @@ class Living(State):
         back = [arm for arm in self.offer.retired if arm in (named if empty else named - known)]
         if isinstance(told, int):
             add = len(add)
-        return ChangeArms(self.name, add, gone, back, CONFIGURATION, told)
+        return ConfiguredArms(add, gone, back, told)
 
     def check_configured(self) -> None:
         """Check that the arms can be those that are configured.
@@ -293,7 +306,7 @@ class Pinned(Living):
                 raise InvalidValue("arms", arm, f"on offer are {', '.join(offered)}")
         return [offered[str(arm)] for arm in arms]
 
-    def pin_after(self, asked: PinArms, time: int) -> Pin | None:
+    def pin_after(self, asked: PinOf, time: int) -> Pin:
         """Return what is pinned after a request at a time of the log; nothing is changed yet.
 
         Raises
@@ -301,12 +314,11 @@ class Pinned(Living):
         InvalidValue
             If that cannot be.
         """
-        if not asked.arms:
-            return None
-        if asked.until <= time:
+        until = as_time("until", asked.until)
+        if until <= time:
             remedy = f"give a time after that of the service, which is {as_text(time)}"
-            raise InvalidValue("until", as_text(asked.until), remedy)
-        return Pin(self.check_pin(asked.arms), asked.until)
+            raise InvalidValue("until", as_text(until), remedy)
+        return Pin(self.check_pin(asked.arms), until)
 
     def pin_at(self, time: int) -> Pin | None:
         """Return what is pinned at a time."""

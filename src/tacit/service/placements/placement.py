@@ -8,11 +8,10 @@ from typing import Self
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.config.holdout import DECISION
+from tacit.service.config.holdout import DECISION, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.marks import Regime, pin_of, pin_text, regime_of, start_of
-from tacit.service.log.requests import ChangeHoldout
 from tacit.service.log.rows import ARMS, FROZEN, HOLDOUT, MERGE, MODE, PIN, POLICY, SHADOW, START, MarkRow
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.chapters import holdout_in
@@ -120,16 +119,15 @@ class Placement(Learning, Saving):
         """Whether a mark says what was not so before."""
         return self.lacks_arms(value) if kind == ARMS else self.current_mark(kind) != value
 
-    def terms_after(self, change: ChangeHoldout, time: int) -> str:
-        """Return the terms after a request at a time of the log; nothing is changed yet.
+    def terms_after(self, holdout: HoldoutConfig | None, time: int) -> str:
+        """Return the terms with another holdout at a time of the log; nothing is changed yet.
 
         Raises
         ------
         InvalidValue
             If the placement cannot have such a holdout.
         """
-        holdout = change.holdout
-        if self.two or (holdout is not None and holdout.policy is not None):
+        if self.two:
             remedy = "a control's own policy is set in the configuration, and taken over at SIGHUP"
             raise InvalidValue("holdout", self.name, remedy)
         if holdout is not None:

@@ -1,0 +1,330 @@
+"""How what can be asked of a placement is answered over HTTP.
+
+Decisions and feedback, lists and duels, what learning earned, changes and the past; last the table of routes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import repeat
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+
+from tacit.errors import InvalidValue, TacitError
+from tacit.interleaving.rules import CLICK
+from tacit.service.attribution.attribution import CORRECTED, LEARNED
+from tacit.service.config.file import checked_within
+from tacit.service.engine.rebuilding import Rebuilt
+from tacit.service.engine.service import Service
+from tacit.service.errors import Conflict
+from tacit.service.http.form import Form
+from tacit.service.http.messages import file, problem_of
+from tacit.service.http.route import Answer, Call, Handler, Route, route_of
+from tacit.service.kind import KINDS, check_path, kind_of
+from tacit.service.log.ids import as_text
+from tacit.service.log.requests import (
+    Clicks,
+    DecisionRequest,
+    Feedback,
+    Impression,
+    Made,
+    as_content,
+    rewards,
+)
+from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
+from tacit.service.placements.lift_report import PLANNED_LIFT, LiftReport, Wish, lift_report
+from tacit.service.placements.placement import Placement
+from tacit.wire import control as wire_control
+from tacit.wire import decisions as wire
+from tacit.wire import lists as wire_lists
+from tacit.wire import verbs
+from tacit.wire.decisions import LocalDecision, TakenOver, TakenOverMany
+from tacit.wire.verbs import Verb
+
+# ---- Decisions
+
+
+def deciding(path: str) -> tuple[Handler, Handler]:
+    """Return the handlers of one request at a path and of many, of which all are decided or none.
+
+    Placements are asked and answer as the form of their kind says.
+    """
+
+    async def decide(engine: Service, call: Call) -> msgspec.Struct:
+        placement = engine.placement(call.placement)
+        check_path(placement, path)
+        form: Form = placement.kind.form
+        (row,) = await engine.decide_many(call.placement, [form.read(placement, call.request)])
+        return form.write(placement, row, engine.durability(call.placement))
+
+    async def decide_many(engine: Service, call: Call) -> Any:
+        placement = engine.placement(call.placement)
+        check_path(placement, path)
+        form: Form = placement.kind.form
+        impressions = form.read_many(form, placement, call.request.decisions)
+        rows = await engine.decide_many(call.placement, impressions)
+        answers = form.write_many(form, placement, rows, engine.durability(call.placement))
+        return form.verb_many.answer(answers)
+
+    return decide, decide_many
+
+
+def decision_routes() -> Iterator[Route]:
+    """Yield the routes at which placements of any kind are asked for decisions."""
+    forms = (kind_of(name).form for name in KINDS)
+    for path, form in {form.verb.path: form for form in forms if form is not None}.items():
+        one, many = deciding(path)
+        yield route_of(form.verb, one)
+        yield route_of(form.verb_many, many)
+
+
+# ---- Feedback
+
+
+def recording(
+    read: Callable[[Any], Feedback], read_many: Callable[[Sequence[Any]], Sequence[Feedback]] | None = None
+) -> tuple[Handler, Handler]:
+    """Return the handlers of one piece of feedback and of many, each recorded or refused."""
+
+    async def record(engine: Service, call: Call) -> wire.Recorded:
+        feedback = read(call.request)
+        (outcome,) = await engine.record_many(call.placement, [feedback])
+        if isinstance(outcome, TacitError):
+            raise outcome
+        return _recorded(feedback.decision, outcome, engine.durability(call.placement))
+
+    async def record_many(engine: Service, call: Call) -> wire.RecordedMany:
+        requests = call.request.feedback
+        if read_many is not None:
+            feedback = read_many(requests)
+        else:
+            feedback = [checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)]
+        outcomes = await engine.record_many(call.placement, feedback)
+        ids = [one.decision_id for one in requests]
+        durability = repeat(engine.durability(call.placement))
+        return wire.RecordedMany(list(map(_recorded, ids, outcomes, durability)))
+
+    return record, record_many
+
+
+def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Recorded:
+    if isinstance(outcome, TacitError):
+        outcome = problem_of(outcome).type.rpartition(":")[2]
+    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability)
+
+
+def _reward(request: wire.Feedback) -> Feedback:
+    metrics = as_content(request.metrics)
+    return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
+
+
+def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[Feedback]:
+    fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
+    decisions, values, ids = zip(*fields, strict=True)
+    block = rewards(decisions, values, ids)
+    metrics = [one.metrics for one in requests]
+    if not any(metrics):
+        return block
+    return block.with_column("metrics", list(map(as_content, metrics)))
+
+
+def _examined(request: wire.Event) -> Feedback:
+    return Feedback(request.decision_id, EXAMINED, None, request.feedback_id)
+
+
+def _activated(request: wire.Event) -> Feedback:
+    return Feedback(request.decision_id, ACTIVATE, None, request.feedback_id)
+
+
+_feedback, _feedback_many = recording(_reward, _rewards)
+
+
+# ---- The routes of those who decide next to their caller: what was learned, and what was decided
+
+LOGGED = "logged"
+
+
+async def _learner(engine: Service, call: Call) -> Answer:
+    return file(await engine.lend(call.placement))
+
+
+async def _take_over(engine: Service, call: Call) -> TakenOverMany:
+    placement = engine.placement(call.placement)
+    placement.check_takes_over()
+    asked: list[LocalDecision] = call.request.decisions
+    read = [_read(placement, one) for one in asked]
+    good = [told for told in read if isinstance(told, Impression)]
+    outcomes = iter(await _logged(engine, call.placement, good))
+    made = [next(outcomes) if isinstance(told, Impression) else told for told in read]
+    return TakenOverMany(
+        [TakenOver(one.decision_id, *_told(error)) for one, error in zip(asked, made, strict=True)]
+    )
+
+
+def _read(placement: Placement, one: LocalDecision) -> Impression | TacitError:
+    request = DecisionRequest(one.key, one.arms, one.context, one.decision_id)
+    try:
+        return placement.checked_made(request, Made(one.arm, one.propensity))
+    except TacitError as error:
+        return error
+
+
+async def _logged(engine: Service, placement: str, told: Sequence[Impression]) -> list[TacitError | None]:
+    """Log decisions at once or, where one of them cannot be, each for itself."""
+    try:
+        if told:
+            await engine.decide_many(placement, told)
+        return [None] * len(told)
+    except (Conflict, InvalidValue) as error:
+        if len(told) == 1:
+            return [error]
+    return [outcome for one in told for outcome in await _logged(engine, placement, [one])]
+
+
+def _told(error: TacitError | None) -> tuple[str, str]:
+    if error is None:
+        return LOGGED, ""
+    problem = problem_of(error)
+    return problem.type.rpartition(":")[2], problem.detail
+
+
+# ---- Lists and duels over HTTP, and what learning earned
+
+# ---- The routes of placements that show lists: clicks in them told, and what duels say
+
+MOST_KEYS = 1000
+
+
+def _clicks(request: wire_lists.Clicks) -> Feedback:
+    """Return clicks as the engine takes them.
+
+    Raises
+    ------
+    InvalidValue
+        If neither positions nor items are given, or both.
+    """
+    if (request.clicks is None) == (request.items is None):
+        raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
+    action = CLICK if request.action is None else request.action
+    clicks = Clicks(request.clicks, request.items, action)
+    metrics = as_content(request.metrics)
+    return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
+
+
+async def _standings(engine: Service, call: Call) -> wire_lists.Standings:
+    asked: wire_lists.StandingsOf = call.request
+    placement: Any = engine.placement(call.placement)
+    check_path(placement, "duel")
+    key, report = placement.report(asked.key, asked.confidence)
+    # Many keys, and intervals of many rankers, take long, and decisions must not wait for them.
+    keys = await run_in_threadpool(_busiest, placement)
+    content = await run_in_threadpool(report.as_dict)
+    return wire_lists.Standings(key, keys, content)
+
+
+def _busiest(placement: Any) -> list[wire_lists.DuelsOfKey]:
+    tallies = list(placement.tallies.items())
+    most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.leading))
+    return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
+
+
+async def _verdict(engine: Service, call: Call) -> wire_lists.Verdict:
+    asked: wire_lists.VerdictOf = call.request
+    found = await engine.verdict(call.placement, asked.confidence, asked.false_share)
+    since = None if found.since is None else as_text(found.since)
+    until = as_text(found.until) if found.until else None
+    return wire_lists.Verdict(**found._asdict() | {"since": since, "until": until})
+
+
+_click, _click_many = recording(_clicks)
+
+
+# ---- The route that says what learning earned more than a control
+
+PLANNED = "share", "rate", "daily"
+
+
+async def _lift(engine: Service, call: Call) -> LiftReport:
+    asked: wire_lists.LiftOf = call.request
+    placement = engine.placement(call.placement)
+    planned = {name: given for name in PLANNED if (given := getattr(asked, name)) is not None}
+    wish = Wish(lift=PLANNED_LIFT if asked.shown is None else asked.shown, **planned)
+    return await asyncio.to_thread(
+        lift_report,
+        placement.still(),
+        engine.clock(),
+        asked.confidence,
+        asked.control,
+        (asked.begin, asked.end),
+        wish,
+    )
+
+
+# ---- The routes by which a placement is turned, and by which is seen who turned it
+
+
+def _changing(verb: Verb[Any]) -> Handler:
+    """Return what handles a change, also one that has no body."""
+
+    async def change(engine: Service, call: Call) -> object:
+        return await engine.ask(call.placement, call.request or verb.request(), call.who)
+
+    return change
+
+
+async def _history(engine: Service, call: Call) -> wire_control.History:
+    changes = await engine.history(call.placement)
+    return wire_control.History(
+        [
+            wire_control.Change(as_text(change.time), change.who, change.what, change.detail)
+            for change in changes[: -call.request.limit - 1 : -1]
+        ]
+    )
+
+
+async def _states(engine: Service, call: Call) -> wire_control.States:
+    states = await engine.states(call.placement)
+    kept = [wire_control.StateKept(state.name, as_text(state.time), state.policy) for state in states]
+    return wire_control.States(kept[::-1])
+
+
+async def _rebuild(engine: Service, call: Call) -> wire_control.Rebuilt:
+    return _rebuilt(await engine.rebuild(call.placement, call.request.policy, call.who))
+
+
+async def _rollback(engine: Service, call: Call) -> wire_control.Rebuilt:
+    return _rebuilt(await engine.rollback(call.placement, call.request.to, call.who))
+
+
+def _rebuilt(made: Rebuilt) -> wire_control.Rebuilt:
+    regime = made.regime
+    return wire_control.Rebuilt(
+        regime.policy, regime.left, made.rows, made.decisions, made.seconds, regime.approximate
+    )
+
+
+# ---- The routes
+
+ROUTES = (
+    *decision_routes(),
+    route_of(verbs.FEEDBACK, _feedback),
+    route_of(verbs.FEEDBACK_MANY, _feedback_many),
+    route_of(verbs.EXAMINED, recording(_examined)[0]),
+    route_of(verbs.ACTIVATE, recording(_activated)[0]),
+    route_of(verbs.CLICKS, _click),
+    route_of(verbs.CLICKS_MANY, _click_many),
+    route_of(verbs.VERDICT, _verdict),
+    route_of(verbs.STANDINGS, _standings),
+    route_of(verbs.lift(LiftReport), _lift),
+    *(route_of(verb, _changing(verb)) for verb in verbs.CHANGES),
+    route_of(verbs.REBUILD, _rebuild),
+    route_of(verbs.ROLLBACK, _rollback),
+    route_of(verbs.STATES, _states),
+    route_of(verbs.HISTORY, _history),
+    route_of(verbs.LEARNER, _learner),
+    route_of(verbs.LOCAL, _take_over),
+)

@@ -1,0 +1,178 @@
+"""What can be asked of a placement, each once: where it goes, what is sent, what answers, whose key may.
+
+Routes, the OpenAPI document and the client read this table. What a change does to a placement stands in
+:mod:`tacit.service.placements.verbs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from tacit.wire import control, decisions, lists
+
+A = TypeVar("A")
+
+Scope = Literal["decide", "feedback", "read", "admin"]
+
+
+class Verb(NamedTuple, Generic[A]):
+    """Something that can be asked of a placement.
+
+    Attributes
+    ----------
+    name : str
+        As the OpenAPI document names the operation.
+    summary : str
+        What it does.
+    method, path : str
+        Where it goes, below the address of the placement.
+    request, answer : type
+        What is sent, of a ``GET`` in the address, and what comes back.
+    scope : str
+        What a key must be for.
+    problems : tuple of int
+        What it may be refused with, besides what all others are.
+    """
+
+    name: str
+    summary: str
+    method: str
+    path: str
+    request: Any
+    answer: type[A]
+    scope: Scope
+    problems: tuple[int, ...] = ()
+
+
+# fmt: off
+# ---- Decisions
+
+DECIDE = Verb(
+    "decide", "Choose an arm for one impression",
+    "POST", "decide", decisions.Impression, decisions.Decided, "decide", (409,),
+)
+DECIDE_MANY = Verb(
+    "decideMany", "Choose for many impressions, all or none",
+    "POST", "decide/batch", decisions.Impressions, decisions.DecidedMany, "decide", (409,),
+)
+SLATE = Verb(
+    "slate", "Choose which arms to list",
+    "POST", "slate", lists.SlateRequest, lists.Listed, "decide", (409,),
+)
+SLATE_MANY = Verb(
+    "slateMany", "Do so for many impressions, all or none",
+    "POST", "slate/batch", lists.SlateRequests, lists.ListedMany, "decide", (409,),
+)
+DUEL = Verb(
+    "duel", "Interleave two of the rankers' lists",
+    "POST", "duel", lists.Search, lists.Dueled, "decide", (409,),
+)
+DUEL_MANY = Verb(
+    "duelMany", "Do so for many searches, all or none",
+    "POST", "duel/batch", lists.Searches, lists.DueledMany, "decide", (409,),
+)
+
+# ---- Feedback
+
+FEEDBACK = Verb(
+    "feedback", "Say what came back for a decision",
+    "POST", "feedback", decisions.Feedback, decisions.Recorded, "feedback", (409,),
+)
+FEEDBACK_MANY = Verb(
+    "feedbackMany", "Say what came back for many decisions",
+    "POST", "feedback/batch", decisions.FeedbackMany, decisions.RecordedMany, "feedback",
+)
+CLICKS = Verb(
+    "clicks", "Say what was clicked in a list",
+    "POST", "clicks", lists.Clicks, decisions.Recorded, "feedback", (409,),
+)
+CLICKS_MANY = Verb(
+    "clicksMany", "Say what was clicked in many lists",
+    "POST", "clicks/batch", lists.ClicksMany, decisions.RecordedMany, "feedback",
+)
+EXAMINED = Verb(
+    "examined", "Say that what was shown was looked at",
+    "POST", "examined", decisions.Event, decisions.Recorded, "feedback", (409,),
+)
+ACTIVATE = Verb(
+    "activate", "Let a deferred decision count from now on",
+    "POST", "activate", decisions.Event, decisions.Recorded, "feedback", (409,),
+)
+
+# ---- Decisions that are made next to the caller
+
+LEARNER = Verb(
+    "learner", "Return what was learned, as a file that a learner is loaded from",
+    "GET", "learner", control.Nothing, bytes, "read", (422,),
+)
+LOCAL = Verb(
+    "takeOver", "Log decisions that were made next to the caller",
+    "POST", "local/batch", decisions.LocalDecisions, decisions.TakenOverMany, "decide",
+)
+
+# ---- What duels say
+
+VERDICT = Verb(
+    "verdict", "Say which ranker users prefer, by what their actions are worth, and where",
+    "GET", "verdict", lists.VerdictOf, lists.Verdict, "read", (422,),
+)
+STANDINGS = Verb(
+    "duels", "Say which ranker is best, which are out, and when it is safe to stop",
+    "GET", "duels", lists.StandingsOf, lists.Standings, "read", (422,),
+)
+
+# ---- What learning earned
+
+
+def lift(answer: type[A]) -> Verb[A]:
+    """Return how a lift is asked for; service and client describe the answer each in their way."""
+    summary = "Say what learning earned more than a control, and how sure that is"
+    return Verb("lift", summary, "GET", "lift", lists.LiftOf, answer, "read", (422,))
+
+
+# ---- Changes of a placement
+
+MODE = Verb(
+    "mode", "Change the mode of a placement",
+    "POST", "mode", control.ModeOf, control.ModeNow, "admin",
+)
+ARMS = Verb(
+    "changeArms", "Let arms come, go and come back",
+    "POST", "arms", control.ArmsOf, control.ArmsNow, "admin",
+)
+PIN = Verb(
+    "pin", "Let every decision show an arm or a list until a time",
+    "POST", "pin", control.PinOf, control.PinNow, "admin",
+)
+UNPIN = Verb(
+    "unpin", "Let the policy decide again",
+    "DELETE", "pin", control.Unpin, control.PinNow, "admin",
+)
+HOLD_OUT = Verb(
+    "holdOut", "Give a placement another holdout",
+    "POST", "holdout", control.HoldoutOf, control.HoldoutNow, "admin",
+)
+END_HOLDOUT = Verb(
+    "endHoldout", "Show nobody a control any more",
+    "DELETE", "holdout", control.EndHoldout, control.HoldoutNow, "admin", (422,),
+)
+CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT)
+
+# ---- Its past, and what was learned by then
+
+REBUILD = Verb(
+    "rebuild", "Fold the log into another policy, and go on with that",
+    "POST", "rebuild", control.RebuildOf, control.Rebuilt, "admin", (409,),
+)
+ROLLBACK = Verb(
+    "rollback", "Go back to what was learned before",
+    "POST", "rollback", control.RollbackOf, control.Rebuilt, "admin", (409,),
+)
+STATES = Verb(
+    "states", "List what a placement can go back to",
+    "GET", "states", control.Nothing, control.States, "read",
+)
+HISTORY = Verb(
+    "history", "Say who changed what of a placement, and when",
+    "GET", "history", control.HistoryOf, control.History, "read", (422,),
+)
