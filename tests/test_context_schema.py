@@ -1,0 +1,111 @@
+"""Context as people have it: what a schema makes of dicts and columns, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import InvalidValue
+from tacit.policies.context import MOST_COLUMNS, Encoder, columns_of, declared
+
+DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
+SCHEMA = declared("context", DECLARED)
+
+
+def test_columns_have_names_and_stand_in_the_order_of_the_fields():
+    assert columns_of(SCHEMA) == (
+        *("device=ios", "device=web", "device=other", "device missing"),
+        *("age", "age missing"),
+        *("new", "new missing"),
+        *("country#0", "country#1", "country#2", "country#3", "country missing"),
+    )
+
+
+def test_each_field_becomes_the_columns_that_it_declares():
+    row = Encoder(SCHEMA).row({"device": "web", "age": 31, "new": True, "country": "de"})
+    assert row[:8].tolist() == [0, 1, 0, 0, 31, 0, 1, 0]
+    assert sorted(map(abs, row[8:12])) == [0, 0, 0, 1]
+    assert row[12] == 0
+
+
+@pytest.mark.parametrize("absent", [None, math.nan, np.float32("nan").item()])
+def test_what_is_missing_has_a_column_of_its_own(absent):
+    encoder = Encoder(SCHEMA)
+    nothing = encoder.row({})
+    assert nothing.tolist() == [0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 1]
+    assert encoder.row(dict.fromkeys(DECLARED, absent)).tolist() == nothing.tolist()
+
+
+def test_a_value_that_was_not_declared_is_another_one_and_counted():
+    encoder = Encoder(SCHEMA)
+    assert encoder.row({"device": "tv"})[:4].tolist() == [0, 0, 1, 0]
+    assert encoder.row({"device": "other"})[:4].tolist() == [0, 0, 1, 0]
+    assert encoder.others == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"browser": "x"}, r"context\.browser: 'x' is not allowed; the schema has the fields device, age"),
+        ({"age": "31"}, r"context\.age: '31' is not allowed; give a finite number"),
+        ({"age": math.inf}, r"context\.age: inf is not allowed"),
+        ({"age": True}, r"context\.age: True is not allowed"),
+        ({"new": 1}, r"context\.new: 1 is not allowed; give True or False"),
+        ({"device": 3}, r"context\.device: 3 is not allowed; give a string"),
+        ({"country": ["de"]}, r"context\.country: \['de'\] is not allowed"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_name(given, message):
+    with pytest.raises(InvalidValue, match=message):
+        Encoder(SCHEMA).row(given)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"age": "numbers"}, r"context\.age: 'numbers' is not allowed; say 'number', 'boolean'"),
+        ({"device": []}, r"context\.device"),
+        ({"device": ["ios", "ios"]}, "give each value once"),
+        ({"device": ["ios", 3]}, r"context\.device\[1\]"),
+        ({"age": 3}, r"context\.age"),
+        ({"c": "category(0)"}, r"context\.c"),
+        ({"c": "category(5000)"}, r"context\.c"),
+        ({"c": f"category({MOST_COLUMNS})"}, f"{MOST_COLUMNS + 1} columns"),
+        ("age", "name each field and what it holds"),
+        ([("age", "number"), ("age", "number")], "name each field once"),
+        (["age"], "name each field and what it holds"),
+        ({3: "number"}, "context"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused(schema, message):
+    with pytest.raises(InvalidValue, match=message):
+        declared("context", schema)
+
+
+def test_a_canonical_schema_is_its_own_canonical_form_also_after_json():
+    assert declared("context", SCHEMA) == SCHEMA
+    assert declared("context", [[name, holds] for name, holds in SCHEMA]) == SCHEMA
+
+
+def test_rows_and_columns_say_the_same():
+    people = [{"device": "ios", "age": 30}, {"device": "tv", "age": None}]
+    columns = {"device": ["ios", "tv"], "age": [30, None]}
+    rows = Encoder(SCHEMA).rows(people, "context")
+    assert rows.tolist() == Encoder(SCHEMA).rows(columns, "context").tolist()
+    assert rows.shape == (2, len(columns_of(SCHEMA)))
+    with pytest.raises(InvalidValue, match=r"context\[1\]\.age"):
+        Encoder(SCHEMA).rows([{}, {"age": "x"}], "context")
+
+
+def test_hashed_values_have_fixed_columns():
+    """Worked out by hand from blake2b: what was learned must find its columns again."""
+    row = Encoder(declared("context", {"country": "category(4)"})).row({"country": "de"})
+    assert row.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=5)))
+def test_any_text_fits_a_category(values):
+    row = Encoder(declared("context", {"a": "category", "b": "category(3)"})).row(values)
+    assert np.abs(row).sum() == 2
