@@ -13,7 +13,7 @@ from tacit.core.dispatch import shipped
 from tacit.core.spread import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
-from tacit.learning.batch_learner import BatchLearner, knows_places
+from tacit.learning.columns import BatchLearner, knows_places
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit

@@ -14,7 +14,7 @@ from tacit.core.arrays import Floats
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.batch_learner import BatchLearner
+from tacit.learning.columns import BatchLearner
 from tacit.learning.decisions import NEWEST, Arm, ArmT_co, Decision, Decisions, Key, Learned
 from tacit.learning.estimates import (
     DRAWS,

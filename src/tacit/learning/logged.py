@@ -14,7 +14,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
-from tacit.learning.batch_learner import BatchLearner
+from tacit.learning.columns import BatchLearner
 from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths
