@@ -79,7 +79,7 @@ async def served(place, config, clock=None, shard=None, wrap=lambda store: store
 
 def arrays(learner):
     """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = leaves(learner.columns.lanes.used())
+    used = leaves(learner.lanes.used())
     return learner.keys, {field: array.tobytes() for field, array in used}
 
 

@@ -130,7 +130,7 @@ def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
     assert [d.slate for d in together] == [d.slate for d in singles]
     many.learn_many(together, feedback)
     again = tacit.Learner(policy, seed=9)
-    again.columns.recall(singles)
+    again.recall(singles)
     again.learn_many(singles, feedback)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")

@@ -122,10 +122,10 @@ weighing = pytest.mark.parametrize("policy", WEIGHING, ids=lambda policy: policy
 
 def recalled(learner, propensities, slot=0, reward=1.0):
     """Learn rows as a fold of the log does, which refuses none."""
-    batch, rows = learner.columns, len(propensities)
-    made = batch.impressions(batch.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
+    rows = len(propensities)
+    made = learner.loops.plain_batch(learner.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
     actions, rewards = np.full((rows, 1), slot), np.full((rows, 1), reward)
-    batch.learn_rows(made, actions, rewards, np.array(propensities), np.zeros(rows, np.int64))
+    learner.learn_rows(made, actions, rewards, np.array(propensities), np.zeros(rows, np.int64))
 
 
 @weighing

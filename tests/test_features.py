@@ -311,7 +311,7 @@ def test_one_by_one_in_batches_and_recalled(tmp_path):
     assert together.arms == [decision.arm for decision in singles]
     many.learn_many(together, rewards)
     again = tacit.Learner(tacit.LaplaceEC(5, 5), seed=9)
-    again.columns.recall(singles)
+    again.recall(singles)
     again.learn_many(singles, rewards)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")

@@ -83,7 +83,6 @@ def test_a_decision_that_a_list_names_twice_is_learned_not_even_once():
     before = state_bytes(learner)
     for learn in (
         lambda: learner.learn_many([first, second, first], [1.0, 0.0, 1.0]),
-        lambda: learner.columns.learn([first, second, first], [1.0, 0.0, 1.0]),
         lambda: learner.correct_many([first, second, first], [1.0, 0.0, 1.0], [0.0] * 3),
     ):
         with pytest.raises(InvalidValue, match=r"decisions\[2\].id: 0 .*decisions\[0\] has it too"):
@@ -98,12 +97,12 @@ def test_a_string_is_no_list_of_keys_or_arms():
     features = [[0.1], [0.2]]
     for field, call in (
         ("keys", lambda: learner.choose_many("ab")),
-        ("keys", lambda: learner.columns.lanes.admit("ab")),
+        ("keys", lambda: learner.lanes.admit("ab")),
         ("arms", lambda: learner.choose("key", arms="ab")),
         ("arms", lambda: learner.choose_many(["one", "two"], arms="ab")),
         ("arms", lambda: learner.choose_many(["one"], arms=["ab"])),
         ("arms", lambda: learner.probabilities("key", arms="ab")),
-        ("arms", lambda: learner.columns.offer.slots_of("ab")),
+        ("arms", lambda: learner.offer.slots_of("ab")),
         ("arms", lambda: featured.choose("key", arms="ab", relevance=features)),
         ("arms", lambda: tacit.UCB1("ab")),
     ):

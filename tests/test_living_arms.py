@@ -55,7 +55,7 @@ def over(policies):
 
 def bits(learner):
     """Return all that a learner is, bit for bit."""
-    used = {name: array.tobytes() for name, array in leaves(learner.columns.lanes.used())}
+    used = {name: array.tobytes() for name, array in leaves(learner.lanes.used())}
     return learner.keys, learner.arms, learner.retired, used, learner.rng.bit_generator.state
 
 
@@ -227,7 +227,7 @@ def take_step(learner, what, number, waiting):
 def chances(learner, key):
     """Return the probability of each action that can be shown now, by the kernels in Python."""
     policy, state = learner.policy, learner.state
-    slots = learner.columns.offer.slots
+    slots = learner.offer.slots
     given = policy.params, state, learner.lane(key), Impression(slots, np.zeros(0))
     actions: Any = slots
     if policy.shows == "duel":
@@ -266,7 +266,7 @@ def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
         decision = take_step(live, what, number, waiting)
         take_step(stopped, what, number, after_stops)
         if decision is not None:
-            fold.columns.recall([decision])
+            fold.recall([decision])
             logged.append(decision)
         else:
             take_step(fold, what, number, logged)
@@ -284,11 +284,11 @@ def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, st
     for what, number in steps:
         decision = take_step(live, what, number, waiting)
         if decision is not None:
-            whole.columns.recall([decision])
+            whole.recall([decision])
             logged.append(decision)
         elif what == "learn" and logged:
             whole.learn(logged.pop(number % len(logged)), reward_for(live, number))
-    mine, its = (learner.columns.lanes.used() for learner in (live, whole))
+    mine, its = (learner.lanes.used() for learner in (live, whole))
     for (name, array), (_, larger) in zip(leaves(mine), leaves(its), strict=True):
         corner = larger[tuple(map(slice, array.shape))]
         np.testing.assert_array_equal(array, corner, err_msg=name)

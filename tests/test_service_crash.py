@@ -107,7 +107,7 @@ def folded(events):
                 np.arange(5), np.array([slot]), np.empty(0),
             )  # fmt: skip
             waiting[event.seq] = event, made
-            learner.columns.recall([made])
+            learner.recall([made])
         elif isinstance(event, FeedbackRow) and event.decision in waiting:
             learner.learn(waiting.pop(event.decision)[1], event.reward)
     return learner, defaults

@@ -136,7 +136,7 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
                 chance = credited(interleaved, clicks).chance
                 duels.append((left, right, chance))
                 decision = placement._decision(row, row.epoch)
-                expected.columns.recall([decision])
+                expected.recall([decision])
                 told = worth if chance == 0.5 else chance
                 if told is not None:
                     expected.learn(decision, told)

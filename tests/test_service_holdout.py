@@ -114,17 +114,17 @@ def alone(policy, rows, rewards):
     """Return what a learner knows that saw these decisions and no others, by key."""
     learner = Learner(policy, seed=0)
     for row in rows:
-        learner.columns.lanes.admit([row.key])
+        learner.lanes.admit([row.key])
         slots = np.array([ARMS.index(row.arm)])
         made = Decision(0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING)
-        learner.columns.recall([made])
+        learner.recall([made])
         learner.learn(made, rewards.get(row.id, 0.0))
     return by_key(learner)
 
 
 def by_key(learner):
     return {
-        key: [array.tobytes() for _, array in leaves(learner.columns.lanes.view(learner.lane(key)))]
+        key: [array.tobytes() for _, array in leaves(learner.lanes.view(learner.lane(key)))]
         for key in learner.keys
     }
 

@@ -72,7 +72,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         placement = engine.placements["home"]
         expected = Learner(placement.config.policy, seed=0)
         for row, _ in shown:
-            expected.columns.recall([placement._decision(row, row.epoch)])
+            expected.recall([placement._decision(row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
             expected.learn(placement._decision(row, row.epoch), rewards)

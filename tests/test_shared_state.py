@@ -190,7 +190,7 @@ def test_a_simulation_of_many_keys_is_the_learner_bit_for_bit():
         learner.learn(decision, environment.respond(*world, lane, decision.slot))
     lanes = [int(key) for key in learner.keys]
     assert len(lanes) > 3
-    pairs = zip(leaves(run.state), leaves(learner.columns.lanes.used()), strict=True)
+    pairs = zip(leaves(run.state), leaves(learner.lanes.used()), strict=True)
     for (name, mine), (_, its) in pairs:
         own = mine if name.startswith("shared.") else mine[lanes]
         assert own.tobytes() == its.tobytes(), name

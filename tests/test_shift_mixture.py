@@ -834,6 +834,6 @@ def test_learners_of_other_keys_add_up_what_they_share():
     np.testing.assert_array_equal(*tails)
     for learner in (together, apart[0]):
         for _ in range(40):
-            learner.columns.refit()
+            learner.refit()
     betas = [each.state.shared.priors.beta for each in (together, apart[0])]
     np.testing.assert_allclose(*betas, rtol=1e-3)

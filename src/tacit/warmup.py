@@ -13,7 +13,7 @@ from tacit.core.dispatch import shipped
 from tacit.core.spread import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
-from tacit.learning.columns import BatchLearner, knows_places
+from tacit.learning.columns import knows_places
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
@@ -138,16 +138,16 @@ def _simulated(policy: Policy) -> None:
 
 def _served(policy: Policy) -> None:
     """Compile what else a learner can be asked: to show what others chose, to learn a log, …"""
-    batch = BatchLearner(policy, np.random.default_rng(0), propensities=True)
-    nothing = batch.impressions(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
+    learner: Learner = Learner(policy, seed=0)
+    nothing = learner.loops.plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
-    batch.relive(nothing, actions, np.empty((0, policy.feedback_width)), np.empty(0))
-    batch.refit()
-    each = batch.loops
+    learner.relive(nothing, actions, np.empty((0, policy.feedback_width)), np.empty(0))
+    learner.refit()
+    each = learner.loops
     _ = each.impose, policy.shows == "arm" and each.weigh
     _ = knows_places(policy) and each.weigh_cells
     if policy.randomized:
-        _ = BatchLearner(policy, batch.rng, propensities=False).loops.choose
+        _ = Learner(policy, seed=0, propensities=False).loops.choose
 
 
 def _learned(policy: Policy) -> None:

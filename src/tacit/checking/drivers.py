@@ -52,10 +52,10 @@ def simulates_as_it_learns(trial: Trial) -> str:
         environment.react(params, world, lane, shown, feedback)
         learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
     lanes = [int(key) for key in learner.keys]
-    each = zip(leaves(run.state), learner.columns.lanes.rows, strict=True)
+    each = zip(leaves(run.state), learner.lanes.rows, strict=True)
     own = (_rows(array, lanes, count) if count else array for (_, array), count in each)
     mine = rebuilt(run.state, own)
-    same_states(mine, learner.columns.lanes.used(), "a simulation and a learner differ in it")
+    same_states(mine, learner.lanes.used(), "a simulation and a learner differ in it")
     return f"{horizon} rounds of {type(environment).__name__}: the learner's state, bit for bit"
 
 
@@ -129,7 +129,7 @@ def replays_as_it_learns(trial: Trial) -> str:
         if decision.slot == logged[row]:
             learner.learn(decision, rewards[row])
     mine = trimmed(played.state, policy.init(len(learner.keys)))
-    same_states(mine, learner.columns.lanes.used(), "a replay and a learner differ in it")
+    same_states(mine, learner.lanes.used(), "a replay and a learner differ in it")
     return f"{rows} logged rows, {played.matched} matched: the learner's state, bit for bit"
 
 
@@ -160,7 +160,7 @@ def serves_as_it_learns(trial: Trial) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.db"
         served, learner = asyncio.run(_served(trial, config, SqliteStore(path)))
-        same_states(served, learner.columns.lanes.used(), "the service and a learner differ in it")
+        same_states(served, learner.lanes.used(), "the service and a learner differ in it")
         store = SqliteStore(path)
         try:
             wrong = verify(config, store)
@@ -207,7 +207,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
             else:
                 await engine.feedback("check", str(round), reward)
                 learner.learn(decision, reward)
-        return rebuilt_copy(placement.learner.columns.lanes.used()), learner
+        return rebuilt_copy(placement.learner.lanes.used()), learner
     finally:
         await engine.stop()
 

@@ -95,7 +95,7 @@ def compiled_as_in_python(trial: Trial) -> str:
         if decision.slots.tolist() != expected:
             raise Failed(f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}")
         learner.learn(decision, trial.rewards(round, decision.slots))
-    for (name, one), (_, other) in zip(leaves(state), leaves(learner.columns.lanes.used()), strict=True):
+    for (name, one), (_, other) in zip(leaves(state), leaves(learner.lanes.used()), strict=True):
         if not np.allclose(one, other, equal_nan=True, **SAME):
             raise Failed(f"{name}: after {PLAIN_ROUNDS} rounds it differs from plain Python's")
     return f"{PLAIN_ROUNDS} rounds: the same choices, the same state to rounding"
@@ -124,12 +124,12 @@ def arms_may_come(trial: Trial) -> str:
         raise LeftOut("arms are known by features")
     learner = trial.learner()
     trial.play(learner, "a", range(10))
-    kept = [array.copy() for _, array in leaves(learner.columns.lanes.used())]
+    kept = [array.copy() for _, array in leaves(learner.lanes.used())]
     try:
         learner.add_arms(1 if isinstance(trial.policy.arms, int) else ["one more"])
     except InvalidValue as why:
         raise LeftOut(f"it takes no other number of arms: {why}") from None
-    for (name, grown), before in zip(leaves(learner.columns.lanes.used()), kept, strict=True):
+    for (name, grown), before in zip(leaves(learner.lanes.used()), kept, strict=True):
         if grown.ndim != before.ndim or any(
             new < old for new, old in zip(grown.shape, before.shape, strict=True)
         ):
@@ -152,7 +152,7 @@ def draws_from_its_generator(trial: Trial) -> str:
                 f"round {round}: the same seed shows {list(mine.shown)} and {list(its.shown)}; "
                 "take all chance from rng"
             )
-    same_states(one.columns.lanes.used(), other.columns.lanes.used(), "differs with the same seed")
+    same_states(one.lanes.used(), other.lanes.used(), "differs with the same seed")
     return "the same seed, the same decisions and states"
 
 
@@ -290,8 +290,8 @@ def lanes_learn_apart(trial: Trial) -> str:
             raise Failed(f"round {round}: what a key is shown depends on what others learned")
     if 0 in rows:
         return "a lane's rows are its own; some arrays all keys share, as their axis of 1 says"
-    mine = alone.columns.lanes.view(alone.lane("a"))
-    same_states(mine, among.columns.lanes.view(among.lane("a")), "depends on other keys")
+    mine = alone.lanes.view(alone.lane("a"))
+    same_states(mine, among.lanes.view(among.lane("a")), "depends on other keys")
     return "a key among others decides and learns as alone"
 
 
@@ -333,13 +333,11 @@ def takes_back(trial: Trial) -> str:
     wrong, right = trial.learner(), trial.learner()
     told = [float(trial.rewards(round, d.slots)) for round, d in enumerate(made)]
     for each in (wrong, right):
-        each.columns.recall(made)
+        each.recall(made)
     wrong.learn_many(made, [1 - reward for reward in told])
     wrong.correct_many(made, [1 - reward for reward in told], told)
     right.learn_many(made, told)
-    for (name, one), (_, other) in zip(
-        leaves(wrong.columns.lanes.used()), leaves(right.columns.lanes.used()), strict=True
-    ):
+    for (name, one), (_, other) in zip(leaves(wrong.lanes.used()), leaves(right.lanes.used()), strict=True):
         if not np.allclose(one, other, equal_nan=True, **SAME):
             raise Failed(f"{name}: unlearn does not take out what learn has put in")
     return "unlearn takes out what learn has put in"
@@ -354,10 +352,10 @@ def goes_on_from_a_snapshot(trial: Trial) -> str:
         path = Path(folder) / "learner.tacit"
         learner.save(path)
         loaded = Learner.load(path)
-    same_states(learner.columns.lanes.used(), loaded.columns.lanes.used(), "is not what was saved")
+    same_states(learner.lanes.used(), loaded.lanes.used(), "is not what was saved")
     following = range(trial.rounds, 2 * trial.rounds)
     first, second = (trial.play(each, "a", following) for each in (learner, loaded))
     if [d.shown for d in first] != [d.shown for d in second]:
         raise Failed("from the snapshot it decides otherwise than without a stop")
-    same_states(learner.columns.lanes.used(), loaded.columns.lanes.used(), "goes another way")
+    same_states(learner.lanes.used(), loaded.lanes.used(), "goes another way")
     return f"saved, loaded, {trial.rounds} rounds on: bit for bit as without a stop"

@@ -132,7 +132,7 @@ def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
 def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
     learner = placement.learner
     if not learner.keys:
-        learner.columns.lanes.admit([key])
+        learner.lanes.admit([key])
     if learner.keys == [key]:
         for (_, array), value in zip(leaves(learner.state), values, strict=True):
             array[0] = value

@@ -1,29 +1,24 @@
-"""The learner in columns: what it decides and learns for many impressions at once.
-
-:class:`~tacit.Learner` shows it to people; the service, which folds its log in columns, uses it
-as it is.
-"""
+"""Learners in columns: reading decisions as columns, and deciding and learning for many at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
 from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch
-from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.impressions import ImpressionReader, Offer
 from tacit.learning.lanes import Lanes, Loops
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import NO_FEATURES, Impression, Policy
+from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- Decisions and what came back for them as columns, whoever holds them, checked
 
@@ -159,12 +154,16 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 
 # ---- The learner
 
-BOOLEANS = bool, np.bool_
 ROUNDING = 1e-9
+ONLY_KEY = "default"
+"""The key of those who have one problem only."""
 
 
-class BatchLearner:
-    """The columns of a learner: a policy, the lanes of its keys, its arms on offer, its generator.
+class ColumnLearner(Generic[ArmT_co]):
+    """The parts of a :class:`~tacit.Learner`, and what it does with whole columns of impressions.
+
+    This is all that the service and offline evaluation need of it. A ``Batch`` is known to fit, and
+    is not checked.
 
     Parameters
     ----------
@@ -177,109 +176,150 @@ class BatchLearner:
     ----------
     lanes : Lanes
     offer : Offer
-    made : int
+    loops : Loops
+    decisions : int
         How many decisions were made.
-    plain : bool
-        Whether the policy reads neither contexts nor features.
-    reports_propensities : bool
+    reports_propensities, reports_places : bool
     """
 
     def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
         self.rng = rng
-        self.made = 0
-        self._least_share = math.inf
+        self.decisions = 0
         self.reports_propensities = propensities and policy.randomized
         self.reports_places = self.reports_propensities and knows_places(policy)
         self.lanes = Lanes(policy)
-        self.reader = ImpressionReader(policy)
-        self.set_offer(policy, Offer(policy.arms))
+        self._least_share = math.inf
+        self._impressions = ImpressionReader(policy)
+        self.go_on(policy, Offer(policy.arms))
 
-    def set_offer(self, policy: Policy, offer: Offer) -> None:
-        """Go on with other arms on offer."""
-        self.policy, self.offer = policy.with_arms(policy.arms), offer
-        self._prepare()
+    @property
+    def state(self) -> Any:
+        """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
+        return self.lanes.state
 
-    def _prepare(self) -> None:
+    @property
+    def keys(self) -> list[str]:
+        """All keys in the order of their lanes."""
+        return list(self.lanes.of)
+
+    def __len__(self) -> int:
+        return len(self.lanes.of)
+
+    def __contains__(self, key: Key) -> bool:
+        return checks.key(key) in self.lanes.of
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def arms(self) -> list[ArmT_co]:
+        """The arms on offer."""
+        return self.offer.arms
+
+    @property
+    def retired(self) -> list[ArmT_co]:
+        """The arms that are no longer on offer."""
+        return self.offer.retired
+
+    def lane(self, key: Key = ONLY_KEY) -> int:
+        """Return the lane of a known key."""
+        return self.lanes.lane(checks.key(key))
+
+    def go_on(self, policy: Policy, offer: Offer) -> None:
         """Make anew what depends on the policy and on the arms on offer."""
-        self.plain = not self.policy.context_dim and self.policy.feature_dims == (0, 0)
-        share = self.policy.least_share if learns_from_propensity(self.policy.params) else 0.0
+        self.policy, self.offer = policy, offer
+        self._reads_nothing = not policy.context_dim and policy.feature_dims == (0, 0)
+        share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # What was decided before it was tuned keeps the propensity that it had.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
-        self.loops = Loops(self.policy, self.offer, self.lanes, self.rng, self.reports_propensities)
-        self._decisions = DecisionReader(self.policy, self.offer, self.lanes)
+        self.loops = Loops(policy, offer, self.lanes, self.rng, self.reports_propensities)
+        self._decisions = DecisionReader(policy, offer, self.lanes)
 
-    def tune(self, hyperparameters: dict[str, Any]) -> None:
-        """Go on with other hyperparameters of the policy.
+    def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
+        """Put new arms on offer, for all keys; return them.
 
-        Raises
-        ------
-        InvalidValue
-            If a value is out of its range, or the policy would keep its state otherwise.
+        They begin as arms do of which nothing is known; where a policy has learned over all keys
+        what arms are like, with that.
+
+        Parameters
+        ----------
+        arms : int or sequence of str
+            How many, where arms are numbered; or their names, which must be new.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=["holiday"]), seed=1)
+        >>> learner.add_arms(["film"])
+        ['film']
+        >>> learner.retire_arms(["holiday"])
+        >>> learner.arms, learner.retired
+        (['film'], ['holiday'])
+        """
+        before = self.policy.arm_count
+        added, offer = self.offer.with_new(checks.listed(arms))
+        policy = self.policy.with_arms(offer.all)
+        self.lanes.fit(policy)
+        policy.enrol(self.state, len(self), before)
+        self.go_on(policy, offer)
+        self.refit()
+        return added
+
+    def retire_arms(self, arms: Sequence[Arm]) -> None:
+        """Take arms off offer; one at least must stay.
+
+        What was learned of them is kept, and decisions that showed them still teach it. Those that
+        are off offer stay so.
+        """
+        self.go_on(self.policy, self.offer.without(checks.listed(arms)))
+
+    def restore_arms(self, arms: Sequence[Arm]) -> None:
+        """Put retired arms on offer again, with all that was learned of them; others stay."""
+        self.go_on(self.policy, self.offer.restored(checks.listed(arms)))
+
+    def add_arm(self, name: str | None = None) -> ArmT_co:
+        """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
+        if name is not None and name in self.retired:
+            self.restore_arms([name])
+            return name
+        (added,) = self.add_arms(1 if name is None else [name])
+        return added
+
+    def retire_arm(self, arm: Arm) -> None:
+        """Take one arm off offer, as :meth:`retire_arms`."""
+        self.retire_arms([arm])
+
+    def tune(self, **hyperparameters: Any) -> None:
+        """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
+
+        ``learner.tune(epsilon=0.1)`` leaves the others as they are.
         """
         tuned = replace(self.policy, **hyperparameters)
         for (name, now), (_, then) in zip(leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True):
             if now.shape != then.shape:
                 raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
-        self.policy = tuned
         self.lanes.fit(tuned)
-        self._prepare()
+        self.go_on(tuned, self.offer)
         self.refit()
 
-    def add_arms(self, arms: int | Sequence[str]) -> list[Any]:
-        """Put new arms on offer; return them."""
-        before = self.policy.arm_count
-        added, offer = self.offer.with_new(arms)
-        policy = self.policy.with_arms(offer.all)
-        self.lanes.fit(policy)
-        policy.enrol(self.lanes.state, len(self.lanes.of), before)
-        self.set_offer(policy, offer)
-        self.refit()
-        return added
+    def compile(self) -> None:
+        """Compile what choosing and learning run, or find it in the cache.
+
+        Without this, each is compiled when it is first called, which takes some seconds.
+        """
+        loops = self.loops
+        _ = loops.choose, loops.observe, loops.learn, self.reports_places and loops.place
 
     def refit(self) -> None:
         """Compute anew what follows from the sums that all keys share."""
         if self.policy.sums:
-            self.loops.refit(self.loops.params, self.lanes.state)
+            self.loops.refit(self.loops.params, self.state)
 
     # Decide ----------------------------------------------------------------------------------
 
-    def choose_one(self, key: str) -> Decision[Any]:
-        """Choose among all arms on offer, for a policy that reads nothing else."""
-        loops, lanes = self.loops, self.lanes
-        lane = lanes.of.get(key)
-        loops.one.lanes[0] = lanes.add(key) if lane is None else lane
-        loops.choose(loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked)
-        slots, names = loops.shown.copy(), self.offer.names
-        propensity = None if loops.asked is None else loops.asked.item()
-        prefixes = places = NOTHING
-        if self.reports_places:
-            loops.place(loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places)
-            prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
-        made = self.made
-        self.made += 1
-        # Calling Decision would take half as long again.
-        return Decision._make(
-            (
-                made,
-                key,
-                (names[slots.item()],)
-                if len(slots) == 1
-                else tuple([names[slot] for slot in slots.tolist() if slot >= 0]),
-                propensity if propensity == propensity else None,
-                loops.epoch.item(),
-                self.offer.slots,
-                slots,
-                loops.context,
-                NO_FEATURES,
-                NO_FEATURES,
-                prefixes,
-                places,
-            )
-        )
-
-    def choose(
+    def choose_rows(
         self, keys: Sequence[str], given: tuple[Any, Any, Any, Any], imposed: Ints | None = None
-    ) -> Decisions[Any]:
+    ) -> Decisions[ArmT_co]:
         """Choose for many impressions, in their order.
 
         Parameters
@@ -297,127 +337,59 @@ class BatchLearner:
         InvalidValue, UnknownName
             As ``Learner.choose_many``; then nothing was decided.
         """
-        rows = len(checks.names("keys", keys))
-        arms = given[1]
-        if arms is not None and len(checks.names("arms", arms)) != rows:
-            remedy = f"give one list of arms for each of {rows} impressions"
-            raise InvalidValue("arms", arms, remedy)
-        columns = self.reader.read(self.policy, self.offer, rows, given)
+        rows, arms, loops = len(keys), given[1], self.loops
+        columns = self._impressions.read(self.policy, self.offer, rows, given)
         batch = Batch(self.lanes.admit(keys), *columns)
-        self.reader.advise(self.policy, batch.relevance, batch.examination)
+        self._impressions.advise(self.policy, batch.relevance, batch.examination)
         actions = np.empty((rows, self.policy.action_width), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
         propensities.fill(np.nan)
-        asked = None if self.loops.asked is None else propensities
-        state = self.loops.params, self.lanes.state
+        state = loops.params, self.lanes.state
         if imposed is None:
-            self.loops.choose(*state, batch, self.rng, actions, epochs, asked)
+            asked = None if loops.asked is None else propensities
+            loops.choose(*state, batch, self.rng, actions, epochs, asked)
         else:
             drawn = self.policy.randomized
-            wanted = imposed, drawn, actions, epochs, propensities
-            self.loops.impose(*state, batch, self.rng, *wanted)
-            if drawn and asked is None:
+            loops.impose(*state, batch, self.rng, imposed, drawn, actions, epochs, propensities)
+            if drawn and loops.asked is None:
                 propensities[:] = np.nan
+        places: tuple[Floats, ...] = ()
+        if self.reports_places:
+            places = tuple(np.empty((2, *actions.shape)))
+            loops.place(*state, batch, actions, *places)
         offers = (arms or [None] * rows) if self.policy.arms is None else None
-        told = self.made, tuple(keys), self.offer.names, offers, actions, epochs, propensities
-        made = Decisions(*told, batch, self.lanes.of)
-        self.made += rows
-        if not self.reports_places:
-            return made
-        prefixes, places = np.empty((2, *actions.shape))
-        self.loops.place(self.loops.params, self.lanes.state, batch, actions, prefixes, places)
-        return replace(made, prefixes=prefixes, places=places)
+        made = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities
+        self.decisions += rows
+        return Decisions(*made, batch, self.lanes.of, *places)
 
-    def probabilities(self, key: str, given: tuple[Any, Any, Any, Any]) -> Floats | None:
-        """Return with what probability each arm on offer would be chosen; None if not known.
+    def decisions_of(
+        self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
+    ) -> Decisions[ArmT_co]:
+        """Return decisions that were made here as columns, without their keys.
 
-        Of a list, at each position.
+        Parameters
+        ----------
+        batch : Batch
+            The impressions, in lanes of this learner.
+        actions : array of int64, shape (rows, action_width)
+            Slots of what was shown.
+        epochs : array of int64, shape (rows,)
+        propensities : array of float64, shape (rows,)
+            NaN where the policy is deterministic.
 
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As :meth:`choose`; or if the policy shows duels.
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> made = learner.choose_many(["tomato", "tomato"])
+        >>> again = learner.decisions_of(made.batch, made.actions, made.epochs, made.propensities)
+        >>> learner.learn_many(again, [0.0, 1.0])
+        2
         """
-        if self.policy.shows == "duel":
-            raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
-        columns = self.reader.read(self.policy, self.offer, 1, given)
-        batch = Batch(self.lanes.admit([key]), *columns)
-        arms = len(batch.arms)
-        if self.policy.shows == "slate":
-            if not knows_places(self.policy):
-                return None
-            places = np.empty((arms, min(arms, self.policy.action_width)))
-            self.loops.weigh_cells(self.loops.params, self.lanes.state, batch, places)
-            return places
-        found = np.empty(arms)
-        self.loops.weigh(self.loops.params, self.lanes.state, batch, found)
-        return None if np.isnan(found).any() else found
-
-    def reward_draws(
-        self, key: str, given: tuple[Any, Any, Any, Any], rng: Generator, draws: int
-    ) -> tuple[list[Arm], Floats]:
-        """Return the arms on offer, and draws of their mean rewards from what is believed.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As :meth:`choose`; or if nothing was ever chosen for the key.
-        """
-        lane = self.lanes.lane(key)
-        slots, _, _, contexts, *blocks = self.reader.read(self.policy, self.offer, 1, given)
-        names = self.offer.names or (given[1][0] if given[1] else range(len(slots)))
-        drawn = self.policy.reward_draws  # type: ignore[attr-defined]
-        found = drawn(self.lanes.state, lane, Impression(slots, contexts[0], *blocks), rng, draws)
-        return [names[slot] for slot in slots.tolist()], found
-
-    def plays_of(self, lane: int) -> Floats:
-        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
-        told = getattr(self.policy, "beliefs", None)
-        if self.policy.forgets or told is None:
-            return self.lanes.plays_of(lane)
-        # All count still, and what was told before.
-        found: Floats = told(self.lanes.state, lane).plays - told(self.policy.init(1), 0).plays
-        return found
+        made = self.decisions, (), self.offer.names, None, actions, epochs, propensities
+        return Decisions(*made, batch, self.lanes.of)
 
     # Learn -----------------------------------------------------------------------------------
-
-    def learn_one(self, decision: Decision, reward: Any) -> bool:
-        """Learn from what came back for a decision; return whether it taught something."""
-        loops = self.loops
-        if self.policy.feedback_width > 1:
-            loops.feedback[:] = self._decisions.feedback("reward", [reward], 1)
-        else:
-            value = float(reward) if isinstance(reward, BOOLEANS) else reward
-            loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
-        refuse_others(decision)
-        least = self._least_share
-        if least and (decision.propensity or 0.0) * len(decision.offered) < least:
-            self.check_propensities([decision.propensity], [len(decision.offered)])
-        one = loops.one
-        one.lanes[0] = self.lanes.lane(decision.key)
-        if decision.offered is not self.offer.slots or len(decision.context):
-            one = self._decisions.batch([decision])
-            self._decisions.actions([decision], one)
-        loops.action[0] = decision.slots
-        loops.epoch[0] = decision.epoch
-        loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
-        row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
-        return bool(loops.learn(loops.params, self.lanes.state, one, self.lanes.plays, *row))
-
-    def learn(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> Booleans:
-        """Learn in the order of decisions; return of each whether it taught something.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As ``Learner.learn_many``; then nothing was learned.
-        """
-        values = self._decisions.feedback("rewards", rewards, len(decisions))
-        if not len(decisions):
-            return np.zeros(0, np.bool_)
-        batch, actions, propensities, epochs = self._decisions.columns(decisions)
-        self.check_propensities(propensities, batch.stops - batch.starts)
-        return self.learn_rows(batch, actions, values, propensities, epochs)
 
     def check_propensities(
         self,
@@ -477,25 +449,14 @@ class BatchLearner:
         self.loops.learn(self.loops.params, self.lanes.state, *given)
         return fresh
 
-    def correct(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
-        """Put other rewards in the place of those that were learned; return how many were.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As ``Learner.correct_many``; then nothing was corrected.
-        """
-        if not self.policy.correctable:
-            raise InvalidValue(
-                "policy", self.policy, "it cannot take out what it has learned; see correctable"
-            )
-        old = self._decisions.feedback("before", before, len(decisions))
-        new = self._decisions.feedback("after", after, len(decisions))
-        if not decisions:
-            return 0
-        batch, actions, propensities, epochs = self._decisions.columns(decisions)
-        given = batch, actions, old, new, propensities, epochs
-        return int(self.loops.correct(self.loops.params, self.lanes.state, *given))
+    def plays_of(self, lane: int) -> Floats:
+        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
+        told = getattr(self.policy, "beliefs", None)
+        if self.policy.forgets or told is None:
+            return self.lanes.plays_of(lane)
+        # All count still, and what was told before.
+        found: Floats = told(self.lanes.state, lane).plays - told(self.policy.init(1), 0).plays
+        return found
 
     # What a log holds ------------------------------------------------------------------------
 
@@ -513,7 +474,7 @@ class BatchLearner:
         else:
             return
         self.loops.observe(self.loops.params, self.lanes.state, batch)
-        self.made += len(decisions)
+        self.decisions += len(decisions)
 
     def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
         """Learn from what was shown elsewhere, as if it had been decided here and answered at once.
@@ -529,44 +490,7 @@ class BatchLearner:
         fresh = np.ones(len(actions), np.bool_)
         given = batch, self.lanes.plays, actions, feedback, propensities, fresh
         self.loops.relive(self.loops.params, self.lanes.state, *given)
-        self.made += len(actions)
-
-    def impressions(self, lanes: Ints, contexts: Floats) -> Batch:
-        """Return impressions with all arms on offer, as columns.
-
-        Parameters
-        ----------
-        lanes : array of int64, shape (rows,)
-            As :meth:`Lanes.admit` gave them.
-        contexts : array of float64, shape (rows, context_dim)
-        """
-        return self.loops.plain_batch(lanes, contexts)
-
-    def decisions(self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats) -> Decisions[Any]:
-        """Return decisions that were made here as columns, without their keys.
-
-        Parameters
-        ----------
-        batch : Batch
-            The impressions, in lanes of this learner.
-        actions : array of int64, shape (rows, action_width)
-            Slots of what was shown.
-        epochs : array of int64, shape (rows,)
-        propensities : array of float64, shape (rows,)
-            NaN where the policy is deterministic.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
-        >>> made = learner.choose_many(["tomato", "tomato"])
-        >>> columns = made.batch, made.actions, made.epochs, made.propensities
-        >>> again = learner.columns.decisions(*columns)
-        >>> learner.learn_many(again, [0.0, 1.0])
-        2
-        """
-        made = self.made, (), self.offer.names, None, actions, epochs, propensities
-        return Decisions(*made, batch, self.lanes.of)
+        self.decisions += len(actions)
 
 
 def knows_places(policy: Policy) -> bool:

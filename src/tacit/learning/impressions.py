@@ -139,7 +139,7 @@ class Offer:
     """
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
-        self.names: tuple[Arm, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
+        self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._slot_of = {name: slot for slot, name in enumerate(self.names)}
         self.all = arms
         out = {self._slot_of[name] for name in retired}
@@ -177,7 +177,7 @@ class Offer:
             raise InvalidValue("arms", arms, "offer at least one arm, and each only once")
         return np.array(slots, np.int64)
 
-    def with_new(self, arms: int | Sequence[str]) -> tuple[list[Arm], Offer]:
+    def with_new(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
         """Return the arms that come, and the offer with them.
 
         Parameters
@@ -285,6 +285,8 @@ class ImpressionReader:
             As ``choose_many``.
         """
         contexts, arms, relevance, examination = given
+        if arms is not None and len(checks.names("arms", arms)) != rows:
+            raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
         blocks, sizes = _features(policy, relevance, examination, rows)
         offers = _offers(offer, arms, sizes, rows)
         context_rows = _contexts(policy, contexts, rows)

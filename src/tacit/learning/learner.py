@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,9 @@ from tacit.core.arrays import Floats
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.columns import BatchLearner
-from tacit.learning.decisions import NEWEST, Arm, ArmT_co, Decision, Decisions, Key, Learned
+from tacit.learning.batch import Batch
+from tacit.learning.columns import ONLY_KEY, ColumnLearner, knows_places, refuse_others
+from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Learned
 from tacit.learning.estimates import (
     DRAWS,
     Coefficients,
@@ -26,21 +28,19 @@ from tacit.learning.estimates import (
 )
 from tacit.learning.impressions import Offer
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
-from tacit.policies.base import Policy
+from tacit.policies.base import NO_FEATURES, Impression, Policy
 
-ONLY_KEY = "default"
-"""The key of those who have one problem only."""
+BOOLEANS = bool, np.bool_
 SHOWN = 12
 """Arms that a notebook names."""
 
 
-class Learner(Generic[ArmT_co]):
+class Learner(ColumnLearner[ArmT_co]):
     """Decide and learn, each key on its own.
 
     Not safe for use from several threads at once. What is given is checked before anything
     changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
-    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``. ``columns`` is the
-    same learner for many impressions at once, unchecked.
+    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``.
 
     Parameters
     ----------
@@ -53,6 +53,15 @@ class Learner(Generic[ArmT_co]):
         draws a seed from the system.
     propensities : bool, default True
         Whether decisions carry their propensity; it costs time where it must be integrated.
+
+    Attributes
+    ----------
+    policy : Policy
+        The algorithm and its hyperparameters, as they are now.
+    rng : Generator
+        Where every random draw comes from.
+    decisions : int
+        How many decisions were made.
 
     Examples
     --------
@@ -71,7 +80,7 @@ class Learner(Generic[ArmT_co]):
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        self.columns = BatchLearner(policy, generator("learner", seed), propensities)
+        super().__init__(policy, generator("learner", seed), propensities)
         self._learned = Learned()
         self._ring = self._learned.ring
 
@@ -86,54 +95,6 @@ class Learner(Generic[ArmT_co]):
     def __reduce__(self) -> tuple[Any, ...]:
         # The policy goes along, so that its class is imported where it is a user's own.
         return _unpickled, (self.policy, b"".join(pieces(snapshot_of(self))))
-
-    @property
-    def policy(self) -> Policy:
-        """The algorithm and its hyperparameters, as they are now."""
-        return self.columns.policy
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """Where every random draw comes from."""
-        return self.columns.rng
-
-    @property
-    def decisions(self) -> int:
-        """How many decisions were made."""
-        return self.columns.made
-
-    @property
-    def state(self) -> Any:
-        """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
-        return self.columns.lanes.state
-
-    @property
-    def keys(self) -> list[str]:
-        """All keys in the order of their lanes."""
-        return list(self.columns.lanes.of)
-
-    def __len__(self) -> int:
-        return len(self.columns.lanes.of)
-
-    def __contains__(self, key: Key) -> bool:
-        return checks.key(key) in self.columns.lanes.of
-
-    def __bool__(self) -> bool:
-        return True
-
-    @property
-    def arms(self) -> list[ArmT_co]:
-        """The arms on offer."""
-        return self.columns.offer.arms
-
-    @property
-    def retired(self) -> list[ArmT_co]:
-        """The arms that are no longer on offer."""
-        return self.columns.offer.retired
-
-    def lane(self, key: Key = ONLY_KEY) -> int:
-        """Return the lane of a known key."""
-        return self.columns.lanes.lane(checks.key(key))
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
         """Return how often the lane of ``key`` has restarted."""
@@ -154,7 +115,7 @@ class Learner(Generic[ArmT_co]):
         For policies that keep one, such as :class:`~tacit.BWC`.
         """
         diagnostics = self._kept("diagnostics", "keeps no record for them")
-        return diagnostics(self.state)._replace(outside=self.columns.reader.watch.outside)
+        return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
     def _kept(self, name: str, otherwise: str) -> Any:
         """Return what only some policies can say of their state."""
@@ -163,68 +124,6 @@ class Learner(Generic[ArmT_co]):
         except AttributeError:
             policy = type(self.policy).__name__
             raise UnknownName(f"{name}: {policy} {otherwise}") from None
-
-    def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
-        """Put new arms on offer, for all keys; return them.
-
-        They begin as arms do of which nothing is known; where a policy has learned over all keys
-        what arms are like, with that.
-
-        Parameters
-        ----------
-        arms : int or sequence of str
-            How many, where arms are numbered; or their names, which must be new.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.UCB1(arms=["holiday"]), seed=1)
-        >>> learner.add_arms(["film"])
-        ['film']
-        >>> learner.retire_arms(["holiday"])
-        >>> learner.arms, learner.retired
-        (['film'], ['holiday'])
-        """
-        return self.columns.add_arms(checks.listed(arms))
-
-    def retire_arms(self, arms: Sequence[Arm]) -> None:
-        """Take arms off offer; one at least must stay.
-
-        What was learned of them is kept, and decisions that showed them still teach it. Those that
-        are off offer stay so.
-        """
-        self.columns.set_offer(self.policy, self.columns.offer.without(checks.listed(arms)))
-
-    def restore_arms(self, arms: Sequence[Arm]) -> None:
-        """Put retired arms on offer again, with all that was learned of them; others stay."""
-        self.columns.set_offer(self.policy, self.columns.offer.restored(checks.listed(arms)))
-
-    def add_arm(self, name: str | None = None) -> ArmT_co:
-        """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
-        if name is not None and name in self.retired:
-            self.restore_arms([name])
-            return name
-        (added,) = self.add_arms(1 if name is None else [name])
-        return added
-
-    def retire_arm(self, arm: Arm) -> None:
-        """Take one arm off offer, as :meth:`retire_arms`."""
-        self.retire_arms([arm])
-
-    def tune(self, **hyperparameters: Any) -> None:
-        """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
-
-        ``learner.tune(epsilon=0.1)`` leaves the others as they are.
-        """
-        self.columns.tune(hyperparameters)
-
-    def compile(self) -> None:
-        """Compile what choosing and learning run, or find it in the cache.
-
-        Without this, each is compiled when it is first called, which takes some seconds.
-        """
-        loops = self.columns.loops
-        _ = loops.choose, loops.observe, loops.learn, self.columns.reports_places and loops.place
 
     def choose(
         self,
@@ -252,10 +151,35 @@ class Learner(Generic[ArmT_co]):
             Features of each arm on offer, for policies that read them.
         """
         name = key if type(key) is str else checks.key(key)
-        if self.columns.plain and arms is None and context is None:
-            return self.columns.choose_one(name)
-        offer = checks.listed(arms)
-        return self.columns.choose([name], _one(context, offer, relevance, examination))[0]
+        if arms is None and context is None and self._reads_nothing:
+            return self._choose_plain(name)
+        return self.choose_rows([name], _one(context, arms, relevance, examination))[0]
+
+    def _choose_plain(self, key: str) -> Decision[ArmT_co]:
+        """Choose among all arms on offer, for a policy that reads nothing else."""
+        loops, lanes, names = self.loops, self.lanes, self.offer.names
+        lane = lanes.of.get(key)
+        loops.one.lanes[0] = lanes.add(key) if lane is None else lane
+        loops.choose(loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked)
+        slots = loops.shown.copy()
+        if len(slots) == 1:
+            shown: Any = (names[slots.item()],)
+        else:
+            shown = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
+        propensity = None if loops.asked is None else loops.asked.item()
+        if propensity != propensity:
+            propensity = None
+        prefixes = places = NOTHING
+        if self.reports_places:
+            loops.place(loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places)
+            prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
+        id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.slots
+        self.decisions += 1
+        features = loops.context, NO_FEATURES, NO_FEATURES
+        # Calling Decision would take half as long again.
+        return Decision._make(
+            (id, key, shown, propensity, epoch, offered, slots, *features, prefixes, places)
+        )
 
     def choose_many(
         self,
@@ -282,7 +206,7 @@ class Learner(Generic[ArmT_co]):
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))
-        return self.columns.choose(checks.keys(keys), (contexts, offers, relevance, examination))
+        return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def probabilities(
         self,
@@ -306,9 +230,24 @@ class Learner(Generic[ArmT_co]):
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        offer = checks.listed(arms)
-        given = _one(context, offer, relevance, examination)
-        return self.columns.probabilities(checks.key(key), given)
+        if self.policy.shows == "duel":
+            raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
+        batch = self._impression(key, _one(context, arms, relevance, examination))
+        found = np.empty(len(batch.arms))
+        if self.policy.shows == "slate":
+            if not knows_places(self.policy):
+                return None
+            found = np.empty((len(found), min(len(found), self.policy.action_width)))
+            self.loops.weigh_cells(self.loops.params, self.state, batch, found)
+            return found
+        self.loops.weigh(self.loops.params, self.state, batch, found)
+        return None if np.isnan(found).any() else found
+
+    def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
+        """Return the only impression that is given, without deciding for it."""
+        name = checks.key(key)
+        columns = self._impressions.read(self.policy, self.offer, 1, given)
+        return Batch(self.lanes.admit([name]), *columns)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
@@ -332,11 +271,30 @@ class Learner(Generic[ArmT_co]):
         bool
             False if the key's lane has restarted since: then it taught nothing.
         """
-        taught = self.columns.learn_one(decision, reward)
+        loops = self.loops
+        if self.policy.feedback_width > 1:
+            loops.feedback[:] = self._decisions.feedback("reward", [reward], 1)
+        else:
+            value = float(reward) if isinstance(reward, BOOLEANS) else reward
+            loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+        refuse_others(decision)
+        least = self._least_share
+        if least and (decision.propensity or 0.0) * len(decision.offered) < least:
+            self.check_propensities([decision.propensity], [len(decision.offered)])
+        one = loops.one
+        one.lanes[0] = self.lanes.lane(decision.key)
+        if decision.offered is not self.offer.slots or len(decision.context):
+            one = self._decisions.batch([decision])
+            self._decisions.actions([decision], one)
+        loops.action[0] = decision.slots
+        loops.epoch[0] = decision.epoch
+        loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
+        row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
+        taught = bool(loops.learn(loops.params, self.lanes.state, one, self.lanes.plays, *row))
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:
-            self._learned.tell(decision, self.columns.made)
+            self._learned.tell(decision, self.decisions)
         ring[place] = number
         return taught
 
@@ -355,9 +313,14 @@ class Learner(Generic[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        taught = int(np.count_nonzero(self.columns.learn(decisions, rewards)))
-        self._learned.many(decisions, self.columns.made)
-        return taught
+        values = self._decisions.feedback("rewards", rewards, len(decisions))
+        if not len(decisions):
+            return 0
+        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        self.check_propensities(propensities, batch.stops - batch.starts)
+        taught = self.learn_rows(batch, actions, values, propensities, epochs)
+        self._learned.many(decisions, self.decisions)
+        return int(np.count_nonzero(taught))
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
         """Put other rewards in the place of those that were learned, whatever was learned since.
@@ -385,7 +348,17 @@ class Learner(Generic[ArmT_co]):
         >>> learner.correct_many(decisions[:1], [0.0], [1.0])
         1
         """
-        return self.columns.correct(decisions, before, after)
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._decisions.feedback("before", before, len(decisions))
+        new = self._decisions.feedback("after", after, len(decisions))
+        if not decisions:
+            return 0
+        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        given = batch, actions, old, new, propensities, epochs
+        return int(self.loops.correct(self.loops.params, self.state, *given))
 
     def fit_log(
         self,
@@ -454,7 +427,7 @@ class Learner(Generic[ArmT_co]):
 
         reader = opened(log, **reading)
         features = relevance, examination
-        learned = learn_log(self.columns, reader, placement, missing_reward, features)
+        learned = learn_log(self, reader, placement, missing_reward, features)
         say_rejected(reader, log)
         return learned
 
@@ -507,16 +480,17 @@ class Learner(Generic[ArmT_co]):
         if self.policy.feature_dims == (0, 0):
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            plays = self.columns.plays_of(self.lane(key))
-            return estimates_of(believed, plays, self.columns.offer, confidence)
-        self._kept("reward_draws", "says nothing of what arms with these features would earn")
+            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
+        draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
         if relevance is None and examination is None:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
-        given = _one(context, checks.listed(arms), relevance, examination)
-        rng = np.random.default_rng(0)
-        offered, rewards = self.columns.reward_draws(checks.key(key), given, rng, DRAWS)
-        return estimates_by_draws(offered, rewards, confidence)
+        lane, arms = self.lane(key), checks.listed(arms)
+        _, slots, _, _, contexts, *blocks = self._impression(key, _one(context, arms, relevance, examination))
+        impression = Impression(slots, contexts[0], *blocks)
+        rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
+        names = self.offer.names or arms or range(len(slots))
+        return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
         """Return what is believed of each feature: its parameter, and how sure that is.
@@ -570,34 +544,33 @@ def _unpickled(policy: Policy, content: bytes) -> Learner:
     return from_bytes(content, "pickle", restored)
 
 
-def _one(*given: Any) -> tuple[Any, Any, Any, Any]:
+def _one(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
     """Return what is given of one impression as that of many."""
+    given = context, checks.listed(arms), *features
     first, second, third, fourth = (None if each is None else [each] for each in given)
     return first, second, third, fourth
 
 
 def snapshot_of(learner: Learner) -> LearnerSnapshot:
     """Return what a snapshot of a learner holds; its arrays are the learner's own."""
-    batch = learner.columns
     return LearnerSnapshot(
-        policy=batch.policy,
-        retired=batch.offer.retired,
-        propensities=batch.reports_propensities,
-        decisions=batch.made,
-        generator=batch.rng.bit_generator.state,
+        policy=learner.policy,
+        retired=learner.retired,
+        propensities=learner.reports_propensities,
+        decisions=learner.decisions,
+        generator=learner.rng.bit_generator.state,
         keys=learner.keys,
-        state=batch.lanes.used(),
-        plays=batch.lanes.plays[: len(batch.lanes.of)],
+        state=learner.lanes.used(),
+        plays=learner.lanes.plays[: len(learner)],
     )
 
 
 def restored(snapshot: LearnerSnapshot) -> Learner:
     """Return the learner of a snapshot; its broken lanes begin anew."""
-    learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
-    batch = learner.columns
-    batch.rng.bit_generator.state = snapshot.generator
-    batch.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
-    batch.lanes.begin_anew(snapshot.broken)
-    batch.made = snapshot.decisions
-    batch.set_offer(batch.policy, Offer(batch.policy.arms, snapshot.retired))
+    learner: Learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
+    learner.rng.bit_generator.state = snapshot.generator
+    learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
+    learner.lanes.begin_anew(snapshot.broken)
+    learner.decisions = snapshot.decisions
+    learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner

@@ -14,7 +14,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
-from tacit.learning.columns import BatchLearner
+from tacit.learning.columns import ColumnLearner
 from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths
@@ -208,7 +208,7 @@ class _Offered(NamedTuple):
 
 
 def learn_log(
-    learner: BatchLearner,
+    learner: ColumnLearner,
     log: Any,
     placement: str | None,
     missing_reward: float | None,
@@ -218,7 +218,7 @@ def learn_log(
 
     Parameters
     ----------
-    learner : BatchLearner
+    learner : ColumnLearner
     log : LogReader
     placement, missing_reward, features
         As for :meth:`tacit.Learner.fit_log`; relevance and examination.
@@ -236,21 +236,21 @@ def learn_log(
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
     found = LoggedFeatures(learner.policy, features)
     reader = _LogLessons(learner, placement, missing_reward, found)
-    before, made = learner.lanes.kept(), learner.made
+    before, made = learner.lanes.kept(), learner.decisions
     try:
         for lesson in reader.read(found.opened(log)):
             learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
     except BaseException:
         learner.lanes.take_back(before)
-        learner.made = made
+        learner.decisions = made
         raise
-    return learner.made - made
+    return learner.decisions - made
 
 
 class _LogLessons:
     def __init__(
         self,
-        learner: BatchLearner,
+        learner: ColumnLearner,
         placement: str | None,
         missing_reward: float | None,
         features: LoggedFeatures,

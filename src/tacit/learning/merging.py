@@ -207,7 +207,7 @@ def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
     """
     for name, array in shared_sums(learner.policy, learner.state).items():
         array += more[name]
-    learner.columns.refit()
+    learner.refit()
 
 
 def joined(classifier: Classifier, states: Sequence[Any]) -> Any:

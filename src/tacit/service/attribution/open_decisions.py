@@ -351,7 +351,7 @@ class OpenDecisions:
             self._propensities[slots] = decisions.propensities
             self._contexts[slots] = decisions.batch.contexts
         else:
-            self._lanes[slots] = self._learner.columns.lanes.admit([d.key for d in decisions])
+            self._lanes[slots] = self._learner.lanes.admit([d.key for d in decisions])
             self._actions[slots] = [d.slots for d in decisions]
             self._epochs[slots] = [d.epoch for d in decisions]
             # NumPy takes None for NaN.
@@ -394,7 +394,7 @@ class OpenDecisions:
 
     def decisions(self, slots: Ints) -> Decisions:
         """Return decisions, for the learner to learn from; without their keys."""
-        return self._learner.columns.decisions(
+        return self._learner.decisions_of(
             self._batch(slots), self._actions[slots], self._epochs[slots], self._propensities[slots]
         )
 
@@ -407,7 +407,7 @@ class OpenDecisions:
         values : sequence
             Numbers within [0, 1], of a list one for each position.
         """
-        return self._learner.columns.learn_rows(
+        return self._learner.learn_rows(
             self._batch(slots),
             self._actions[slots],
             np.array(values, np.float64).reshape(len(slots), -1),
@@ -416,7 +416,7 @@ class OpenDecisions:
         )
 
     def _batch(self, slots: Ints) -> Batch:
-        plain = self._learner.columns.impressions(self._lanes[slots], self._contexts[slots])
+        plain = self._learner.loops.plain_batch(self._lanes[slots], self._contexts[slots])
         same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
         if not self._offers and same:
             return plain

@@ -63,7 +63,7 @@ class PlacementSignals:
     ) -> list[Impression]:
         """Return impressions with their whole contexts, and count them."""
         values = self.stream.arrive(
-            learner.columns.lanes.admit(impressions.column("key")),
+            learner.lanes.admit(impressions.column("key")),
             time,
             offers,
             list(map(_number, impressions.column("asked"))),
@@ -77,7 +77,7 @@ class PlacementSignals:
     def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
         """Count decisions of the log; return the signals that they were made by."""
         values = self.stream.arrive(
-            learner.columns.lanes.admit(rows.column("key")),
+            learner.lanes.admit(rows.column("key")),
             rows.column("time"),
             offers,
             list(map(_number, rows.column("asked"))),
@@ -89,18 +89,18 @@ class PlacementSignals:
 
     def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
         """Take in the epochs of decisions."""
-        lanes = learner.columns.lanes.admit(rows.column("key"))
+        lanes = learner.lanes.admit(rows.column("key"))
         self.stream.at_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
     def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
         """Count a deferred decision from now on."""
-        self.stream.arrive(learner.columns.lanes.admit([row.key]), time, [offer], [_number(row.asked)])
+        self.stream.arrive(learner.lanes.admit([row.key]), time, [offer], [_number(row.asked)])
 
     def answered(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
         """Count the answers to decisions, each when it came or when its window closed."""
-        self.stream.answered(learner.columns.lanes.admit(keys), times, clicked)
+        self.stream.answered(learner.lanes.admit(keys), times, clicked)
 
     def saved(self, learner: Learner) -> bytes:
         """Return everything that is known."""

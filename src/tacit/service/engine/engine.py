@@ -438,7 +438,7 @@ class Engine(Verbs):
         learner = self.placement(placement).learner
         if type(request) is HoldoutOf:
             # Nobody's request shall wait for the compiler.
-            await asyncio.to_thread(getattr, learner.columns.loops, "impose")
+            await asyncio.to_thread(getattr, learner.loops, "impose")
         return await self._submit(Ask(placement, request, who))
 
     async def lend(self, placement: str) -> Lent:

@@ -213,7 +213,7 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
-    plays = learner.columns.plays_of(lane)
+    plays = learner.plays_of(lane)
     if told is not None and not learner.policy.forgets:
         plays = told[0]
     return KeyFacts(key, rounds, epoch, told, placed, restarts, plays)
@@ -248,7 +248,7 @@ async def _beside(placement: Placement, function: Callable[..., Result], *given:
 
 def _busiest_names(placement: Placement) -> list[str]:
     # One after the other, so that every lane that is counted has its key.
-    counts, keys = counts_of(placement.learner.state), list(placement.learner.columns.lanes.of)
+    counts, keys = counts_of(placement.learner.state), list(placement.learner.lanes.of)
     if counts is None or not keys:
         return []
     rounds = rounds_of(counts)[: len(keys)]
@@ -260,7 +260,7 @@ def _busiest_names(placement: Placement) -> list[str]:
 
 async def find_keys(placement: Placement, text: str) -> Found:
     """Return keys in which a text occurs, among the first ones that there were."""
-    keys = placement.learner.columns.lanes.of
+    keys = placement.learner.lanes.of
     some = list(islice(keys, MOST_LOOKED))
     found = await _beside(placement, _having, some, text)
     first = [text] if text in keys else []

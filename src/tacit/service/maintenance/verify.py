@@ -173,8 +173,8 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
 
 def _first_difference(kept: Learner, anew: Learner) -> str | None:
     """Return where what two learners of the same keys have learned differs first."""
-    lanes = kept.columns.lanes
-    pairs = zip(leaves(lanes.used()), leaves(anew.columns.lanes.used()), lanes.rows, strict=True)
+    lanes = kept.lanes
+    pairs = zip(leaves(lanes.used()), leaves(anew.lanes.used()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
         for row in range(len(a)):
             if a[row].tobytes() != b[row].tobytes():

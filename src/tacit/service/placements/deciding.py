@@ -210,7 +210,7 @@ class Deciding(Pinned, Opening):
         others.begin(other.rng, id)
         with untouched(other, told.key):
             beside = self._choose_many(other, asked, made.actions)
-        other.columns.made -= 1
+        other.decisions -= 1
         alone = [made.propensities, beside.propensities]
         mixed = self.coin.mixed(*(reversed(alone) if held else alone))
         own = float(np.nan_to_num(made.propensities[0]))
@@ -400,7 +400,7 @@ class Elsewhere(Deciding, Recalling):
             raise InvalidValue("arm", made.arm, f"on offer were {list(told.arms)}")
         if made.propensity is not None:
             checks.number("propensity", made.propensity, 0.0, 1.0, open_low=True)
-        self.learner.columns.check_propensities([made.propensity], [len(self._offer_of(told))])
+        self.learner.check_propensities([made.propensity], [len(self._offer_of(told))])
         return told._replace(given=made)
 
     def asked_before(self, told: Impression, row: DecisionRow) -> bool:

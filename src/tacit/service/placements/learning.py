@@ -270,7 +270,7 @@ class Learning(Opening):
     ) -> Any:
         """Teach a learner, or put rewards that came late in the place of the defaults."""
         if before is not None:
-            learner.columns.correct(kept.decisions(slots), before, values)
+            learner.correct_many(kept.decisions(slots), before, values)
             return True
         return kept.learn(slots, values)
 
@@ -336,7 +336,7 @@ class Recalling(Opening):
             # This policy never restarts; another one, which made some of them, may have.
             epochs = [0] * len(rows)
         decisions = self._recalled_many(rows, epochs)
-        self.learner.columns.recall(decisions)
+        self.learner.recall(decisions)
         self._decided(rows, decisions)
 
     def _recalled_many(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
@@ -348,8 +348,8 @@ class Recalling(Opening):
         contexts = np.zeros((len(rows), learner.policy.context_dim))
         if learner.policy.context_dim:
             contexts[:] = list(map(json.loads, rows.column("context")))
-        return learner.columns.decisions(
-            learner.columns.impressions(learner.columns.lanes.admit(rows.column("key")), contexts),
+        return learner.decisions_of(
+            learner.loops.plain_batch(learner.lanes.admit(rows.column("key")), contexts),
             self._actions(rows),
             np.array(epochs, np.int64),
             # NumPy takes None for NaN.
@@ -378,16 +378,16 @@ class Recalling(Opening):
         second = self.shadow if self._fits_shadow(row) else None
         if not row.control:
             if second is not None:
-                second.columns.lanes.admit([row.key])
+                second.lanes.admit([row.key])
             return [self._recalled(self.learner, row)], None
-        self.learner.columns.lanes.admit([row.key])
+        self.learner.lanes.admit([row.key])
         decision = read_by(self.learner, self._decision(row, self.learner.epoch(row.key)))
         return [decision], None if second is None else self._recalled(second, row)
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
         decision = read_by(learner, self._decision(row, row.epoch))
         with self._standing(learner, row.key):
-            learner.columns.recall([decision])
+            learner.recall([decision])
         return decision._replace(epoch=learner.epoch(row.key))
 
     def _fits_shadow(self, row: DecisionRow) -> bool:

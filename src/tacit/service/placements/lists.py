@@ -181,7 +181,7 @@ class FeaturePlacement(Placement):
     @property
     def first_belief(self) -> tuple[str, Any] | None:
         """What is believed of the features for the first key; None where that is not known."""
-        keys = self.learner.columns.lanes.of
+        keys = self.learner.lanes.of
         if not keys or not self.named_features:
             return None
         first = next(iter(keys))

@@ -79,7 +79,7 @@ class Living(State):
     @property
     def offer(self) -> Offer:
         """The arms, and which of them are on offer."""
-        return self.learner.columns.offer
+        return self.learner.offer
 
     @property
     def first_arms(self) -> list[Arm]:
@@ -251,7 +251,7 @@ def decoded(mark: str) -> ArmsNow:
 
 def fit(learner: Learner, now: ArmsNow) -> None:
     """Let a learner have these arms, which are its own and perhaps more."""
-    known = len(learner.columns.offer.names)
+    known = len(learner.offer.names)
     new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
     if new:
         learner.add_arms(new)

@@ -68,7 +68,7 @@ class Placement(Learning, Saving):
         for learner in filter(None, (self.learner, self.shadow)):
             learner.compile()
             if self.coin is not None:
-                _ = learner.columns.loops.impose
+                _ = learner.loops.impose
 
     def still(self) -> Self:
         """Return what there is to see of it by now, for another thread while this one goes on."""

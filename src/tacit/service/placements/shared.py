@@ -211,7 +211,7 @@ class Summed:
     def take(self, learner: Learner, told: Learned) -> None:
         """Put what a shard tells in the place of what it told before."""
         known = self._known.setdefault(told.shard, {})
-        learner.columns.lanes.admit(list(told.parts))
+        learner.lanes.admit(list(told.parts))
         self._look(learner, told.parts)
         for key, value in told.parts.items():
             sums = arrays_of(value, self._nothing)
@@ -242,7 +242,7 @@ class Summed:
 
 def _lane(learner: Learner, key: str) -> Any:
     """Return the view of one key's lane, with a lane axis of 1."""
-    return learner.columns.lanes.view(learner.lane(key))
+    return learner.lanes.view(learner.lane(key))
 
 
 def _content(arrays: Any) -> bytes:

@@ -106,7 +106,7 @@ class State:
         self._name_arms()
         # The arms that the placement began with; and, since these changed, all that were on offer
         # at a time.
-        self._all = self.learner.columns.offer.slots
+        self._all = self.learner.offer.slots
         self._wholes: list[str] = []
         self.shared = shared_of(config.policy, config.spread)
         self.series = Series(self._layers)
@@ -133,7 +133,7 @@ class State:
 
     def _name_arms(self) -> None:
         """Name the arm of each slot, be it on offer or retired."""
-        self.arms: list[Arm] = list(self.learner.columns.offer.names)
+        self.arms: list[Arm] = list(self.learner.offer.names)
         self._slots = {arm: slot for slot, arm in enumerate(self.arms)}
         self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
         self.coin = self._made_coin()
@@ -178,7 +178,7 @@ class State:
     @property
     def randomized(self) -> bool:
         """Whether decisions carry the policy's propensities."""
-        return self.learner.columns.reports_propensities
+        return self.learner.reports_propensities
 
     # What a kind says of itself --------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class State:
         self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
     ) -> Decisions:
         """Decide for many; show what is imposed, where it does not begin with −1."""
-        return learner.columns.choose(asked.column("key"), self._given(learner, asked), imposed)
+        return learner.choose_rows(asked.column("key"), self._given(learner, asked), imposed)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         """Return contexts, arms, relevance and examination, as a learner takes them."""
@@ -215,7 +215,7 @@ class State:
     def _offer_of(self, told: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
         if told.arms is None:
-            return self.learner.columns.offer.slots
+            return self.learner.offer.slots
         return self._offered_slots(told.arms)
 
     def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
@@ -434,7 +434,7 @@ class Opening(State):
 @contextmanager
 def untouched(learner: Learner, key: str) -> Iterator[None]:
     """Leave what a learner knows of a key as it was."""
-    lanes = learner.columns.lanes
+    lanes = learner.lanes
     (lane,) = lanes.admit([key]).tolist()
     kept = [array.copy() for _, array in leaves(lanes.view(lane))]
     yield
