@@ -13,7 +13,6 @@ from tacit.core.dispatch import shipped
 from tacit.core.spread import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
-from tacit.learning.columns import knows_places
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
@@ -145,7 +144,7 @@ def _served(policy: Policy) -> None:
     learner.refit()
     each = learner.loops
     _ = each.impose, policy.shows == "arm" and each.weigh
-    _ = knows_places(policy) and each.weigh_cells
+    _ = policy.knows_places and each.weigh_cells
     if policy.randomized:
         _ = Learner(policy, seed=0, propensities=False).loops.choose
 

@@ -81,14 +81,14 @@ def fit(
     """
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
-    from tacit.learning.logged import features_told
+    from tacit.learning.logged import features_given
     from tacit.policies import policy_from_spec
     from tacit.policies.spec import reads_features
 
     with usage():
         reader = reading.open(logs)
         features = {"relevance": features_at(relevance), "examination": features_at(examination)}
-        dims = {f"{name}_dim": features_told(where) for name, where in features.items()}
+        dims = {f"{name}_dim": features_given(where) for name, where in features.items()}
         by_features = reads_features(policy)
         if by_features and not any(dims.values()):
             raise click.UsageError(

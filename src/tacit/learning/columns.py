@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
@@ -17,7 +18,6 @@ from tacit.learning.batch import Batch
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.impressions import ImpressionReader, Offer
 from tacit.learning.lanes import Lanes, Loops
-from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- Decisions and what came back for them as columns, whoever holds them, checked
@@ -186,7 +186,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self.rng = rng
         self.decisions = 0
         self.reports_propensities = propensities and policy.randomized
-        self.reports_places = self.reports_propensities and knows_places(policy)
+        self.reports_places = self.reports_propensities and policy.knows_places
         self.lanes = Lanes(policy)
         self._least_share = math.inf
         self._impressions = ImpressionReader(policy)
@@ -449,13 +449,51 @@ class ColumnLearner(Generic[ArmT_co]):
         self.loops.learn(self.loops.params, self.lanes.state, *given)
         return fresh
 
+    def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
+        """Put other rewards in the place of those that were learned, whatever was learned since.
+
+        For policies that can take out what they have learned (``correctable``).
+
+        Parameters
+        ----------
+        decisions : Decisions or sequence of Decision
+        before, after : array of float, shape (decisions,)
+            What was learned for each, and what it shall be; in [0, 1].
+
+        Returns
+        -------
+        int
+            How many were corrected; the others were made before their lane's last restart.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+        >>> decisions = learner.choose_many(["tomato", "tomato"])
+        >>> learner.learn_many(decisions, [0.0, 0.0])
+        2
+        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
+        1
+        """
+        if not self.policy.correctable:
+            raise InvalidValue(
+                "policy", self.policy, "it cannot take out what it has learned; see correctable"
+            )
+        old = self._decisions.feedback("before", before, len(decisions))
+        new = self._decisions.feedback("after", after, len(decisions))
+        if not decisions:
+            return 0
+        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        given = batch, actions, old, new, propensities, epochs
+        return int(self.loops.correct(self.loops.params, self.state, *given))
+
     def plays_of(self, lane: int) -> Floats:
         """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
-        told = getattr(self.policy, "beliefs", None)
-        if self.policy.forgets or told is None:
+        beliefs = getattr(self.policy, "beliefs", None)
+        if self.policy.forgets or beliefs is None:
             return self.lanes.plays_of(lane)
-        # All count still, and what was told before.
-        found: Floats = told(self.lanes.state, lane).plays - told(self.policy.init(1), 0).plays
+        # All count still, and the plays of ``priors``.
+        found: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
         return found
 
     # What a log holds ------------------------------------------------------------------------
@@ -491,8 +529,3 @@ class ColumnLearner(Generic[ArmT_co]):
         given = batch, self.lanes.plays, actions, feedback, propensities, fresh
         self.loops.relive(self.loops.params, self.lanes.state, *given)
         self.decisions += len(actions)
-
-
-def knows_places(policy: Policy) -> bool:
-    """Whether a policy shows lists and knows where in them its arms are likely to be."""
-    return isinstance(policy, SlatePolicy) and policy.knows_places

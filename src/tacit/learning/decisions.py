@@ -38,7 +38,7 @@ NEWEST = LATEST - 1
 class Decision(NamedTuple, Generic[ArmT_co]):
     """What was shown for one impression.
 
-    Where the arms are names, a type checker may be told so: ``Decision[str]``.
+    Where the arms are names, a type checker may know: ``Decision[str]``.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         """
         plain = {name: checks.listed(value) for name, value in self._asdict().items()}
         empty: tuple[Any, ...] = ([], NO_FEATURES.tolist())
-        told = {name: value for name, value in plain.items() if value not in empty}
-        return json.dumps(told, separators=(",", ":"))
+        present = {name: value for name, value in plain.items() if value not in empty}
+        return json.dumps(present, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision[Any]:
@@ -307,29 +307,29 @@ def none_for_nan(values: Floats) -> list[float | None]:
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
-class Learned:
+class Repeats:
     """The decisions of a learner that it learned last; says once that one comes again.
 
     Attributes
     ----------
     ring : array of int
         At each number modulo its length the latest of these that was learned; −1 for none.
-    told : bool
-        Whether a repetition was told, after which none is looked for.
+    warned : bool
+        Whether a repetition was warned of, after which none is looked for.
     """
 
     def __init__(self) -> None:
         self.ring = array("q", [-1]) * LATEST
-        self.told = False
+        self.warned = False
 
-    def tell(self, decision: Decision, made: int, again: int = 1) -> None:
+    def warn(self, decision: Decision, made: int, again: int = 1) -> None:
         """Warn, once, that decisions were learned before; the first of them is given.
 
         A learner that made fewer knows the number only from another one.
         """
-        if self.told or decision.id >= made:
+        if self.warned or decision.id >= made:
             return
-        self.told = True
+        self.warned = True
         warnings.warn(
             f"decision: {again:,} learned before and counted twice, first {decision.id} of key "
             f"{decision.key!r}; learn each decision once, and change what was learned by "
@@ -340,8 +340,8 @@ class Learned:
         )
 
     def many(self, decisions: Sequence[Decision], made: int) -> None:
-        """Remember decisions that were learned, and tell of those that come again."""
-        if self.told or not len(decisions):
+        """Remember decisions that were learned, and warn of those that come again."""
+        if self.warned or not len(decisions):
             return
         if isinstance(decisions, Decisions):
             numbers = decisions.first_id + np.arange(len(decisions))
@@ -351,4 +351,4 @@ class Learned:
         again = ring[numbers % LATEST] == numbers
         ring[numbers % LATEST] = numbers
         if again.any():
-            self.tell(decisions[int(np.argmax(again))], made, int(again.sum()))
+            self.warn(decisions[int(np.argmax(again))], made, int(again.sum()))

@@ -115,25 +115,16 @@ class Lanes:
             for key in new:
                 checks.name("key", key)
             for key in new:
-                self.add(key)
+                self._add(key)
             lanes = list(map(self.of.get, keys))
         return np.array(lanes, dtype=np.int64)
 
-    def add(self, key: str) -> int:
-        """Return a lane for a new key.
-
-        Raises
-        ------
-        InvalidValue
-            If the key is too long.
-        """
+    def _add(self, key: str) -> None:
         lane = len(self.of)
-        checks.name("key", key)
         if lane >= self._capacity:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
             self._grow(self._policy)
         self.of[key] = lane
-        return lane
 
     def fit(self, policy: Policy) -> None:
         """Keep what was learned, in the state of a policy with more arms or tuned otherwise."""
@@ -266,23 +257,17 @@ class Loops:
     @cached_property
     def correct(self) -> Any:
         """The loop over ``correct_rows``."""
-        from tacit.core.compiled import compiled
-
-        return compiled(correct_rows, self.params)
+        return self._compiled(correct_rows)
 
     @cached_property
     def relive(self) -> Any:
         """The loop over ``relive_rows``."""
-        from tacit.core.compiled import compiled
-
-        return compiled(relive_rows, self.params)
+        return self._compiled(relive_rows)
 
     @cached_property
     def refit(self) -> Any:
         """The loop over ``refit_shared``."""
-        from tacit.core.compiled import compiled
-
-        return compiled(refit_shared, self.params)
+        return self._compiled(refit_shared)
 
     @cached_property
     def weigh(self) -> Any:
@@ -299,7 +284,10 @@ class Loops:
         """The loop over ``place_rows``."""
         return self._entry(place_rows, self.action, self.prefixes, self.places)
 
-    def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
+    def _compiled(self, loop: Callable[..., Any]) -> Any:
         from tacit.core.compiled import compiled
 
-        return compiled(loop, self.params).entry((self.params, self._lanes.state, self.one, *others))
+        return compiled(loop, self.params)
+
+    def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
+        return self._compiled(loop).entry((self.params, self._lanes.state, self.one, *others))

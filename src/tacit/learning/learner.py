@@ -16,8 +16,8 @@ from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
-from tacit.learning.columns import ONLY_KEY, ColumnLearner, knows_places, refuse_others
-from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Learned
+from tacit.learning.columns import ONLY_KEY, ColumnLearner, refuse_others
+from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
 from tacit.learning.estimates import (
     DRAWS,
     Coefficients,
@@ -40,7 +40,7 @@ class Learner(ColumnLearner[ArmT_co]):
 
     Not safe for use from several threads at once. What is given is checked before anything
     changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
-    A type checker may be told what arms are: ``learner: tacit.Learner[str] = …``.
+    A type checker may know what arms are: ``learner: tacit.Learner[str] = …``.
 
     Parameters
     ----------
@@ -81,16 +81,16 @@ class Learner(ColumnLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self._learned = Learned()
-        self._ring = self._learned.ring
+        self._repeats = Repeats()
+        self._ring = self._repeats.ring
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
 
     def _repr_html_(self) -> str:
         arms = ", ".join(map(str, self.arms[:SHOWN])) + (", …" if len(self.arms) > SHOWN else "")
-        told = {"policy": self.policy.label, "arms": arms or "known by features"}
-        return html_table([{**told, "keys": len(self), "decisions": self.decisions}])
+        about = {"policy": self.policy.label, "arms": arms or "known by features"}
+        return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The policy goes along, so that its class is imported where it is a user's own.
@@ -159,7 +159,7 @@ class Learner(ColumnLearner[ArmT_co]):
         """Choose among all arms on offer, for a policy that reads nothing else."""
         loops, lanes, names = self.loops, self.lanes, self.offer.names
         lane = lanes.of.get(key)
-        loops.one.lanes[0] = lanes.add(key) if lane is None else lane
+        loops.one.lanes[0] = lanes.admit([key])[0] if lane is None else lane
         loops.choose(loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked)
         slots = loops.shown.copy()
         if len(slots) == 1:
@@ -235,7 +235,7 @@ class Learner(ColumnLearner[ArmT_co]):
         batch = self._impression(key, _one(context, arms, relevance, examination))
         found = np.empty(len(batch.arms))
         if self.policy.shows == "slate":
-            if not knows_places(self.policy):
+            if not self.policy.knows_places:
                 return None
             found = np.empty((len(found), min(len(found), self.policy.action_width)))
             self.loops.weigh_cells(self.loops.params, self.state, batch, found)
@@ -294,7 +294,7 @@ class Learner(ColumnLearner[ArmT_co]):
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:
-            self._learned.tell(decision, self.decisions)
+            self._repeats.warn(decision, self.decisions)
         ring[place] = number
         return taught
 
@@ -319,46 +319,8 @@ class Learner(ColumnLearner[ArmT_co]):
         batch, actions, propensities, epochs = self._decisions.columns(decisions)
         self.check_propensities(propensities, batch.stops - batch.starts)
         taught = self.learn_rows(batch, actions, values, propensities, epochs)
-        self._learned.many(decisions, self.decisions)
+        self._repeats.many(decisions, self.decisions)
         return int(np.count_nonzero(taught))
-
-    def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
-        """Put other rewards in the place of those that were learned, whatever was learned since.
-
-        For policies that can take out what they have learned (``correctable``).
-
-        Parameters
-        ----------
-        decisions : Decisions or sequence of Decision
-        before, after : array of float, shape (decisions,)
-            What was learned for each, and what it shall be; in [0, 1].
-
-        Returns
-        -------
-        int
-            How many were corrected; the others were made before their lane's last restart.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
-        >>> decisions = learner.choose_many(["tomato", "tomato"])
-        >>> learner.learn_many(decisions, [0.0, 0.0])
-        2
-        >>> learner.correct_many(decisions[:1], [0.0], [1.0])
-        1
-        """
-        if not self.policy.correctable:
-            raise InvalidValue(
-                "policy", self.policy, "it cannot take out what it has learned; see correctable"
-            )
-        old = self._decisions.feedback("before", before, len(decisions))
-        new = self._decisions.feedback("after", after, len(decisions))
-        if not decisions:
-            return 0
-        batch, actions, propensities, epochs = self._decisions.columns(decisions)
-        given = batch, actions, old, new, propensities, epochs
-        return int(self.loops.correct(self.loops.params, self.state, *given))
 
     def fit_log(
         self,
@@ -374,7 +336,7 @@ class Learner(ColumnLearner[ArmT_co]):
 
         Each row is learned as if it had been decided here and answered before the next one. What a
         policy concludes from it is only as good as the log: arms that were hardly shown stay
-        hardly known.
+        hardly known. Of a log that cannot be read, or does not fit the policy, nothing is learned.
 
         Parameters
         ----------
@@ -396,14 +358,6 @@ class Learner(ColumnLearner[ArmT_co]):
         -------
         int
             How many decisions were learned.
-
-        Raises
-        ------
-        UnknownName
-            If the log has an arm that the policy does not know.
-        LogError, InvalidValue
-            If the log cannot be read, or the policy learns from what no click log holds. Nothing
-            was learned then.
 
         Examples
         --------
@@ -459,12 +413,6 @@ class Learner(ColumnLearner[ArmT_co]):
             policy's own or those of a uniform prior, or, where arms are known by features, by
             10,000 draws from the policy's posterior; least squares take the noise of rewards for
             ½, its most.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            If the key is unknown, the policy believes nothing of single arms, or features do not
-            fit.
 
         Examples
         --------

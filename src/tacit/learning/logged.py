@@ -100,8 +100,8 @@ class LoggedFeatures:
 
     def __init__(self, policy: Policy, given: tuple[Any, Any]) -> None:
         self._blocks = [
-            _block(policy, field, dim, told)
-            for field, dim, told in zip(FIELDS, policy.feature_dims, given, strict=True)
+            _block(policy, field, dim, block)
+            for field, dim, block in zip(FIELDS, policy.feature_dims, given, strict=True)
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
         self.by_row = bool(columns)
@@ -123,55 +123,55 @@ class LoggedFeatures:
         return relevance, examination
 
 
-def _block(policy: Policy, field: str, dim: int, told: Any) -> ArmTable | RowColumns | None:
-    if told is None:
+def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowColumns | None:
+    if given is None:
         if not dim:
             return None
         remedy = f"the policy reads {dim} features of arms here; give {WAYS.format(field=field)}"
         raise InvalidValue(field, None, remedy)
     if not dim:
-        raise InvalidValue(field, told, f"leave it out: {type(policy).__name__} reads none")
+        raise InvalidValue(field, given, f"leave it out: {type(policy).__name__} reads none")
     block = (
-        RowColumns(field, list(checks.names(field, checks.listed(told))))
-        if _is_names(told)
-        else arm_table(field, told)
+        RowColumns(field, list(checks.names(field, checks.listed(given))))
+        if _is_names(given)
+        else arm_table(field, given)
     )
     count = len(block.names) if isinstance(block, RowColumns) else block.rows.shape[1]
     if count != dim:
         remedy = f"the policy reads {dim} features of arms here, and this has {count}"
-        raise InvalidValue(field, told, f"{remedy}; give as many, or another {field}_dim")
+        raise InvalidValue(field, given, f"{remedy}; give as many, or another {field}_dim")
     return block
 
 
-def features_told(told: Any) -> int:
-    """Return how many features are told: columns of a log, or of a table of arms."""
-    if told is None:
+def features_given(given: Any) -> int:
+    """Return how many features are given: columns of a log, or of a table of arms."""
+    if given is None:
         return 0
-    return len(told) if _is_names(told) else arm_table(FIELDS[0], told).rows.shape[1]
+    return len(given) if _is_names(given) else arm_table(FIELDS[0], given).rows.shape[1]
 
 
-def _is_names(told: Any) -> bool:
-    return not isinstance(told, Mapping) and not is_frame(told) and isinstance(told, Sequence)
+def _is_names(given: Any) -> bool:
+    return not isinstance(given, Mapping) and not is_frame(given) and isinstance(given, Sequence)
 
 
-def arm_table(field: str, told: Any) -> ArmTable:
+def arm_table(field: str, given: Any) -> ArmTable:
     """Return a table of arms, from a dict of their features, or from one with a column ``arm``."""
-    if isinstance(told, Mapping) and "arm" not in told:
-        arms, rows = list(map(str, told)), list(told.values())
-    elif is_frame(told) and "arm" in frame_names(told):
-        others = [name for name in frame_names(told) if name != "arm"]
-        batches = list(frame_batches(told, ["arm", *others]))
+    if isinstance(given, Mapping) and "arm" not in given:
+        arms, rows = list(map(str, given)), list(given.values())
+    elif is_frame(given) and "arm" in frame_names(given):
+        others = [name for name in frame_names(given) if name != "arm"]
+        batches = list(frame_batches(given, ["arm", *others]))
         arms = [str(arm) for batch in batches for arm in batch["arm"].to_pylist()]
         rows = [row for batch in batches for row in matrix(field, batch.select(others))]
     else:
-        raise InvalidValue(field, told, f"give {WAYS.format(field=field)}")
+        raise InvalidValue(field, given, f"give {WAYS.format(field=field)}")
     try:
         table = np.array(rows, np.float64)
     except (TypeError, ValueError):
         table = np.full(0, np.nan)
     if table.ndim != 2 or not np.isfinite(table).all() or len(set(arms)) < len(arms):
         each = "give each arm once, and as many finite numbers as any other one"
-        raise InvalidValue(field, told, each)
+        raise InvalidValue(field, given, each)
     return ArmTable(field, pa.array(arms, pa.string()), table)
 
 

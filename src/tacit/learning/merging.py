@@ -108,7 +108,7 @@ def delta(state: Any, base: Any) -> Any:
     >>> delta(later, base).plays.tolist()
     [[2.0]]
     """
-    return _each(_subtracted, _told(state), _told(base))
+    return _each(np.subtract, _sums(state), _sums(base))
 
 
 def plus(base: Any, deltas: Sequence[Any]) -> Any:
@@ -132,7 +132,7 @@ def plus(base: Any, deltas: Sequence[Any]) -> Any:
     >>> plus(base, [learned, learned]).plays.tolist()
     [[8.0]]
     """
-    return _state(reduce(lambda a, b: _each(np.add, a, b), deltas, _told(base)))
+    return _state(reduce(lambda a, b: _each(np.add, a, b), deltas, _sums(base)))
 
 
 def added(base: Any, states: Sequence[Any]) -> Any:
@@ -241,26 +241,22 @@ def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
     return reduce(classifier.merged, states)
 
 
-def _told(state: Any) -> Any:
+def _sums(state: Any) -> Any:
     """Return a state in the parameters in which learning adds."""
     if isinstance(state, Gaussian):
         return natural(state)
     if isinstance(state, Counts | Past):
         return state
     if isinstance(state, tuple) and state and all(isinstance(part, tuple) for part in state):
-        return type(state)(*map(_told, state))
+        return type(state)(*map(_sums, state))
     raise InvalidValue("state", type(state).__name__, "give counts, or Gaussians without the rest")
 
 
-def _state(told: Any) -> Any:
+def _state(sums: Any) -> Any:
     """Return parameters as the state that they are of."""
-    if isinstance(told, Natural):
-        return gaussian(told)
-    return told if isinstance(told, Counts | Past) else type(told)(*map(_state, told))
-
-
-def _subtracted(a: Floats, b: Floats) -> Floats:
-    return a - b
+    if isinstance(sums, Natural):
+        return gaussian(sums)
+    return sums if isinstance(sums, Counts | Past) else type(sums)(*map(_state, sums))
 
 
 def _each(operation: Any, first: Any, second: Any) -> Any:
@@ -268,7 +264,7 @@ def _each(operation: Any, first: Any, second: Any) -> Any:
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")
     if isinstance(first, Past):
-        # A past is the learner's own: none of it is told, and none added.
+        # A past is the learner's own: none of it is given away, and none added.
         return first if operation is np.add else Past(np.zeros_like(first.code))
     if isinstance(first, tuple):
         return type(first)(*(_each(operation, a, b) for a, b in zip(first, second, strict=True)))

@@ -56,7 +56,7 @@ class Scales(NamedTuple):
     slow: float
 
 
-class Lanes(NamedTuple):
+class Streams(NamedTuple):
     """What is known of each key.
 
     Attributes
@@ -82,7 +82,7 @@ class Lanes(NamedTuple):
     offered: Ints
 
     @classmethod
-    def zeros(cls, lanes: int, arms: int) -> Lanes:
+    def zeros(cls, lanes: int, arms: int) -> Streams:
         """Return lanes of which nothing is known."""
         return cls(
             first=np.full(lanes, NEVER),
@@ -138,7 +138,7 @@ class Arrivals(NamedTuple):
 
 
 @kernel
-def fade(lanes: Lanes, scales: Scales, lane: int, time: int) -> None:
+def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
     """Let the sums of a lane fade up to a time."""
     since = time - lanes.time[lane]
     if lanes.time[lane] == NEVER or since <= 0:
@@ -152,14 +152,14 @@ def fade(lanes: Lanes, scales: Scales, lane: int, time: int) -> None:
 
 
 @kernel
-def add(lanes: Lanes, scales: Scales, lane: int, column: int, ago: int) -> None:
+def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> None:
     """Count one into a sum of a lane, as of some time ago."""
     lanes.fast[lane, column] += np.exp(-ago / scales.fast)
     lanes.slow[lane, column] += np.exp(-ago / scales.slow)
 
 
 @kernel
-def volume_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
+def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
     """Give the volume against the key's own past."""
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
@@ -171,14 +171,14 @@ def volume_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def share_of(lanes: Lanes, lane: int, part: int, whole: int) -> float:
+def share_of(lanes: Streams, lane: int, part: int, whole: int) -> float:
     """Give the share that one sum is of another, held at the key's own past."""
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
 
 @kernel
-def novelty_of(lanes: Lanes, scales: Scales, lane: int, time: int, arms: Ints) -> float:
+def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
     """Give the share of new arms among those on offer."""
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
@@ -193,7 +193,7 @@ def novelty_of(lanes: Lanes, scales: Scales, lane: int, time: int, arms: Ints) -
 
 
 @kernel
-def calm_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
+def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
     """Give how long ago the key last restarted; what restarts now counts from the next moment."""
     latest = lanes.shifts[lane, 0]
     if latest >= time:
@@ -202,7 +202,7 @@ def calm_of(lanes: Lanes, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def follow(lanes: Lanes, sessions: Sessions, scales: Scales, lane: int, time: int, number: int) -> None:
+def follow(lanes: Streams, sessions: Sessions, scales: Scales, lane: int, time: int, number: int) -> None:
     """Count a decision of a session, and that it left another key for this one."""
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
@@ -215,7 +215,7 @@ def follow(lanes: Lanes, sessions: Sessions, scales: Scales, lane: int, time: in
 
 
 def arrive_rows(
-    lanes: Lanes, sessions: Sessions, scales: Scales, arrivals: Arrivals, signals: Floats
+    lanes: Streams, sessions: Sessions, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
     """Fill in the signals of each row, then count it."""
     for i in range(len(arrivals.lanes)):
@@ -245,7 +245,7 @@ def arrive_rows(
             follow(lanes, sessions, scales, lane, time, arrivals.sessions[i])
 
 
-def answer_rows(lanes: Lanes, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
+def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
     """Count, row by row, that a decision was answered: by a click, or by none."""
     for i in range(len(rows)):
         fade(lanes, scales, rows[i], times[i])
@@ -254,7 +254,7 @@ def answer_rows(lanes: Lanes, scales: Scales, rows: Ints, times: Ints, clicked: 
             add(lanes, scales, rows[i], UNCLICKED, 0)
 
 
-def shift_rows(lanes: Lanes, rows: Ints, times: Ints, epochs: Ints) -> None:
+def shift_rows(lanes: Streams, rows: Ints, times: Ints, epochs: Ints) -> None:
     """Note, row by row, in which epoch a key was; another one than before is a restart."""
     for i in range(len(rows)):
         lane = rows[i]
@@ -303,7 +303,7 @@ class Signals:
         self._columns = [NAMES.index(name) for name in names]
         self._scales = Scales(1e6 * fast, 1e6 * slow)
         self._arms = arms if "new-arms" in names else 0
-        self._lanes = Lanes.zeros(0, self._arms)
+        self._lanes = Streams.zeros(0, self._arms)
         self._sessions = Sessions.zeros(REMEMBERED if self.follows_sessions else 0)
         self._prepare()
 
@@ -311,7 +311,7 @@ class Signals:
         """Make room for more arms, which were never on offer before."""
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
-            self._lanes = copied_into(self._lanes, Lanes.zeros(len(self._lanes.first), arms))
+            self._lanes = copied_into(self._lanes, Streams.zeros(len(self._lanes.first), arms))
 
     def _prepare(self) -> None:
         """Compile the loops, or find them in the cache, and keep their entry points."""
@@ -330,7 +330,7 @@ class Signals:
         return "reformulation" in self.names
 
     @property
-    def state(self) -> Lanes:
+    def state(self) -> Streams:
         """What is known of each lane (some may be spare)."""
         return self._lanes
 
@@ -406,7 +406,7 @@ class Signals:
     def _reach(self, lanes: Ints) -> None:
         known, wanted = len(self._lanes.first), int(lanes.max(initial=-1)) + 1
         if wanted > known:
-            grown = Lanes.zeros(max(SPARE_LANES, 2 * known, wanted), self._arms)
+            grown = Streams.zeros(max(SPARE_LANES, 2 * known, wanted), self._arms)
             self._lanes = copied_into(self._lanes, grown)
 
     # Snapshots -------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class Signals:
     def to_bytes(self, lanes: int) -> bytes:
         """Return everything that is known, of so many lanes, as a NumPy archive."""
         self._reach(np.array([lanes - 1]))
-        kept = trimmed(self._lanes, Lanes.zeros(lanes, self._arms))
+        kept = trimmed(self._lanes, Streams.zeros(lanes, self._arms))
         buffer = io.BytesIO()
         used = np.flatnonzero(self._sessions.number)
         sessions = {f"session-{n}": array[used] for n, array in leaves(self._sessions)}
@@ -431,7 +431,7 @@ class Signals:
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
-                like = Lanes.zeros(len(saved["first"]), self._arms)
+                like = Streams.zeros(len(saved["first"]), self._arms)
                 arrays = [_fitting(saved[name], array) for name, array in leaves(like)]
                 for name, array in leaves(self._sessions):
                     array[:] = 0

@@ -297,9 +297,9 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
     try:
         policy = policy_from_stored(header["policy"], imports=False)
     except UnknownName as error:
-        told = str(error).partition(";")[0]
+        unknown = str(error).partition(";")[0]
         remedy = "import or define that class first, as where the learner was saved"
-        raise SnapshotError(f"{source}: {told}; {remedy}") from error
+        raise SnapshotError(f"{source}: {unknown}; {remedy}") from error
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
     arrays = [_array(archive, name, expected) for name, expected in leaves(like)]

@@ -57,7 +57,6 @@ class SlatePolicy(Policy):
 
     @property
     def knows_places(self) -> bool:
-        """Whether the probability of each arm at each position can be computed."""
         return hasattr(self, "placed") and hasattr(self, "cells")
 
     @property

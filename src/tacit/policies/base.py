@@ -276,6 +276,11 @@ class Policy(Part):
         return 1
 
     @property
+    def knows_places(self) -> bool:
+        """Whether it shows lists, and the probability of each arm at each position can be computed."""
+        return False
+
+    @property
     def hyperparameters(self) -> dict[str, Any]:
         """All fields but ``arms`` by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
