@@ -14,7 +14,7 @@ from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.learning.estimates import estimates_by_draws, estimates_of
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
 from tacit.policies.base import outcome_of, registry
 
 POLICIES = [

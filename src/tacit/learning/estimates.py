@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.text import Tabulated, aligned
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
 from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
 

@@ -16,7 +16,7 @@ from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
-from tacit.learning.columns import ONLY_KEY, ColumnLearner, refuse_others
+from tacit.learning.columns import ONLY_KEY, ColumnLearner
 from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
 from tacit.learning.estimates import (
     DRAWS,
@@ -26,7 +26,8 @@ from tacit.learning.estimates import (
     estimates_by_draws,
     estimates_of,
 )
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
+from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Impression, Policy
 

@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate.rows import answered, check_segments, checked_missing_reward, names_of, unknown_arm
 from tacit.evaluate.targets.learning import check_features
 from tacit.learning.batch import Batch, impression_of
-from tacit.learning.impressions import ContextWatch
+from tacit.learning.reading import ContextWatch
 from tacit.logs.parts import KeyShard
 from tacit.logs.rows import Chunk, lengths, representatives
 from tacit.logs.schema import SEGMENT

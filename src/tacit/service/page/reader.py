@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from tacit.learning.decisions import Arm
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.reading import Found, Health, KeyFacts, ShardHealth

@@ -18,7 +18,7 @@ from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import SESSION, USER
 from tacit.service.log.blocks import Block

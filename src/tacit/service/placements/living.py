@@ -9,7 +9,7 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
-from tacit.learning.impressions import Offer
+from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.file import checked_as
 from tacit.service.config.holdout import UNIFORM

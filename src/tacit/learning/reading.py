@@ -1,19 +1,25 @@
-"""What is given of impressions to decide on: arms on offer, features, and what these must be like."""
+"""What a learner is given, checked and made columns.
+
+Three parts, from top to bottom: what impressions must be like for a policy, the impressions to decide on,
+and decisions with what came back for them, whoever holds them.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.classifiers import Classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import matrix
-from tacit.learning.decisions import Arm
+from tacit.learning.batch import Batch
+from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- What data must be like for a policy, and what is said where they are not
@@ -114,135 +120,6 @@ class UserWatch:
                 AssumptionWarning,
                 stacklevel=6,
             )
-
-
-# ---- Arms: their slots, and which of them are on offer
-
-
-class Offer:
-    """The arms of a policy, some of them retired; never changed, only replaced.
-
-    Parameters
-    ----------
-    arms : int, tuple of str, or None
-        As a policy's ``arms``; None where arms are known by their features.
-    retired : sequence of arms
-
-    Attributes
-    ----------
-    all : int, tuple of str, or None
-        ``arms``.
-    names : tuple
-        The arm of each slot.
-    slots : array of int64
-        The slots on offer.
-    """
-
-    def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
-        self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
-        self._slot_of = {name: slot for slot, name in enumerate(self.names)}
-        self.all = arms
-        out = {self._slot_of[name] for name in retired}
-        self.slots = np.array([s for s in range(len(self.names)) if s not in out], np.int64)
-
-    @property
-    def arms(self) -> list[Any]:
-        """The arms on offer."""
-        return [self.names[slot] for slot in self.slots.tolist()]
-
-    @property
-    def retired(self) -> list[Any]:
-        """The other ones."""
-        offered = set(self.slots.tolist())
-        return [name for slot, name in enumerate(self.names) if slot not in offered]
-
-    def slots_of(self, arms: Sequence[Arm]) -> Ints:
-        """Return the slots of arms that may be offered.
-
-        Raises
-        ------
-        InvalidValue
-            If there is none, or one twice, or one string in place of a list of arms.
-        UnknownName
-            If an arm is unknown or retired.
-        """
-        offered = set(self.slots.tolist())
-        slots = []
-        for arm in checks.names("arms", arms):
-            slot = self._slot_of.get(arm)
-            if slot is None or slot not in offered:
-                raise UnknownName(f"arms: {arm!r} is not on offer; on offer are {self.arms}")
-            slots.append(slot)
-        if not slots or len(set(slots)) < len(slots):
-            raise InvalidValue("arms", arms, "offer at least one arm, and each only once")
-        return np.array(slots, np.int64)
-
-    def with_new(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
-        """Return the arms that come, and the offer with them.
-
-        Parameters
-        ----------
-        arms : int or sequence of str
-            How many, where arms are numbered; or their names.
-
-        Raises
-        ------
-        InvalidValue
-            If there is such an arm already, or arms are numbered and are given names, or the
-            reverse.
-        """
-        if self.all is None:
-            raise InvalidValue(
-                "arms", arms, "this policy knows arms by features; say at each decision what is on"
-            )
-        if isinstance(self.all, int):
-            if not isinstance(arms, int):
-                raise InvalidValue("arms", arms, "arms are numbered here; say how many come")
-            count = self.all + checks.integer("arms", arms, 1)
-            return list(range(self.all, count)), Offer(count, self.retired)
-        names = checks.arms("arms", arms)
-        if isinstance(names, int):
-            raise InvalidValue("arms", arms, "arms have names here; give those of the new ones")
-        for name in names:
-            if name in self._slot_of:
-                known = "retired; restore it" if name in self.retired else "on offer already"
-                raise InvalidValue("arms", name, f"it is {known}")
-        return list(names), Offer((*self.all, *names), self.retired)
-
-    def without(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer without some arms.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such arm.
-        InvalidValue
-            If none would be left on offer.
-        """
-        slots = self._known(arms)
-        if slots and set(self.slots.tolist()) <= slots:
-            raise InvalidValue("arms", arms, "no arm would be on offer; add another one first")
-        return Offer(self.all, [*self.retired, *(self.names[slot] for slot in slots)])
-
-    def restored(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer with some arms back on it.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such arm.
-        """
-        back = {self.names[slot] for slot in self._known(arms)}
-        return Offer(self.all, [arm for arm in self.retired if arm not in back])
-
-    def _known(self, arms: Sequence[Arm]) -> set[int]:
-        """Return the slots of arms, be they on offer or retired."""
-        slots = set()
-        for arm in checks.names("arms", arms):
-            if arm not in self._slot_of:
-                raise UnknownName(f"arms: there is no arm {arm!r}; the arms are {list(self.names)}")
-            slots.add(self._slot_of[arm])
-        return slots
 
 
 # ---- What is given of impressions to decide on, checked and made columns
@@ -408,3 +285,135 @@ def _check_names(names: Sequence[Arm] | None, size: int) -> None:
     checks.names("arms", names)
     if names is not None and not len(names) == len(set(names)) == size:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
+
+
+# ---- Decisions and what came back for them as columns, whoever holds them, checked
+
+
+class DecisionReader(NamedTuple):
+    """Read decisions for a policy, if they fit it."""
+
+    policy: Policy
+    offer: Offer
+    lanes: Lanes
+
+    def columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
+        """Return impressions, actions, propensities and epochs of decisions, each made once.
+
+        Raises
+        ------
+        InvalidValue
+            If a decision stands there twice, or is of a learner of another kind.
+        UnknownName
+            If nothing was ever chosen for a decision's key.
+        """
+        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
+            return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
+        batch = self.batch(decisions)
+        refuse_repeated(decisions)
+        return (
+            batch,
+            self.actions(decisions, batch),
+            # NumPy takes None for NaN.
+            np.array([d.propensity for d in decisions], np.float64),
+            np.array([d.epoch for d in decisions], np.int64),
+        )
+
+    def batch(self, decisions: Sequence[Decision]) -> Batch:
+        """Return the impressions of one decision or more."""
+        rows = len(decisions)
+        for decision in decisions if set(map(type, decisions)) != {Decision} else ():
+            refuse_others(decision)
+        _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(*decisions, strict=True)
+        lanes = list(map(self.lanes.of.get, keys))
+        if None in lanes:
+            lanes = list(map(self.lanes.lane, keys))
+        featured = self.policy.feature_dims != (0, 0)
+        arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
+        if featured or len(set(map(id, offered))) > 1:
+            sizes = np.array([len(offer) for offer in offered], np.int64)
+            stops = np.cumsum(sizes)
+            arms, starts = np.concatenate(offered), stops - sizes
+        blocks = NO_FEATURES, NO_FEATURES
+        fits = set(map(len, contexts)) == {self.policy.context_dim}
+        if featured:
+            blocks = np.concatenate(relevance), np.concatenate(examination)
+            wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
+            fits &= [block.shape for block in blocks] == wanted
+        if self.policy.arms is not None and arms.size:
+            fits &= bool(arms.max() < len(self.offer.names))
+        if not fits:
+            raise self._foreign(decisions)
+        dim = self.policy.context_dim
+        context_rows = np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0))
+        return Batch(np.array(lanes, np.int64), arms, starts, stops, context_rows, *blocks)
+
+    def actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
+        """Return what decisions showed, if the policy could have shown it.
+
+        Compiled code looks at no bounds: a slot that is none would be written elsewhere.
+        """
+        width = self.policy.action_width
+        slots = [d.slots for d in decisions]
+        if set(map(len, slots)) != {width}:
+            raise self._foreign(decisions)
+        actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
+        limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
+        least = -1 if self.policy.shows == "slate" else 0
+        if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
+            raise self._foreign(decisions)
+        return actions
+
+    def feedback(self, field: str, rewards: Any, rows: int) -> Floats:
+        """Return feedback as an array of rows.
+
+        Raises
+        ------
+        InvalidValue
+            If there is not one number within [0, 1] for each, or one for each position.
+        """
+        width = self.policy.feedback_width
+        try:
+            given = np.asarray(rewards)
+        except ValueError:
+            given = np.empty(0, object)
+        shape = (rows,) if width == 1 else (rows, width)
+        if given.shape != shape or (given.dtype.kind not in "fiub" and given.size):
+            if field == "reward":
+                remedy = f"give {width} numbers, one for each position: 1 for a click, 0 for none"
+                raise InvalidValue(field, rewards[0], remedy)
+            each = "one" if width == 1 else f"{width} numbers"
+            raise InvalidValue(field, rewards, f"give {each} for each of {rows} decisions")
+        values = np.ascontiguousarray(given, dtype=np.float64)
+        wrong = ~((values >= 0.0) & (values <= 1.0))
+        if wrong.any():
+            first = np.unravel_index(int(np.argmax(wrong)), shape)
+            place = ", ".join(map(str, first))
+            raise InvalidValue(f"{field}[{place}]", float(values[first]), "give a number in [0, 1]")
+        return values.reshape(rows, width)
+
+    def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
+        given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
+        return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
+
+
+def refuse_others(decision: Any) -> None:
+    """Refuse what is no decision."""
+    if type(decision) is not Decision:
+        raise InvalidValue("decision", decision, "give what choose returned")
+
+
+def refuse_repeated(decisions: Sequence[Decision]) -> None:
+    """Refuse a list that names a decision twice; columns number theirs one after the other."""
+    if isinstance(decisions, Decisions):
+        return
+    ids = [decision.id for decision in decisions]
+    if len(set(ids)) == len(ids):
+        return
+    place = {id: row for row, id in enumerate(ids)}
+    first = next(row for row, id in enumerate(ids) if place[id] != row)
+    raise InvalidValue(
+        f"decisions[{place[ids[first]]}].id",
+        ids[first],
+        f"decisions[{first}] has it too; give each decision once, and those of different learners apart",
+    )
