@@ -527,3 +527,20 @@ def test_a_warning_points_at_the_call_that_caused_it(policy, given, many):
         else:
             learner.choose("k", **given)
     assert [warning.filename for warning in warned] == [__file__]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda learner, decisions: learner.learn(decisions[0], 1.0),
+        lambda learner, decisions: learner.learn_many(decisions, [1.0]),
+    ],
+    ids=["one", "many"],
+)
+def test_a_warning_of_what_is_learned_twice_points_at_the_second_time(again):
+    learner = tacit.Learner(tacit.UCB1(2), seed=1)
+    decisions = learner.choose_many(["k"])
+    learner.learn_many(decisions, [1.0])
+    with pytest.warns(tacit.errors.AssumptionWarning, match="counted twice") as warned:
+        again(learner, decisions)
+    assert [warning.filename for warning in warned] == [__file__]

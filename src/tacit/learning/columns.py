@@ -1,4 +1,8 @@
-"""The learner in columns: its parts, and what it decides and learns for many impressions at once."""
+"""The learner in columns, which the service and offline evaluation use: a ``Learner`` is one of these.
+
+From top to bottom: what it is made of, its arms on offer and its hyperparameters, deciding for many
+impressions at once, learning from many decisions, and taking in what a log holds.
+"""
 
 from __future__ import annotations
 
@@ -383,13 +387,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
         """Learn from what was shown elsewhere, as if it had been decided here and answered at once.
 
-        Parameters
-        ----------
-        batch : Batch
-            The impressions, in lanes of this learner.
-        actions : array of int64, shape (rows, action_width)
-        feedback : array of float64, shape (rows, feedback_width)
-        propensities : array of float64, shape (rows,)
+        The columns are those of :meth:`learn_rows`.
         """
         fresh = np.ones(len(actions), np.bool_)
         given = batch, self.lanes.plays, actions, feedback, propensities, fresh

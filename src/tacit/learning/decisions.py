@@ -322,10 +322,11 @@ class Repeats:
         self.ring = array("q", [-1]) * LATEST
         self.warned = False
 
-    def warn(self, decision: Decision, made: int, again: int = 1) -> None:
+    def warn(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
         """Warn, once, that decisions were learned before; the first of them is given.
 
-        A learner that made fewer knows the number only from another one.
+        A learner that made fewer knows the number only from another one. The warning points at the
+        caller so many calls up.
         """
         if self.warned or decision.id >= made:
             return
@@ -336,7 +337,7 @@ class Repeats:
             "correct_many (decisions of several learners share their numbers: to tell them apart, "
             "let a learner learn either its own or those of others)",
             AssumptionWarning,
-            stacklevel=3,
+            stacklevel=depth,
         )
 
     def many(self, decisions: Sequence[Decision], made: int) -> None:
@@ -351,4 +352,4 @@ class Repeats:
         again = ring[numbers % LATEST] == numbers
         ring[numbers % LATEST] = numbers
         if again.any():
-            self.warn(decisions[int(np.argmax(again))], made, int(again.sum()))
+            self.warn(decisions[int(np.argmax(again))], made, int(again.sum()), depth=4)

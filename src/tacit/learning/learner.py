@@ -1,4 +1,8 @@
-"""The learner: decide and learn, each key on its own."""
+"""The learner: decide and learn, each key on its own.
+
+From top to bottom: what is known of a key, choosing, learning, what is believed of arms and features, and
+snapshots. What works on whole columns, and arms that come and go, stand below it, in ``columns.py``.
+"""
 
 from __future__ import annotations
 

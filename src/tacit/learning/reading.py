@@ -1,7 +1,7 @@
 """What a learner is given, checked and made columns.
 
 Three parts, from top to bottom: what impressions must be like for a policy, the impressions to decide on,
-and decisions with what came back for them, whoever holds them.
+and decisions with what came back for them.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _check_names(names: Sequence[Arm] | None, size: int) -> None:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
 
-# ---- Decisions and what came back for them as columns, whoever holds them, checked
+# ---- Decisions and what came back for them, checked and made columns
 
 
 class DecisionReader(NamedTuple):

@@ -258,7 +258,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
     Raises
     ------
     SnapshotError
-        If it is damaged, truncated, foreign or of a newer version, whoever notices that.
+        If it is damaged, truncated, foreign or of a newer version.
     """
     if not content.startswith(b"PK\x03\x04"):
         raise SnapshotError(f"{source}: foreign: this is no tacit snapshot; give a file that save wrote")
