@@ -49,7 +49,7 @@ schemathesis.openapi.format("date-time", TIMES)
 schemathesis.openapi.format("duration", SPANS)
 
 
-def configured(folder, **values):
+def of_all_kinds(folder, **values):
     """Return the configuration of a service with placements of all kinds."""
     return load_config(
         overrides={
@@ -127,7 +127,7 @@ def fuzz(folder, seconds, examples):
             if response.status_code >= 500:
                 wrong.append((case.method, case.path, case.body[:100], response.text))
 
-    with running(configured(folder)) as address:
+    with running(of_all_kinds(folder)) as address:
         document = schemathesis.openapi.from_url(f"{address}/openapi.json")
         operations = [each.ok() for each in document.get_all_operations()]
         while not sent or time.monotonic() < deadline:

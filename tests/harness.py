@@ -16,6 +16,8 @@ from stores import store_at
 
 from tacit.core.arrays import leaves
 from tacit.learning.learner import snapshot_of
+from tacit.service.config.file import load_config
+from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 
 PATIENCE = 600.0
@@ -49,6 +51,25 @@ async def reached(condition):
         while not (found := condition()):
             await asyncio.sleep(0.002)
     return found
+
+
+# A configuration ----------------------------------------------------------------------------
+
+
+def configured(path=None, **values):
+    """Return a configuration as a file gives it: of a store at a path, and values by dotted names."""
+    return load_config(overrides={"server.port": 0, "store.path": path and str(path)} | values)
+
+
+def with_home(path=None, name="home", values=None, **table):
+    """Return a configuration as a file gives it, of one placement, whose table leaves out what is None."""
+    table = {"seed": 7} | {option: value for option, value in table.items() if value is not None}
+    return configured(path, **{"placements": {name: table}} | (values or {}))
+
+
+def with_policy(policy, **options):
+    """Return a configuration of one placement, ``home``, whose policy and options are made already."""
+    return Config({"home": PlacementConfig(policy, **{"seed": 7} | options)})
 
 
 # An engine -----------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-from harness import SECOND
+from harness import SECOND, with_home
 
 from tacit.client import Feedback, Impression
-from tacit.service.config.file import load_config
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import Feedback as Told
 from tacit.service.placements.lift_report import lift_report
@@ -19,12 +20,7 @@ METRICS = {"revenue": {}, "returns": {"range": [0, 1], "better": "less", "margin
 FEATURED = "lin-ts(relevance_dim=2, examination_dim=1)"
 
 
-def configured(holdout=HALF, path=None, **more):
-    placement = {"arms": ARMS, "seed": 7, "policy": "epsilon-greedy(epsilon=0.1)"} | more
-    if holdout is not None:
-        placement["holdout"] = holdout
-    overrides = {"placements": {"home": placement}, "server.port": 0}
-    return load_config(overrides=overrides | {"store.path": path and str(path)})
+configured = partial(with_home, holdout=HALF, arms=ARMS, policy="epsilon-greedy(epsilon=0.1)")
 
 
 async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):

@@ -33,7 +33,7 @@ def schema_of(path):
 
 
 def sql(path, kind, *statements):
-    """Change a store behind its back."""
+    """Change a store behind its back; return the rows that the last statement finds."""
     import apsw
     import psycopg
 
@@ -41,13 +41,14 @@ def sql(path, kind, *statements):
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(5000)
         for statement in statements:
-            connection.execute(statement)
+            found = connection.execute(statement).fetchall()
         connection.close()
-        return
+        return found
     options = f"-c search_path={schema_of(path)}"
     with psycopg.connect(cluster().url, options=options) as connection:
         for statement in statements:
-            connection.execute(statement)
+            made = connection.execute(statement)
+        return made.fetchall() if made.description else []
 
 
 class Cluster:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from harness import configured, with_home
 
 import tacit
 from tacit.cli import main
@@ -109,19 +110,17 @@ def test_a_log_says_what_it_would_have_earned(policy, capsys):
 # In the service ------------------------------------------------------------------------------
 
 
-def configured(tmp_path, **placements):
-    return load_config(overrides={"store.path": str(tmp_path / "s.db"), "placements": placements})
-
-
 def test_every_kind_of_placement_begins_with_it(tmp_path):
     config = configured(
-        tmp_path,
-        arms={"arms": 3},
-        signals={"arms": 3, "signals": ["volume"], "client_signals": 1},
-        corrected={"arms": 3, "late": "correct"},
-        lists={"kind": "slates", "arms": 4, "positions": 2},
-        duels={"kind": "duels", "rankers": ["a", "b"]},
-        features={"kind": "features", "relevance_dim": 3, "examination_dim": 1},
+        tmp_path / "s.db",
+        placements={
+            "arms": {"arms": 3},
+            "signals": {"arms": 3, "signals": ["volume"], "client_signals": 1},
+            "corrected": {"arms": 3, "late": "correct"},
+            "lists": {"kind": "slates", "arms": 4, "positions": 2},
+            "duels": {"kind": "duels", "rankers": ["a", "b"]},
+            "features": {"kind": "features", "relevance_dim": 3, "examination_dim": 1},
+        },
     )
     assert {name: each.policy for name, each in config.placements.items()} == {
         "arms": tacit.ShiftMixture(3),
@@ -135,7 +134,7 @@ def test_every_kind_of_placement_begins_with_it(tmp_path):
 
 def test_features_need_their_number(tmp_path):
     with pytest.raises(ConfigError, match="relevance_dim"):
-        configured(tmp_path, articles={"kind": "features"})
+        configured(tmp_path / "s.db", placements={"articles": {"kind": "features"}})
 
 
 async def session(config):
@@ -162,22 +161,22 @@ def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
 
 
 def test_the_store_has_it_by_its_own_name(tmp_path):
-    policy, spec = asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+    policy, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
     assert policy == tacit.ShiftMixture(3)
     assert spec["name"] == "ShiftMixture"
 
 
 def test_a_placement_that_has_learned_keeps_its_policy(tmp_path):
     """So it does when a later version recommends another one."""
-    asyncio.run(session(configured(tmp_path, home={"arms": 3, "policy": "ucb1(alpha=0.3)"})))
-    policy, spec = asyncio.run(session(configured(tmp_path, home={"arms": 3})))
+    asyncio.run(session(with_home(tmp_path / "s.db", arms=3, policy="ucb1(alpha=0.3)")))
+    policy, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
     assert policy == tacit.UCB1(3, alpha=0.3)
     assert spec["name"] == "UCB1"
 
 
 def test_other_features_are_refused_as_ever(tmp_path):
     def features(dim):
-        return configured(tmp_path, home={"kind": "features", "relevance_dim": dim})
+        return with_home(tmp_path / "s.db", kind="features", relevance_dim=dim)
 
     engine = Engine(features(3), SqliteStore(features(3).store.path))
     engine.store.close()

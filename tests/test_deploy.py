@@ -44,7 +44,7 @@ def instruction(name):
     return value
 
 
-def served(*arguments, **options):
+def served_by_command(*arguments, **options):
     return subprocess.Popen(
         [sys.executable, "-m", "tacit", "serve", *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def served(*arguments, **options):
 
 def left(*arguments):
     """Return the exit code of a service that cannot start, and what it said."""
-    process = served(*arguments)
+    process = served_by_command(*arguments)
     try:
         _, told = process.communicate(timeout=PATIENCE)
     finally:
@@ -74,7 +74,7 @@ def config(tmp_path):
 def test_what_would_fail_again_is_not_tried_again(config):
     """A wrong file, a placement that does not fit the store, an address without keys."""
     never = {int(code) for code in setting("RestartPreventExitStatus").split()}
-    process = served("--config", config, "--port", 0)
+    process = served_by_command("--config", config, "--port", 0)
     assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE)
@@ -97,7 +97,7 @@ def test_what_may_pass_is_tried_again(config, tmp_path):
     """A port or a store that is in use."""
     never = {int(code) for code in setting("RestartPreventExitStatus").split()}
     assert setting("Restart") == "on-failure"
-    process = served("--config", config, "--port", 0)
+    process = served_by_command("--config", config, "--port", 0)
     try:
         port = process.stdout.readline().split()[3].rpartition(":")[2]
         code, told = left("--config", config, "--port", 0)
@@ -125,7 +125,7 @@ def told():
 def test_systemd_is_told(config, told):
     assert setting("Type") == "notify"
     environment = os.environ | {"NOTIFY_SOCKET": told.getsockname(), "WATCHDOG_USEC": "300000"}
-    process = served("--config", config, "--port", 0, env=environment)
+    process = served_by_command("--config", config, "--port", 0, env=environment)
     try:
         assert told.recv(100) == b"READY=1"
         client = Client(process.stdout.readline().split()[3])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import toy_kind
-from harness import Client
+from harness import Client, with_home
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.kind import KINDS, kind_of
 
 COINS = {"kind": "coins", "coins": ["penny", "dime"], "policy": "ucb1", "seed": 7}
@@ -23,11 +23,7 @@ SERVICE = Path(tacit.__file__).parent / "service"
 def coins(monkeypatch, tmp_path):
     monkeypatch.setitem(KINDS, "coins", toy_kind.KIND)
 
-    def configured(**more):
-        overrides = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
-        return load_config(overrides=overrides | {"placements": {"toss": COINS | more}})
-
-    return configured
+    return partial(with_home, tmp_path / "s.db", "toss", **COINS)
 
 
 def test_a_kind_from_outside_is_configured_served_shown_and_recovered(coins):

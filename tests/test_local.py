@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import harness
 import pytest
-from harness import START, Clock, as_after_a_crash, learned, started, stopped
+from harness import SECOND, START, Clock, as_after_a_crash, learned, started, stopped, with_policy
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
@@ -20,7 +21,6 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Conflict
 from tacit.service.log.requests import DecisionRequest, Feedback, Made
 from tacit.wire.control import ArmsOf, ModeOf
@@ -33,8 +33,7 @@ POLICIES = {
 }
 
 
-def configured(policy):
-    return Config({"home": PlacementConfig(policy, 7, rule=Rule(window=30_000_000))})
+configured = partial(with_policy, rule=Rule(window=30 * SECOND))
 
 
 def made(engine, id, key="k", arm="a", propensity=0.5, arms=None):
@@ -323,7 +322,7 @@ def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
         with local(url, tmp_path) as here, Client(url) as client:
             here.flush()
             assert not (tmp_path / "spool" / "refused.jsonl").exists()
-            (summary,) = client._http.get("/v1/placements").json()["placements"]
+            (summary,) = harness.Client(url).ask("GET", "/v1/placements")[2]["placements"]
             outcomes = [client.feedback("home", id, 1).outcome for id in told]
             assert set(outcomes) == {"repeated"}
             assert len(set(told)) == len(told) == 300

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import apsw
 import msgspec
@@ -19,7 +20,7 @@ from azure.cognitiveservices.personalizer import PersonalizerClient
 from azure.cognitiveservices.personalizer.models import ErrorResponseException, RankableAction, RankRequest
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError
-from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, learned
+from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, learned, served, with_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msrest.authentication import CognitiveServicesCredentials
@@ -56,11 +57,12 @@ FOODS = {
 KEYS = {scope: new_key() for scope in ("decide", "feedback", "read", "admin")}
 
 
-def configured(path=None, **more):
-    placement = {"kind": "personalizer", "seed": 7, "policy": {
-        "name": "linear-epsilon-greedy", "dim": 32}} | more  # fmt: skip
-    values = {"placements": {"home": placement}, "personalizer.placement": "home"}
-    return load_config(overrides=values | {"store.path": path and str(path), "server.port": 0})
+configured = partial(
+    with_home,
+    values={"personalizer.placement": "home"},
+    kind="personalizer",
+    policy={"name": "linear-epsilon-greedy", "dim": 32},
+)
 
 
 def rank_of(names=("a", "b", "c"), **more):
@@ -72,12 +74,6 @@ def slots_of(names, slots, **more):
     actions = [{"id": name, "features": [{"name": name}]} for name in names]
     body = {"actions": actions, "slots": slots} | more
     return msgspec.convert(body, wire.MultiSlotRankRequest)
-
-
-async def served(path, config=None):
-    engine = Engine(config or configured(), store_at(path), Clock())
-    await engine.start()
-    return engine
 
 
 async def decided(engine, request):
@@ -350,18 +346,17 @@ def test_keys_come_in_the_header_of_that_service(tmp_path):
 
 def test_a_reward_is_logged_as_it_came_and_learned_between_0_and_1(tmp_path):
     async def session():
-        engine = await served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=1)"))
-        request = msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest)
-        row = await decided(engine, request)
-        await engine.feedback("home", row.id, -0.5)
-        # Nothing but the constant is known: 1/(1 + 1) of the reward (−0.5 + 1)/2.
-        mean = engine.placements["home"].learner.posterior("rank").mean
-        np.testing.assert_allclose(mean, [0.0, 0.125])
-        logged = [e for e in engine.store.events(0) if isinstance(e, FeedbackRow)]
-        assert [e.reward for e in logged] == [-0.5]
-        with pytest.raises(InvalidValue, match="reward"):
-            await engine.feedback("home", row.id, -1.5)
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=1)")) as engine:
+            request = msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest)
+            row = await decided(engine, request)
+            await engine.feedback("home", row.id, -0.5)
+            # Nothing but the constant is known: 1/(1 + 1) of the reward (−0.5 + 1)/2.
+            mean = engine.placements["home"].learner.posterior("rank").mean
+            np.testing.assert_allclose(mean, [0.0, 0.125])
+            logged = [e for e in engine.store.events(0) if isinstance(e, FeedbackRow)]
+            assert [e.reward for e in logged] == [-0.5]
+            with pytest.raises(InvalidValue, match="reward"):
+                await engine.feedback("home", row.id, -1.5)
 
     asyncio.run(session())
 
@@ -383,15 +378,14 @@ def test_rewards_of_an_event_together(tmp_path, aggregation, rewards, learns):
         config = configured(
             policy="linear-epsilon-greedy(dim=1)", aggregation=aggregation, default_reward=-1.0
         )
-        engine = await served(tmp_path / "s.db", config)
-        row = await decided(engine, msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest))
-        for reward in rewards:
-            await engine.feedback("home", row.id, reward)
-        engine.clock.now += 600 * SECOND
-        await decided(engine, rank_of())
-        mean = engine.placements["home"].learner.posterior("rank").mean
-        np.testing.assert_allclose(mean, [0.0, (learns + 1.0) / 4.0], atol=1e-15)
-        await engine.stop()
+        async with served(tmp_path / "s.db", config) as engine:
+            row = await decided(engine, msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest))
+            for reward in rewards:
+                await engine.feedback("home", row.id, reward)
+            engine.clock.now += 600 * SECOND
+            await decided(engine, rank_of())
+            mean = engine.placements["home"].learner.posterior("rank").mean
+            np.testing.assert_allclose(mean, [0.0, (learns + 1.0) / 4.0], atol=1e-15)
 
     asyncio.run(session())
 
@@ -431,14 +425,13 @@ async def traffic(engine, rounds, first=0):
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
     async def session():
         config = configured(snapshot_every=30, **more)
-        engine = await served(tmp_path / "s.db", config)
-        await traffic(engine, 15)
-        if more:
-            await engine.ask("home", ModeOf("shadow"))
-        await traffic(engine, 12, 15)
-        live = learned(engine), engine.placements["home"].counts()
-        crashed = as_after_a_crash(tmp_path / "s.db")
-        await engine.stop()
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 15)
+            if more:
+                await engine.ask("home", ModeOf("shadow"))
+            await traffic(engine, 12, 15)
+            live = learned(engine), engine.placements["home"].counts()
+            crashed = as_after_a_crash(tmp_path / "s.db")
         store = store_at(crashed)
         assert 0 < store.snapshot(1).seq < store.end().seq
         again = Engine(config, store, Clock())
@@ -453,17 +446,16 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
 
 def test_the_event_id_seeds_the_draw(tmp_path):
     async def session(path):
-        engine = await served(path)
-        ids = [f"event {i}" for i in range(40)]
-        rows = [await decided(engine, rank_of(eventId=id)) for id in ids]
-        again = [await decided(engine, rank_of(eventId=id)) for id in reversed(ids)]
-        assert rows == again[::-1]
-        together = [impression_of(rank_of(eventId="new"), 32) for _ in range(2)]
-        pair = await engine.decide_many("home", together)
-        assert pair[0] == pair[1]
-        with pytest.raises(Conflict):
-            await decided(engine, rank_of(eventId="event 1", contextFeatures=[{"hour": 1}]))
-        await engine.stop()
+        async with served(path, configured()) as engine:
+            ids = [f"event {i}" for i in range(40)]
+            rows = [await decided(engine, rank_of(eventId=id)) for id in ids]
+            again = [await decided(engine, rank_of(eventId=id)) for id in reversed(ids)]
+            assert rows == again[::-1]
+            together = [impression_of(rank_of(eventId="new"), 32) for _ in range(2)]
+            pair = await engine.decide_many("home", together)
+            assert pair[0] == pair[1]
+            with pytest.raises(Conflict):
+                await decided(engine, rank_of(eventId="event 1", contextFeatures=[{"hour": 1}]))
         return [row.arm for row in rows]
 
     first, second = (asyncio.run(session(tmp_path / name)) for name in ("1.db", "2.db"))
@@ -473,16 +465,15 @@ def test_the_event_id_seeds_the_draw(tmp_path):
 
 def test_the_apprentice_shows_the_first_action_that_is_not_excluded(tmp_path):
     async def session():
-        engine = await served(tmp_path / "s.db", configured(mode="apprentice"))
-        row = await decided(engine, rank_of("abcd", excludedActions=["a"]))
-        assert (row.arm, row.propensity) == ("b", 1.0)
-        assert row.would in "bcd"
-        chances = dict(Shown.of(row).ranking)
-        assert chances == {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
-        slots = [{"id": str(i), "baselineAction": name} for i, name in enumerate("ca")]
-        told = impressions_of(slots_of("abcd", slots), 32, "e")
-        assert [row.arm for row in await engine.decide_many("home", told)] == ["c", "a"]
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
+            row = await decided(engine, rank_of("abcd", excludedActions=["a"]))
+            assert (row.arm, row.propensity) == ("b", 1.0)
+            assert row.would in "bcd"
+            chances = dict(Shown.of(row).ranking)
+            assert chances == {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
+            slots = [{"id": str(i), "baselineAction": name} for i, name in enumerate("ca")]
+            told = impressions_of(slots_of("abcd", slots), 32, "e")
+            assert [row.arm for row in await engine.decide_many("home", told)] == ["c", "a"]
 
     asyncio.run(session())
 
@@ -509,22 +500,21 @@ def test_every_slot_gets_an_action_of_its_own(data):
 
 def test_slots_are_rewarded_apart(tmp_path):
     async def session():
-        engine = await served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=64)"))
-        for i in range(150):
-            slots = [
-                {"id": "top", "baselineAction": "a", "features": [{"place": "top"}]},
-                {"id": "side", "baselineAction": "b", "features": [{"place": "side"}]},
-            ]
-            told = impressions_of(slots_of("abc", slots), 64, f"e{i}")
-            rows = await engine.decide_many("home", told)
-            assert len({row.arm for row in rows}) == 2
-            for row, best in zip(rows, "ca", strict=True):
-                await engine.feedback("home", row.id, 1.0 if row.arm == best else 0.0)
-        told = impressions_of(slots_of("abc", slots), 64, "last")
-        top, _ = await engine.decide_many("home", told)
-        assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
-        assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=64)")) as engine:
+            for i in range(150):
+                slots = [
+                    {"id": "top", "baselineAction": "a", "features": [{"place": "top"}]},
+                    {"id": "side", "baselineAction": "b", "features": [{"place": "side"}]},
+                ]
+                told = impressions_of(slots_of("abc", slots), 64, f"e{i}")
+                rows = await engine.decide_many("home", told)
+                assert len({row.arm for row in rows}) == 2
+                for row, best in zip(rows, "ca", strict=True):
+                    await engine.feedback("home", row.id, 1.0 if row.arm == best else 0.0)
+            told = impressions_of(slots_of("abc", slots), 64, "last")
+            top, _ = await engine.decide_many("home", told)
+            assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
+            assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
 
     asyncio.run(session())
 
@@ -533,10 +523,9 @@ def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, monkeyp
     monkeypatch.setattr(stores, "chosen", "postgres")
 
     async def session():
-        engine = await served(tmp_path / "s.db")
-        await traffic(engine, 18)
-        live = learned(engine)
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured()) as engine:
+            await traffic(engine, 18)
+            live = learned(engine)
         store = store_at(tmp_path / "s.db")
         assert learned(Engine(engine.config, store, Clock())) == live
         assert verify(engine.config, store) == []

@@ -241,12 +241,12 @@ def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, monkeypa
             assert await engine.lend("home") is first
             await engine.decide_many("home", [asked("a")])
             assert await engine.lend("home") is first
-            engine._lending._fresh.clear()
+            engine.lending.fresh.clear()
             then = await engine.lend("home")
             assert b"".join(then) == file_of(side) != b"".join(first)
             monkeypatch.setattr(lending, "LARGE", 10 * LARGE)
             await engine.decide_many("home", [asked("b")])
-            engine._lending._fresh.clear()
+            engine.lending.fresh.clear()
             now = await engine.lend("home")
             await engine.decide_many("home", [asked("c")])
             assert await engine.lend("home") is not now
@@ -265,7 +265,7 @@ def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypatch):
             readers = []
             for place in range(AT_ONCE):
                 readers.append(Reader(side, LEARNER))
-                await reached(lambda: readers[-1].status and not side.engine._lending._fresh)
+                await reached(lambda: readers[-1].status and not side.engine.lending.fresh)
                 await side.engine.decide_many("home", [asked(f"later {place}")])
             assert [reader.status for reader in readers] == [200, 200, 429, 429]
             assert int((await readers[-1].all())[1]["retry-after"]) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 
 import apsw
@@ -11,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 import stores
-from harness import SECOND, Clock, reached, served
+from harness import SECOND, Clock, reached, served, with_policy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
@@ -144,8 +145,7 @@ def test_the_log_s_clock_does_not_jump():
 # The engine ----------------------------------------------------------------------------------
 
 
-def configured(policy=None, **options):
-    return Config({"home": PlacementConfig(policy or tacit.UCB1(ARMS), seed=7, **options)})
+configured = partial(with_policy, policy=tacit.UCB1(ARMS))
 
 
 def everything(placement):
@@ -286,7 +286,7 @@ def test_time_goes_on_although_the_clock_was_set_back_before_the_start(tmp_path,
 
 
 def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
-    path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS))
+    path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS))
 
     async def session():
         async with served(path, config) as engine:
@@ -322,7 +322,7 @@ def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
 
 def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
     async def session(name, order):
-        async with served(tmp_path / name, configured(tacit.UniformRandom(20))) as engine:
+        async with served(tmp_path / name, with_policy(tacit.UniformRandom(20))) as engine:
             decided = {i: (await engine.decide("home", "k", id=f"id {i}")).arm for i in order}
             assert len(set(decided.values())) > 5
             return decided
@@ -337,7 +337,7 @@ def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
 
 def test_modes(tmp_path, kind):
     path = tmp_path / "s.db"
-    config = configured(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
+    config = with_policy(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
 
     async def session():
         async with served(path, config) as engine:
@@ -385,7 +385,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     policy = tacit.BWC(
         classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
     )
-    config = configured(policy)
+    config = with_policy(policy)
 
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
@@ -425,7 +425,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
     tmp_path_factory, kind, policy, seed, rule, snapshot_every
 ):
     path = tmp_path_factory.mktemp("fold") / "s.db"
-    config = configured(policy, rule=rule, snapshot_every=snapshot_every, shadow=tacit.Thompson(ARMS))
+    config = with_policy(policy, rule=rule, snapshot_every=snapshot_every, shadow=tacit.Thompson(ARMS))
     rng = np.random.default_rng(seed)
     clock, ids = Clock(), ["never made"]
 
@@ -576,7 +576,7 @@ def test_a_store_of_the_first_version_is_brought_forward(tmp_path):
 
 
 def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
-    path, config = tmp_path / "s.db", configured(tacit.Thompson(ARMS), snapshot_every=5)
+    path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS), snapshot_every=5)
 
     async def session():
         async with served(path, config) as engine:
@@ -677,7 +677,7 @@ def test_no_message_names_the_password():
 
 def test_large_groups_are_copied(tmp_path, postgres):
     async def session():
-        async with served(tmp_path / "s.db", configured(tacit.UCB1(3))) as engine:
+        async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
             check = engine.placement("home").checked
             keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
             made = await engine.decide_many(

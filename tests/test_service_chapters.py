@@ -46,7 +46,7 @@ async def arms(engine, **change):
 def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
     """What is summed is what would be without the changes; and it is a fold of the log."""
     path = tmp_path / "s.db"
-    config = configured({"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
+    config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
 
     async def session():
         async with served(path, config) as engine:
@@ -86,7 +86,7 @@ def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
 
 def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     path = tmp_path / "s.db"
-    config = configured({"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
+    config = configured(holdout={"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
 
     async def session():
         async with served(path, config) as engine:
@@ -154,7 +154,7 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
 
 def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured({"share": 0.5})) as engine:
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
             await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
             engine.clock.now += 20 * DAY
             await arms(engine, add=["holiday"])
@@ -178,7 +178,7 @@ def test_both_name_their_time_and_their_count(tmp_path):
     """Two looks with no traffic between differ in what they say of windows that were open."""
 
     async def session():
-        async with served(tmp_path / "s.db", configured({"share": 0.5})) as engine:
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
             await traffic(engine, 20)
             open_ = report(engine)
             engine.clock.now += 60 * SECOND
@@ -196,7 +196,7 @@ def test_both_name_their_time_and_their_count(tmp_path):
 
 def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     path = tmp_path / "s.db"
-    config = configured({"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
+    config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
 
     async def session():
         async with served(path, config) as engine:
@@ -243,7 +243,7 @@ def test_the_oldest_parts_are_joined():
 
 def test_snapshots_of_earlier_versions_are_the_first_chapter(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured({"share": 0.5})) as engine:
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
             await traffic(engine, 10)
             return engine.placements["home"].lift
 
@@ -260,7 +260,7 @@ def test_shards_put_the_same_chapters_together(tmp_path):
     """One that lags behind is in the chapter that it has; nothing of it is lost."""
 
     async def session():
-        config, views = configured({"share": 0.5, "unit": "user"}), []
+        config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
         for number in range(3):
             async with served(tmp_path / f"{number}.db", config) as engine:
                 engine.clock.now += number * SECOND
@@ -271,7 +271,7 @@ def test_shards_put_the_same_chapters_together(tmp_path):
                     await engine.ask("home", HoldoutOf(0.2, unit="user"))
                     await traffic(engine, 4, size=30, rates=ALL)
                 views.append(snapshot_of(engine.placements["home"]))
-        whole = sharded_view("home", configured({"share": 0.5, "unit": "user"}).placements["home"])
+        whole = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
         whole.show(views)
         return whole, views
 
@@ -285,7 +285,7 @@ def test_shards_put_the_same_chapters_together(tmp_path):
     assert found.verdict.startswith("This leaves out 1 shard")
     assert decisions(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
-    other = sharded_view("home", configured({"share": 0.5, "unit": "user"}).placements["home"])
+    other = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
     other.show([views[1], views[0], views[2]])
     for one, two in zip([whole.lift, *whole.lift.past], [other.lift, *other.lift.past], strict=True):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)

@@ -12,7 +12,7 @@ import pytest
 import stores
 from stores import store_at
 from test_service_engine import FailingStore
-from test_service_living import NAMES, POLICIES, configured, decided, feedback, renamed, shown
+from test_service_living import NAMES, POLICIES, decided, feedback, of_kind, renamed, shown
 
 import tacit
 from tacit.client import Client, Impression
@@ -32,7 +32,7 @@ LATER = ("d", "c", "b")
 
 def naming(arms, kind="arms", **more):
     """Return a configuration that names these arms."""
-    return renamed(configured(kind), arms, **more)
+    return renamed(of_kind(kind), arms, **more)
 
 
 def arms_of(engine):
@@ -254,14 +254,16 @@ def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
 EARLY = """
 import os, signal, sys
 from tacit.service.config.file import load_config
-from tacit.service.app.server import _opened, serve
+from tacit.service.app.server import serve
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.opening import open_store
 from tacit.wire.control import ArmsOf
 def opened(config):
     path = sys.argv[1]
     text = open(path).read()
     open(path, "w").write(text.replace('["a", "b"]', '["b", "c"]'))
     os.kill(os.getpid(), signal.SIGHUP)
-    return _opened(config)
+    return Engine(config, open_store(config.store))
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]), engine=opened)
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import harness
 import pytest
@@ -51,8 +52,7 @@ def overrides(path, **others):
     return {**place, "server.port": 0, "keys": keys, "placements.home": home}
 
 
-def configured(**others):
-    return Config({"home": PlacementConfig(tacit.Thompson(tuple(NAMES)), 7, **others)})
+configured = partial(harness.with_policy, tacit.Thompson(tuple(NAMES)))
 
 
 # Who did what ---------------------------------------------------------------------------------
@@ -81,10 +81,10 @@ def test_the_log_says_who_changed_what_and_when(tmp_path):
             times = [one.at for one in found]
             assert times == sorted(times, reverse=True)
             assert client.history("home", limit=1) == found[:1]
-            with pytest.raises(InvalidRequest, match="limit"):
-                client._answer(client.history.__wrapped__(client, "home")._replace(
-                    action="history?limit=0"
-                ))  # fmt: skip
+            path_of_none = "/v1/placements/home/history?limit=0"
+            bearer = {"Authorization": f"Bearer {KEY}"}
+            status, _, problem = harness.Client(url).ask("GET", path_of_none, headers=bearer)
+            assert (status, problem["field"]) == (422, "limit")
     # A start with another configuration is a change, too.
     with running(load_config(overrides=overrides(path, durability="buffered"))) as url:
         with Client(url, KEY) as client:
@@ -207,7 +207,7 @@ async def take_step(engine, i, what, number, waiting):
 @given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
 def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, snapshot_every, crash):
     folder = tmp_path_factory.mktemp("pins")
-    config = living.configured(kind, snapshot_every)
+    config = living.of_kind(kind, snapshot_every=snapshot_every)
     # The mode of a placement that has decided nothing is that of its configuration.
     steps = [("decide", 0), *steps, ("decide", 0)]
 

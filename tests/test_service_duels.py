@@ -8,11 +8,24 @@ import http.client
 import json
 import signal
 import threading
+from functools import partial
 
 import harness
 import numpy as np
 import pytest
-from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, snapshots, started, stopped
+from harness import (
+    PATIENCE,
+    START,
+    Client,
+    Clock,
+    as_after_a_crash,
+    eventually,
+    served,
+    snapshots,
+    started,
+    stopped,
+    with_home,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -42,16 +55,7 @@ SECOND = 1_000_000
 WINDOW = 30 * SECOND
 
 
-def configured(path=None, **more):
-    values = {"kind": "duels", "rankers": RANKERS, "seed": 7, "length": 4, **more}
-    overrides = {"placements": {"search": values}, "server.port": 0}
-    return load_config(overrides=overrides | {"store.path": path and str(path)})
-
-
-@contextlib.asynccontextmanager
-async def served(path, now=START, **more):
-    async with harness.served(path, configured(**more), Clock(now)) as engine:
-        yield engine
+configured = partial(with_home, name="search", kind="duels", rankers=RANKERS, length=4)
 
 
 def learned(engine):
@@ -102,7 +106,7 @@ async def traffic(engine, rounds, seed=0, start=0):
 
 def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             rng = np.random.Generator(np.random.PCG64(0))
             for i in range(20):
                 row = await dueled(engine, id=f"d{i}")
@@ -118,7 +122,7 @@ def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_path):
 @pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
 def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
     async def session():
-        async with served(tmp_path / "s.db", policy="rmed1", ties=ties) as engine:
+        async with served(tmp_path / "s.db", configured(policy="rmed1", ties=ties)) as engine:
             placement = engine.placements["search"]
             expected = Learner(placement.config.policy, seed=7)
             duels = []
@@ -135,7 +139,7 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
                 left, right = placement.shown(row)
                 chance = credited(interleaved, clicks).chance
                 duels.append((left, right, chance))
-                decision = placement._decision(row, row.epoch)
+                decision = placement.decision_of(row, row.epoch)
                 expected.recall([decision])
                 told = worth if chance == 0.5 else chance
                 if told is not None:
@@ -157,7 +161,7 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
 
 def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
     async def session(path, length):
-        async with served(path, attribution_window=1.0) as engine:
+        async with served(path, configured(attribution_window=1.0)) as engine:
             for i in range(length):
                 await dueled(engine, id=f"{i}")
                 engine.clock.now += SECOND
@@ -175,7 +179,7 @@ def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
 
 def test_unclicked_lists_can_be_nothing(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", unclicked="nothing") as engine:
+        async with served(tmp_path / "s.db", configured(unclicked="nothing")) as engine:
             first, second = await dueled(engine), await dueled(engine)
             await clicked(engine, first, [])
             engine.clock.now += WINDOW
@@ -202,7 +206,7 @@ def test_unclicked_lists_can_be_nothing(tmp_path):
 )
 def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
     async def session():
-        async with served(tmp_path / "s.db", aggregation=aggregation, ties="keep") as engine:
+        async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
             row = await dueled(engine)
             assert await clicked(engine, row, items=[shown_list(row)["items"][2]]) == outcomes[0]
             assert await clicked(engine, row, [0]) == outcomes[1]
@@ -219,7 +223,7 @@ def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
 
 def test_a_pair_without_lists_takes_an_outcome(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", ties="again") as engine:
+        async with served(tmp_path / "s.db", configured(ties="again")) as engine:
             row = await dueled(engine, rankings=None)
             assert shown_list(row) is None
             assert await engine.feedback("search", row.id, 1.0) == LEARNED
@@ -235,7 +239,7 @@ def test_a_pair_without_lists_takes_an_outcome(tmp_path):
 
 def test_examined_lists_only(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", seen="examined") as engine:
+        async with served(tmp_path / "s.db", configured(seen="examined")) as engine:
             seen, _ = await dueled(engine), await dueled(engine)
             await engine.examined("search", seen.id)
             engine.clock.now += WINDOW
@@ -248,7 +252,7 @@ def test_examined_lists_only(tmp_path):
 def test_modes(tmp_path):
     async def session():
         more = {"shadow": "double-thompson-sampling"}
-        async with served(tmp_path / "s.db", **more) as engine:
+        async with served(tmp_path / "s.db", configured(**more)) as engine:
             with pytest.raises(InvalidValue, match="mode"):
                 await engine.ask("search", ModeOf("apprentice"))
             await engine.ask("search", ModeOf("shadow"))
@@ -279,7 +283,7 @@ def test_modes(tmp_path):
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
         path = tmp_path / "s.db"
-        async with served(path, policy=policy, snapshot_every=40) as engine:
+        async with served(path, configured(policy=policy, snapshot_every=40)) as engine:
             await traffic(engine, 20)
             live = learned(engine)
             crashed = as_after_a_crash(path)
@@ -297,7 +301,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
 @pytest.mark.usefixtures("kind")
 def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             await traffic(engine, 12)
             engine.clock.now += WINDOW
             await dueled(engine)
@@ -311,7 +315,7 @@ def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
         take_in(there, tmp_path / "out")
         assert verify(configured(), there) == []
         there.close()
-        async with served(tmp_path / "there.db") as engine:
+        async with served(tmp_path / "there.db", configured()) as engine:
             engine.clock.now = first.time
             assert learned(engine) == live
             assert await dueled(engine, id="open") == first
@@ -337,17 +341,17 @@ def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
     folder = tmp_path_factory.mktemp("crash")
 
     async def whole():
-        async with served(folder / "whole.db") as engine:
+        async with served(folder / "whole.db", configured()) as engine:
             await traffic(engine, 12, seed)
             return learned(engine)
 
     async def in_two():
-        async with served(folder / "first.db", snapshot_every=15) as engine:
+        async with served(folder / "first.db", configured(snapshot_every=15)) as engine:
             await traffic(engine, at, seed)
             crashed = as_after_a_crash(folder / "first.db")
         # Another configuration would be a row of the log.
         now = START + at * 7 * SECOND
-        async with served(crashed, now=now, snapshot_every=15) as engine:
+        async with served(crashed, configured(snapshot_every=15), Clock(now)) as engine:
             await traffic(engine, 12 - at, seed, start=at)
             return learned(engine)
 
@@ -356,13 +360,13 @@ def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
 
 def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await dueled(engine, id="one")
             assert await dueled(engine, id="one") == row
             assert await clicked(engine, row, [1], id="click") == PENDING
             assert await clicked(engine, row, [1], id="click") == "duplicate"
             crashed = as_after_a_crash(tmp_path / "s.db")
-        async with served(crashed) as engine:
+        async with served(crashed, configured()) as engine:
             assert await dueled(engine, id="one") == row
             assert await clicked(engine, row, [1], id="click") == "duplicate"
             with pytest.raises(Conflict, match="feedback_id"):
@@ -378,12 +382,12 @@ def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
 def test_changed_ties_fold_the_log_anew(tmp_path):
     async def session():
         path = tmp_path / "s.db"
-        async with served(path, ties="keep") as engine:
+        async with served(path, configured(ties="keep")) as engine:
             await traffic(engine, 12)
-        async with served(path, ties="coin") as engine:
+        async with served(path, configured(ties="coin")) as engine:
             await traffic(engine, 1, start=30)
             changed = learned(engine)
-        async with served(tmp_path / "t.db", ties="coin") as engine:
+        async with served(tmp_path / "t.db", configured(ties="coin")) as engine:
             await traffic(engine, 12)
         assert changed[0][3][0] == 39  # decisions
         rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
@@ -637,7 +641,7 @@ def test_duel_policies_are_for_duels():
 )
 def test_every_method_can_be_configured(tmp_path, name, method):
     async def session():
-        async with served(tmp_path / "s.db", interleaving=name) as engine:
+        async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
             row = await dueled(engine)
             assert shown_list(row)["method"] == method
             await clicked(engine, row, [0, 1])

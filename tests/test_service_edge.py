@@ -15,7 +15,7 @@ import sys
 import threading
 
 import pytest
-from fuzz import configured
+from fuzz import of_all_kinds
 from harness import PATIENCE, eventually
 from test_service_guard import metrics
 from test_service_http import Client
@@ -55,13 +55,8 @@ TOO_DEEP = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with running(configured(tmp_path_factory.mktemp("edge"))) as address:
+    with running(of_all_kinds(tmp_path_factory.mktemp("edge"))) as address:
         yield address
-
-
-@pytest.fixture
-def client(address):
-    return Client(address)
 
 
 def detail(content):
@@ -188,7 +183,7 @@ def test_the_page_itself_and_clients_that_are_no_browsers_are_answered(client):
 
 
 def test_pages_of_origins_that_are_allowed_may_ask_and_read(tmp_path):
-    with running(configured(tmp_path, **{"server.allow_origins": [FRIEND]})) as address:
+    with running(of_all_kinds(tmp_path, **{"server.allow_origins": [FRIEND]})) as address:
         client = Client(address)
         there = {"Origin": FRIEND, "Sec-Fetch-Site": "cross-site"}
         asked = {"Access-Control-Request-Method": "POST"}
@@ -212,7 +207,7 @@ def test_pages_of_origins_that_are_allowed_may_ask_and_read(tmp_path):
 @pytest.mark.parametrize("origin", ["*", "null", "shop.example", "https://a.example/", "HTTP://A"])
 def test_what_is_no_origin_is_not_allowed(tmp_path, origin):
     with pytest.raises(ConfigError, match="allow_origins"):
-        configured(tmp_path, **{"server.allow_origins": [origin]})
+        of_all_kinds(tmp_path, **{"server.allow_origins": [origin]})
 
 
 ATTACKS = {
@@ -293,7 +288,7 @@ def test_a_form_of_elsewhere_changes_nothing(client, address, browser, elsewhere
 
 def test_in_a_browser_a_page_that_is_allowed_asks_and_reads(tmp_path, browser, elsewhere):
     origin = f"http://localhost:{elsewhere}"
-    with running(configured(tmp_path, **{"server.allow_origins": [origin]})) as address:
+    with running(of_all_kinds(tmp_path, **{"server.allow_origins": [origin]})) as address:
         page = browser.new_page()
         page.goto(origin)
         told = page.evaluate(
@@ -339,7 +334,7 @@ SAID = ("GET /x", "one warning\\n", "one thread\\n", "one object\\n", "one other
 
 
 @contextlib.contextmanager
-def served(tmp_path, form, source=TROUBLE, store="s.db"):
+def troubled(tmp_path, form, source=TROUBLE, store="s.db"):
     path = tmp_path / "tacit.toml"
     path.write_text(f'[server]\nport = 0\nlog = "{form}"\naccess_log = true\n[store]\npath = "{store}"\n')
     with (tmp_path / "log").open("w") as log:
@@ -354,7 +349,7 @@ def served(tmp_path, form, source=TROUBLE, store="s.db"):
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_every_line_of_the_log_is_one_event_that_nobody_forged(tmp_path, form):
-    with served(tmp_path, form) as (process, log):
+    with troubled(tmp_path, form) as (process, log):
         client = Client(process.stdout.readline().split()[3])
         with socket.create_connection(("127.0.0.1", client.port)) as raw:
             raw.sendall(b"forged\r\n\x1b[31m\r\n\r\n")
@@ -378,7 +373,7 @@ def test_every_line_of_the_log_is_one_event_that_nobody_forged(tmp_path, form):
 
 
 def test_a_log_that_is_json_ends_in_json(tmp_path):
-    with served(tmp_path, "json", store=".") as (process, log):
+    with troubled(tmp_path, "json", store=".") as (process, log):
         assert process.wait(PATIENCE) == 1
     (line,) = log.read_text().splitlines()
     told = json.loads(line)
@@ -421,7 +416,7 @@ def test_every_refusal_of_the_edge_is_in_the_document():
 
 
 def test_a_body_of_the_other_api_that_is_too_large_is_refused_and_ends_the_connection(tmp_path):
-    with running(configured(tmp_path, **{"server.batch_limit": 1000})) as address:
+    with running(of_all_kinds(tmp_path, **{"server.batch_limit": 1000})) as address:
         status, headers, _ = Client(address).ask("POST", f"{PREFIX}/rank", b"x" * 1001)
     assert (status, headers["connection"]) == (413, "close")
 

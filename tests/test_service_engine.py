@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 import threading
+from functools import partial
 
 import apsw
 import harness
 import numpy as np
 import pytest
-from harness import START, Clock, as_after_a_crash, learned, reached
+from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
@@ -65,14 +66,14 @@ class FailingStore:
         self._store.probe(time)
 
 
-def configured(policy=None, seed=7, snapshot_every=50_000, **others):
-    policy = policy or tacit.Thompson(ARM_NAMES)
-    placements = {"home": policy, **others}
-    return Config({n: PlacementConfig(p, seed, snapshot_every) for n, p in placements.items()})
+configured = partial(with_policy, policy=tacit.Thompson(ARM_NAMES))
 
 
-def served(path, config=None, **others):
-    return harness.served(path, config or configured(), **others)
+def with_two():
+    """Return the configuration with a second placement."""
+    config = configured()
+    config.placements["other"] = PlacementConfig(tacit.UCB1(2), 7)
+    return config
 
 
 async def traffic(engine, rounds, seed, start=0):
@@ -99,7 +100,7 @@ async def traffic(engine, rounds, seed, start=0):
 
 def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await engine.decide("home", "tomato", ["film", "recipe"], [0.5])
             assert await engine.feedback("home", row.id, 1.0) == LEARNED
             first, second = engine.store.events(0)
@@ -116,7 +117,7 @@ def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
 
 def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             await traffic(engine, 30, seed=1)
             learner = Learner(tacit.Thompson(ARM_NAMES), seed=0)
             draws = Draws(7)
@@ -169,7 +170,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, policy, lengths, snapshot_every, crash
 ):
     folder = tmp_path_factory.mktemp("stops")
-    config = configured(policy, snapshot_every=snapshot_every)
+    config = with_policy(policy, snapshot_every=snapshot_every)
 
     async def straight():
         async with served(folder / "a.db", config) as engine:
@@ -218,7 +219,7 @@ def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
 
 def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
             old = await engine.decide("home", "a")
             await asyncio.gather(
                 engine.feedback("home", old.id, 1.0), engine.decide("home", "b"), engine.decide("home", "a")
@@ -245,7 +246,7 @@ def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
             raise StoreError("store: it took too long")
 
     async def session():
-        async with served(tmp_path / "s.db", wrap=Hanging) as engine:
+        async with served(tmp_path / "s.db", configured(), wrap=Hanging) as engine:
             first = asyncio.create_task(engine.decide("home", "a"))
             await harness.reached(lambda: engine.store.groups)
             second = asyncio.create_task(engine.decide("home", "b"))
@@ -260,7 +261,7 @@ def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
 
 def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
             first = asyncio.create_task(engine.decide("home", "first"))
             while not engine.store.groups:
                 await asyncio.sleep(0)
@@ -272,7 +273,7 @@ def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):
 
 def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured(other=tacit.UCB1(2))) as engine:
+        async with served(tmp_path / "s.db", with_two()) as engine:
             row = await engine.decide("home", "a")
             with pytest.raises(UnknownDecision, match="no-such-id"):
                 await engine.feedback("home", "no-such-id", 1.0)
@@ -290,7 +291,7 @@ def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
                 await engine.feedback("home", row.id, 1.0)
             with pytest.raises(RepeatedFeedback, match="100 times"):
                 await engine.feedback("home", row.id, 1.0)
-        async with served(tmp_path / "s.db", configured(other=tacit.UCB1(2))) as engine:
+        async with served(tmp_path / "s.db", with_two()) as engine:
             with pytest.raises(RepeatedFeedback):
                 await engine.feedback("home", row.id, 1.0)
 
@@ -299,7 +300,7 @@ def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
 
 def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured(Forgetful(2, patience=2))) as engine:
+        async with served(tmp_path / "s.db", with_policy(Forgetful(2, patience=2))) as engine:
             rows = [await engine.decide("home", "a") for _ in range(4)]
             # All at once: the second one restarts the key, so the rest comes too late.
             told = [engine.feedback("home", row.id, 1.0) for row in rows]
@@ -315,7 +316,7 @@ def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
 
 def test_one_wrong_request_leaves_its_group_alone(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             right, unknown_arm, twice, long_key, nowhere = await asyncio.gather(
                 engine.decide("home", "a"),
                 engine.decide("home", "a", ["film", "opera"]),
@@ -338,7 +339,7 @@ def test_one_wrong_request_leaves_its_group_alone(tmp_path):
 @pytest.mark.parametrize("after", [False, True])
 def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
     async def session():
-        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
             row = await engine.decide("home", "a")
             before = learned(engine)
             engine.store.fails, engine.store.after = True, after
@@ -368,7 +369,7 @@ def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
 
 def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", wrap=FailingStore) as engine:
+        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
             engine.store.fails = True
             for _ in range(50):
                 with pytest.raises(Unavailable):
@@ -381,7 +382,7 @@ def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
 
 def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             waiting = [asyncio.create_task(engine.decide("home", str(i))) for i in range(20)]
             await asyncio.sleep(0)
         assert len({(await task).id for task in waiting}) == 20
@@ -411,13 +412,13 @@ def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     path = tmp_path / "s.db"
 
     async def session():
-        async with served(path) as engine:
+        async with served(path, configured()) as engine:
             await engine.decide("home", "a")
 
     asyncio.run(session())
     for config, named in (
-        (configured(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
-        (configured(tacit.Thompson(4)), "placements.home.policy"),
+        (with_policy(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
+        (with_policy(tacit.Thompson(4)), "placements.home.policy"),
         (configured(seed=8), "placements.home.seed"),
     ):
         store = SqliteStore(path)
@@ -442,15 +443,15 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
                 await engine.feedback("home", decision.id, float(i % 3 == 0))
             return engine.placements["home"].learner.policy, learned(engine)
 
-    asyncio.run(session(configured(began)))
-    policy, there = asyncio.run(session(configured(now)))
+    asyncio.run(session(with_policy(began)))
+    policy, there = asyncio.run(session(with_policy(now)))
     assert policy == began != now
     store = SqliteStore(path)
-    assert not verify(configured(now), store)
-    anew = opened("home", configured(now).placements["home"], store, 0, snapshot=False)
+    assert not verify(with_policy(now), store)
+    anew = opened("home", with_policy(now).placements["home"], store, 0, snapshot=False)
     fold({anew.id: anew}, store)
     assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
-    other = configured(around(tacit.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
+    other = with_policy(around(tacit.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
         opened("home", other, store, 0)
     store.close()
@@ -497,7 +498,7 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
     path = tmp_path / "s.db"
 
     async def session():
-        async with served(path) as engine:
+        async with served(path, configured()) as engine:
             return await engine.decide("home", "a")
 
     row = asyncio.run(session())
@@ -514,7 +515,7 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
 
 def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await engine.decide("home", "a")
             await engine.feedback("home", row.id, 1.0, id="a click")
             (told,) = (e for e in engine.store.events(0) if isinstance(e, FeedbackRow))
@@ -661,7 +662,7 @@ def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path,
     async def session():
         clock, touched = Clock(), []
         advance = Placement.advance
-        async with harness.served(tmp_path / "s.db", many_placements(30), clock) as engine:
+        async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
             for name in ("p0", "p1", "p2"):
                 await engine.decide(name, "key")
             monkeypatch.setattr(
@@ -688,7 +689,7 @@ def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_facto
 
     async def session():
         clock = Clock()
-        async with harness.served(path, config, clock) as engine:
+        async with served(path, config, clock) as engine:
             for place, pause, clicks in steps:
                 clock.now += pause
                 row = await engine.decide(f"p{place}", "key")

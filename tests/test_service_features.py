@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from harness import START, Clock, as_after_a_crash, everything, learned
+from harness import START, Clock, as_after_a_crash, everything, learned, with_home
 
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
@@ -32,10 +33,7 @@ POLICIES = {
 }
 
 
-def configured(policy=POLICIES["lin"], path=None, **more):
-    placement = {"kind": "features", "policy": policy, "seed": 7} | more
-    overrides = {"placements": {"home": placement}, "server.port": 0}
-    return load_config(overrides=overrides | {"store.path": path and str(path)})
+configured = partial(with_home, kind="features", policy=POLICIES["lin"])
 
 
 async def traffic(engine, rounds):
@@ -61,7 +59,7 @@ async def traffic(engine, rounds):
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
-        config = configured(policy, snapshot_every=40)
+        config = configured(policy=policy, snapshot_every=40)
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         await traffic(engine, 25)
@@ -106,7 +104,7 @@ def test_it_learns_what_the_learner_learns(tmp_path):
 def test_a_policy_with_fixed_arms_and_features(tmp_path):
     async def session():
         policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
-        config = configured(policy, arms=["a", "b", "c"])
+        config = configured(policy=policy, arms=["a", "b", "c"])
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         placement = engine.placements["home"]
@@ -126,7 +124,7 @@ def test_a_policy_with_fixed_arms_and_features(tmp_path):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    config = configured(path=tmp_path_factory.mktemp("features") / "s.db", shadow=POLICIES["ec"])
+    config = configured(tmp_path_factory.mktemp("features") / "s.db", shadow=POLICIES["ec"])
     config.placements["plain"] = load_config().placements["default"]
     with running(config) as address:
         yield address

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+from functools import partial
 
 import apsw
 import harness
@@ -32,9 +33,7 @@ SEARCH = {
 }  # fmt: skip
 
 
-def configured(path=None, **more):
-    values = {"placements": {"search": SEARCH, "home": {"arms": 2, "seed": 3}}, "server.port": 0}
-    return load_config(overrides=values | {"store.path": path and str(path)} | more)
+configured = partial(harness.configured, placements={"search": SEARCH, "home": {"arms": 2, "seed": 3}})
 
 
 async def searched(engine, user, count=1, first=0):

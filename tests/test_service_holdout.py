@@ -92,7 +92,7 @@ def test_logged_propensities_are_the_frequencies(tmp_path, policy):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
 
     async def session():
-        config = configured({"share": 0.2}, arms=4, policy=policy)
+        config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
             return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
@@ -134,7 +134,9 @@ def by_key(learner):
 )
 def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
     async def session():
-        config = configured({"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150)
+        config = configured(
+            holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+        )
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             # In the order of the log: windows close in that order where nothing was clicked.
@@ -164,7 +166,7 @@ def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, cont
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
 
     async def session():
-        config = configured({"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
+        config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
             return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
@@ -180,7 +182,7 @@ def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, cont
 @pytest.mark.parametrize("mode", ["frozen", "apprentice"])
 def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
     async def session():
-        config = configured({"share": 0.5, "control": {"policy": "exp3"}}, mode=mode)
+        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode=mode)
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 4, size=20)
             with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
@@ -202,11 +204,11 @@ def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
 
     async def session():
         path = tmp_path / "s.db"
-        async with served(path, configured(holdout)) as engine:
+        async with served(path, configured(holdout=holdout)) as engine:
             await traffic(engine, 4, size=20)
             await closed(engine)
             before = by_key(engine.placements["home"].learner)
-        async with served(path, configured(None), engine.clock) as engine:
+        async with served(path, configured(holdout=None), engine.clock) as engine:
             assert by_key(engine.placements["home"].learner) == before
 
     asyncio.run(session())
@@ -215,7 +217,10 @@ def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
 def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
     async def session():
         config = configured(
-            {"share": 0.5, "control": {"policy": FEATURED}}, arms=None, kind="features", policy=FEATURED
+            holdout={"share": 0.5, "control": {"policy": FEATURED}},
+            arms=None,
+            kind="features",
+            policy=FEATURED,
         )
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
@@ -246,7 +251,7 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
 @pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
 def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
     async def session():
-        config = configured({"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
+        config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             await traffic(engine, 12, size=40)
@@ -298,20 +303,20 @@ def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tm
             assert home.lift.reward.counts.sum() == 40
             parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
             assert parts == [("", 30), ("mode frozen", 10)]
-            await engine.reload(configured({"share": 0.25}))
+            await engine.reload(configured(holdout={"share": 0.25}))
             home = engine.placements["home"]
             assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
             assert [one.reward.counts.sum() for one in home.lift.past] == [40]
             await traffic(engine, 2, size=10)
             assert home.lift.reward.counts.sum() == 10
-            await engine.reload(configured({"share": 0.25}))
+            await engine.reload(configured(holdout={"share": 0.25}))
             assert engine.placements["home"].lift.reward.counts.sum() == 10
-            await engine.reload(configured(None))
+            await engine.reload(configured(holdout=None))
             assert engine.placements["home"].lift.terms == "null"
             rows = list(engine.store.events(0))
         marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
         assert len(marks) == 3
-        async with served(path, configured(None)) as engine:
+        async with served(path, configured(holdout=None)) as engine:
             assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (
                 rows[-1].seq
             )
@@ -361,15 +366,15 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     assert run(configured(), holds(None)) is None
     assert run(configured(), leaves) is None
     # What the file says of it now is newer.
-    assert run(configured({"share": 0.1}), leaves) == HoldoutConfig(0.1)
-    assert run(configured(None), leaves) is None
-    assert run(configured(None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
-    assert run(configured(None), leaves) == HoldoutConfig(0.5)
+    assert run(configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(configured(holdout=None), leaves) is None
+    assert run(configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(configured(holdout=None), leaves) == HoldoutConfig(0.5)
 
 
 def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
     async def session():
-        config = configured(None, arms=[*ARMS, "holiday"], policy="uniform-random")
+        config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             asked = [home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)]
@@ -454,7 +459,7 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
     path = tmp_path / "s.db"
 
     async def session():
-        async with served(path, configured(None)) as engine:
+        async with served(path, configured(holdout=None)) as engine:
             await traffic(engine, 3, size=10)
         store = SqliteStore(path)
         kept = store.snapshot(1)
@@ -466,7 +471,7 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
 
         save(store, kept._replace(windows=msgspec.json.encode(windows)))
         store.close()
-        async with served(path, configured(None), Clock(START + 3600 * SECOND)) as engine:
+        async with served(path, configured(holdout=None), Clock(START + 3600 * SECOND)) as engine:
             home = engine.placements["home"]
             assert home.covered == kept.seq
             assert home.lift.scores.overall[0] == 0
@@ -482,7 +487,7 @@ def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
 
 def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured({"share": 0.5, "unit": "user"})) as engine:
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
             home = engine.placements["home"]
             for i in range(20):
                 told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
@@ -562,7 +567,7 @@ def test_what_cannot_be_refuses_to_start(more, message):
 
 def test_requests_that_do_not_fit_are_refused(tmp_path):
     async def session():
-        config = configured({"control": {"arm": "film"}, "unit": "session"})
+        config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, served
+from harness import SECOND, START, Clock, served, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_service_attribution import ARMS, configured, everything, folded
@@ -221,7 +221,7 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
         if len(rewards) == 2
         else Rule(window=30 * SECOND, late="correct", correction=100 * SECOND, default=0.1)
     )
-    config = configured(tacit.Thompson(ARMS), rule=rule, snapshot_every=snapshot_every)
+    config = with_policy(tacit.Thompson(ARMS), rule=rule, snapshot_every=snapshot_every)
 
     async def piece(start, length, waiting):
         async with served(path, config, clock) as engine:

@@ -166,7 +166,7 @@ def test_without_propensities_nothing_is_known(service):
 
 def test_lists_have_no_lift(tmp_path):
     async def session():
-        config = configured(None, kind="slates", policy="cascade-kl-ucb")
+        config = configured(holdout=None, kind="slates", policy="cascade-kl-ucb")
         async with served(tmp_path / "s.db", config) as engine:
             with pytest.raises(InvalidValue, match="home"):
                 report(engine)
@@ -178,7 +178,7 @@ def told_of_winner(path, policy, rates, **more):
     """Return what can be said of the best arm after some traffic."""
 
     async def session():
-        config = configured(None, policy=policy, **more)
+        config = configured(holdout=None, policy=policy, **more)
         async with served(path, config) as engine:
             await traffic(engine, 20, rates=rates)
             await closed(engine)
@@ -200,10 +200,10 @@ def test_a_winner_is_declared_only_where_every_arm_is_shown_now_and_then(tmp_pat
 
 def test_propensities_that_are_wrong_raise_an_alarm(tmp_path):
     async def session():
-        config = configured({"share": 0.5}, policy="uniform-random")
+        config = configured(holdout={"share": 0.5}, policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            honest = home._choose_many
+            honest = home.choose_many
 
             def wrong(*given):
                 made = honest(*given)
@@ -211,7 +211,7 @@ def test_propensities_that_are_wrong_raise_an_alarm(tmp_path):
                 chances = np.where(made.actions[:, 0] == 1, 0.1, 0.9)
                 return dataclasses.replace(made, propensities=chances)
 
-            home._choose_many = wrong
+            home.choose_many = wrong
             await traffic(engine, 12)
             await closed(engine)
             return report(engine)
@@ -227,7 +227,7 @@ def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
     """Ten users' coins fall as they do; given these, arms are shown as often as is right."""
 
     async def session():
-        config = configured({"share": 0.3, "unit": "user", "control": control}, policy=policy)
+        config = configured(holdout={"share": 0.3, "unit": "user", "control": control}, policy=policy)
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             for i in range(30):
@@ -335,7 +335,7 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
 
 def test_sticky_holdouts_have_no_stretches(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", configured({"unit": "user"})) as engine:
+        async with served(tmp_path / "s.db", configured(holdout={"unit": "user"})) as engine:
             with pytest.raises(InvalidValue, match="from"):
                 report(engine, stretch=("2026-01-01", None))
 
@@ -399,7 +399,7 @@ def test_sums_do_not_depend_on_when_they_are_read():
 
 def test_shards_are_added_up(tmp_path):
     async def session():
-        config = configured({"share": 0.5, "unit": "user"})
+        config = configured(holdout={"share": 0.5, "unit": "user"})
         parts = []
         for number in range(2):
             async with served(tmp_path / f"{number}.db", config) as engine:

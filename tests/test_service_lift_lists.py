@@ -10,7 +10,7 @@ from itertools import permutations
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, everything, served
+from harness import SECOND, Clock, as_after_a_crash, everything, served, with_home
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -36,11 +36,6 @@ LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "
 DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}
 RANKS = {"kind": "personalizer", "policy": "linear-epsilon-greedy(dim=32, epsilon=0.4)"}
 RANKINGS = {"old": [1, 2, 3, 4], "new": [4, 3, 2, 1]}
-
-
-def configured(placement, holdout, **more):
-    table = {"seed": 7, "holdout": holdout} | placement | more
-    return load_config(overrides={"placements": {"home": table}, "server.port": 0})
 
 
 async def told(engine, *asked):
@@ -103,10 +98,12 @@ def test_what_a_control_lists_with_what_probability(named):
 )
 def test_lists_have_a_holdout(tmp_path, control, policy):
     async def session():
-        config = configured(
-            LISTS | {"policy": policy}, {"share": 0.4, "control": control, "unit": "user"},
-            metrics={"revenue": {}}, snapshot_every=200,
-        )  # fmt: skip
+        config = with_home(
+            **LISTS | {"policy": policy},
+            holdout={"share": 0.4, "control": control, "unit": "user"},
+            metrics={"revenue": {}},
+            snapshot_every=200,
+        )
         path, rng = tmp_path / "s.db", np.random.default_rng(1)
         async with served(path, config) as engine:
             asked = [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
@@ -126,7 +123,7 @@ def test_lists_have_a_holdout(tmp_path, control, policy):
     assert sum(group.decisions for group in found.groups.values()) == len(rows)
     assert found.metrics[0].name == "revenue"
     with pytest.raises(InvalidValue, match="hardly tell"):
-        asyncio.run(_refused(tmp_path, configured(LISTS, {"share": 0.4})))
+        asyncio.run(_refused(tmp_path, with_home(**LISTS, holdout={"share": 0.4})))
 
 
 async def _clicked_lists(engine, rows, rng, path, config):
@@ -163,7 +160,7 @@ def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     """Over every list, and every arm at every position: Σ 1/q is the number of decisions."""
 
     async def session():
-        config = configured(LISTS | {"arms": 3}, {"share": 0.3, "control": control})
+        config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             rows = []
@@ -207,10 +204,14 @@ def _check_frequency(happened, q):
 )
 def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
     async def session():
-        config = configured(
-            DUELS, {"share": 0.4, "control": control, "unit": "session"},
-            interleaving=method, length=3, unclicked="nothing", aggregation="first",
-        )  # fmt: skip
+        config = with_home(
+            **DUELS,
+            holdout={"share": 0.4, "control": control, "unit": "session"},
+            interleaving=method,
+            length=3,
+            unclicked="nothing",
+            aggregation="first",
+        )
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             home = engine.placements["home"]
@@ -249,7 +250,7 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
 
 def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
     async def session():
-        config = configured(DUELS, {"share": 0.3, "control": "uniform"})
+        config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
         async with served(tmp_path / "s.db", config) as engine:
             home, rows = engine.placements["home"], []
             for _ in range(20):
@@ -278,7 +279,7 @@ def rank_of(i):
 @pytest.mark.parametrize("control", ["baseline", "uniform"])
 def test_the_personalizer_has_a_holdout(tmp_path, control):
     async def session():
-        config = configured(RANKS, {"share": 0.4, "control": control}, snapshot_every=100)
+        config = with_home(**RANKS, holdout={"share": 0.4, "control": control}, snapshot_every=100)
         path = tmp_path / "s.db"
         async with served(path, config) as engine:
             home = engine.placements["home"]
@@ -314,7 +315,7 @@ def test_the_personalizer_has_a_holdout(tmp_path, control):
 
 
 def test_events_of_several_slots_have_none(tmp_path):
-    config = configured(RANKS, {"share": 0.4, "control": "baseline"})
+    config = with_home(**RANKS, holdout={"share": 0.4, "control": "baseline"})
     config = msgspec.structs.replace(
         config, store=msgspec.structs.replace(config.store, path=str(tmp_path / "s.db"))
     )
@@ -346,7 +347,7 @@ def test_events_of_several_slots_have_none(tmp_path):
 )
 def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):
     with pytest.raises(ConfigError, match=message):
-        configured(placement, holdout)
+        with_home(**placement, holdout=holdout)
 
 
 # Over HTTP -----------------------------------------------------------------------------------

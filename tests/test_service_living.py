@@ -45,19 +45,14 @@ KINDS = {"shared": "arms"}
 AGGREGATIONS = {"slates": "union", "duels": "union"}
 
 
-def configured(kind="arms", snapshot_every=50_000, policy=None):
-    options = DuelOptions(TeamDraft(length=3)) if kind == "duels" else None
-    return Config(
-        {
-            "home": PlacementConfig(
-                policy or POLICIES[kind],
-                7,
-                snapshot_every,
-                kind=KINDS.get(kind, kind),
-                options=options,
-                rule=Rule(window=WINDOW, aggregation="first" if kind in KINDS or kind == "arms" else "union"),
-            )
-        }
+def of_kind(kind="arms", policy=None, **options):
+    """Return the configuration of a placement of a kind, or of arms with a policy of that name."""
+    return harness.with_policy(
+        policy or POLICIES[kind],
+        kind=KINDS.get(kind, kind),
+        options=DuelOptions(TeamDraft(length=3)) if kind == "duels" else None,
+        rule=Rule(window=WINDOW, aggregation="first" if kind in KINDS or kind == "arms" else "union"),
+        **options,
     )
 
 
@@ -152,7 +147,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, kind, steps, snapshot_every, crash
 ):
     folder = tmp_path_factory.mktemp("stops")
-    config = configured(kind, snapshot_every)
+    config = of_kind(kind, snapshot_every=snapshot_every)
     # The last group closes all windows that have ended.
     steps = [*steps, ("decide", 0)]
 
@@ -254,7 +249,7 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
 )
 def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
             await engine.ask("home", ArmsOf(retire=["a"]))
             end = engine.store.end()
             with pytest.raises(error, match=message):
@@ -270,7 +265,7 @@ def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
 
 def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
             both = [engine.ask("home", ArmsOf(["d"])) for _ in range(2)]
             first, second = await asyncio.gather(*both, return_exceptions=True)
             assert first.arms == ["a", "b", "c", "d"]
@@ -283,7 +278,7 @@ def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
 
 def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
             before = await decided(engine, "q", "before")
             await engine.ask("home", ArmsOf(["d"], ["a"]))
             after = await decided(engine, "q", "after")
@@ -303,7 +298,7 @@ def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
 
 def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
             late, fine = asked(engine, "q", None, ["a", "b"]), asked(engine, "q")
             came = await asyncio.gather(
                 engine.decide_many("home", [late]),
@@ -319,7 +314,7 @@ def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
 
 def test_numbered_arms_are_told_by_their_numbers(tmp_path):
     async def session():
-        config = configured(policy=tacit.Thompson(2))
+        config = of_kind(policy=tacit.Thompson(2))
         async with harness.served(tmp_path / "s.db", config) as engine:
             offer = await engine.ask("home", ArmsOf(2, [0]))
             assert (offer.arms, offer.retired) == ([1, 2, 3], [0])
@@ -331,7 +326,7 @@ def test_numbered_arms_are_told_by_their_numbers(tmp_path):
 
 def test_rankers_whose_lists_came_duel(tmp_path):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured("duels")) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind("duels")) as engine:
             placement = engine.placements["home"]
             await engine.ask("home", ArmsOf(["d"], ["a"]))
             lists = {name: [f"{name}1", "x"] for name in "abc"}
@@ -361,7 +356,7 @@ def test_arms_that_come_with_requests_do_not_change(tmp_path):
 @pytest.mark.parametrize("kind", ["arms", "slates", "duels"])
 def test_the_page_shows_arms_that_came(tmp_path, kind):
     async def session():
-        async with harness.served(tmp_path / "s.db", configured(kind)) as engine:
+        async with harness.served(tmp_path / "s.db", of_kind(kind)) as engine:
             await engine.ask("home", ArmsOf(["arrived"], ["a"]))
             for i in range(9):
                 await feedback(engine, await decided(engine, f"q {i % 2}", f"{i}"), i)

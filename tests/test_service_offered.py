@@ -44,7 +44,7 @@ def test_an_application_serves_an_ingress():
 def test_every_configuration_is_taken_over_of_many_at_once(tmp_path):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
-            reloads = [engine.reload(configured(every)) for every in (10, 20, 30)]
+            reloads = [engine.reload(configured(snapshot_every=every)) for every in (10, 20, 30)]
             await asyncio.wait_for(asyncio.gather(*reloads), PATIENCE)
             assert engine.config.placements["home"].snapshot_every == 30
 

@@ -61,14 +61,14 @@ def test_a_page_of_a_key_shows_the_arms_that_are_likely_the_best(address):
 def held(monkeypatch):
     """Let pages wait until this is set; whether one waits."""
     go, waits = threading.Event(), threading.Event()
-    render = pages._render
+    render = pages.rendered
 
     def slowly(*given, **more):
         waits.set()
         assert go.wait(PATIENCE)
         return render(*given, **more)
 
-    monkeypatch.setattr(pages, "_render", slowly)
+    monkeypatch.setattr(pages, "rendered", slowly)
     return go, waits
 
 

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 from click.testing import CliRunner
-from harness import Client, eventually
-from test_service_guard import KEY, MADE, bearer, configured, process
+from harness import Client, configured, eventually
+from test_service_guard import KEY, MADE, bearer, process
 
 from tacit.cli import cli
 from tacit.cluster.ingress import Ingress
@@ -50,7 +50,7 @@ ROUTES = [
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with running(configured(tmp_path_factory.mktemp("reach"), **VALUES)) as address:
+    with running(configured(tmp_path_factory.mktemp("reach") / "s.db", **VALUES)) as address:
         client = Client(address)
         for name in (OWN, FOREIGN):
             asked = {"key": HIDDEN if name == FOREIGN else "mine"}
@@ -138,7 +138,7 @@ def test_a_placement_that_is_not_there_is_told_only_to_whom_it_would_concern(cli
 def test_patterns_that_can_match_nothing_refuse_to_start(tmp_path, told):
     key = {**KEYS["tenant"], "placements": told}
     with pytest.raises(ConfigError, match=r"keys\.shop.*placements"):
-        configured(tmp_path, keys={"shop": key})
+        configured(tmp_path / "s.db", keys={"shop": key})
 
 
 def test_a_key_is_made_for_some_placements():
@@ -153,7 +153,7 @@ def test_a_key_is_made_for_some_placements():
 def test_behind_an_ingress_it_is_the_same(tmp_path):
     """It has the application of one server, whose handlers are given another engine."""
     placements = {name: {**PLACEMENTS[name], "seed": 1} for name in (OWN, FOREIGN)}
-    config = configured(tmp_path, placements=placements, keys=KEYS)
+    config = configured(tmp_path / "s.db", placements=placements, keys=KEYS)
     guard = application(Ingress(config, []))
     some, every = (bearer(KEY[held])["Authorization"].encode() for held in ("read", "admin"))
 

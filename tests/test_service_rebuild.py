@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import signal
 import threading
+from functools import partial
 
 import harness
 import msgspec
@@ -44,9 +45,7 @@ OTHERS = {"arms": "ucb1", "shared": "thompson", "slates": "cascade-ucb1", "duels
 DAY = 86_400 * harness.SECOND
 
 
-def configured(policy=None, **others):
-    policy = policy or tacit.Thompson(NAMES)
-    return Config({"home": PlacementConfig(policy, 7, rule=Rule(window=living.WINDOW), **others)})
+configured = partial(harness.with_policy, policy=tacit.Thompson(NAMES), rule=Rule(window=living.WINDOW))
 
 
 async def traffic(engine, start, count):
@@ -87,7 +86,7 @@ def is_the_fold(config, path, live):
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(tmp_path, kind, crash):
-    config = living.configured(kind, snapshot_every=9)
+    config = living.of_kind(kind, snapshot_every=9)
     before = type(living.POLICIES[kind]).__name__
 
     async def session(path, start, step):
@@ -127,7 +126,7 @@ MOVES = st.lists(
 def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves, crash):
     # The rows of another placement move the time on, and windows close that were open.
     path = tmp_path_factory.mktemp("moves") / "s.db"
-    home = configured(tacit.Thompson(NAMES, discount=0.9), snapshot_every=5).placements["home"]
+    home = configured(policy=tacit.Thompson(NAMES, discount=0.9), snapshot_every=5).placements["home"]
     config = Config({"home": home, "other": PlacementConfig(tacit.UCB1(NAMES), 7)})
     policies = itertools.cycle(["thompson", "ucb1", "thompson(discount=0.9)"])
     clock, left, made = Clock(), list(moves), []
@@ -163,7 +162,7 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
 def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_learned(tmp_path):
     # Both decide, and learn, as the one that was there from the beginning would have.
     config, path = configured(), tmp_path / "s.db"
-    ucb = configured(tacit.UCB1(NAMES))
+    ucb = configured(policy=tacit.UCB1(NAMES))
 
     async def session():
         async with harness.served(path, config) as engine:
@@ -379,22 +378,22 @@ def test_a_configuration_rebuilds_once_and_leaves_what_came_after(tmp_path):
     path = tmp_path / "s.db"
     first = configured()
     with pytest.raises(ConfigError, match="rebuild = true"):
-        asyncio.run(reloaded(path, first, configured(tacit.UCB1(NAMES))))
-    other = configured(tacit.UCB1(NAMES), rebuild=True)
+        asyncio.run(reloaded(path, first, configured(policy=tacit.UCB1(NAMES))))
+    other = configured(policy=tacit.UCB1(NAMES), rebuild=True)
 
     async def by_file():
         async with harness.served(path, first) as engine:
             await traffic(engine, 0, 8)
             await engine.reload(other)
             await harness.reached(lambda: policy_of(engine.placements["home"]) == "UCB1")
-            await harness.reached(lambda: not engine._following.rebuilding)
+            await harness.reached(lambda: not engine.following.rebuilding)
             (change,) = [c for c in await engine.history("home") if c.what == "rebuild"]
             assert change.who == "configuration"
             await engine.rollback("home")
 
     async def again(config, expected):
         async with harness.served(path, config) as engine:
-            await harness.reached(lambda: not engine._following.rebuilding)
+            await harness.reached(lambda: not engine.following.rebuilding)
             assert policy_of(engine.placements["home"]) == expected
             return len(await engine.history("home"))
 
@@ -432,7 +431,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
 
 def test_a_policy_that_weighs_by_propensities_needs_them(tmp_path):
     async def session():
-        config = configured(tacit.UCB1(NAMES))
+        config = configured(policy=tacit.UCB1(NAMES))
         async with harness.served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 0, 9)
             why = "it weighs by propensities, and 9 decisions of the log have none, '0' first"
@@ -448,7 +447,7 @@ def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bounded(tmp
     """They are no reason to refuse it: another policy may have given them."""
 
     async def session():
-        config, path = configured(tacit.Thompson(NAMES)), tmp_path / "s.db"
+        config, path = configured(policy=tacit.Thompson(NAMES)), tmp_path / "s.db"
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 9)
             request = DecisionRequest("key 0", id="rare")
@@ -470,7 +469,7 @@ def test_a_snapshot_without_numbers_is_set_aside(tmp_path, caplog):
     """Version 0.2 could write one, of a log that taught a propensity far too small."""
 
     async def session():
-        config, path = configured(tacit.EXP3S(NAMES)), tmp_path / "s.db"
+        config, path = configured(policy=tacit.EXP3S(NAMES)), tmp_path / "s.db"
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 9)
             before = learned(engine)

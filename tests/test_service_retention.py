@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 import test_personalizer as personalizer
-from harness import START, Client, Clock, learned, quiet, reached
+from harness import START, Client, Clock, learned, quiet, reached, served
 from stores import store_at
 from test_cli import tacit as tacit_command
 
@@ -42,16 +42,11 @@ DAY = 24 * HOUR
 HOME = {"arms": 3, "seed": 7, "policy": "thompson", "aggregation": "sum"}
 
 
-def configured(keep=1.0, archive=None, home=None, **more):
+def keeping(days=1.0, archive=None, home=None, **values):
+    """Return the configuration of a service that keeps its log for some days."""
     placements = {"home": HOME | (home or {}), "other": {"arms": 2, "seed": 7}}
-    values = {"placements": placements, "store.retention": keep, "server.port": 0}
-    values["store.archive"] = archive and str(archive)
-    return load_config(overrides=values | more)
-
-
-def served(path, config, now=START):
-    """Return an engine that is served from a time on."""
-    return harness.served(path, config, Clock(now))
+    values |= {"store.retention": days, "store.archive": archive and str(archive)}
+    return harness.configured(placements=placements, **values)
 
 
 async def traffic(engine, rounds, first=0):
@@ -104,9 +99,9 @@ def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
 
     async def session():
         plain, kept = tmp_path / "plain.db", tmp_path / "kept.db"
-        config = configured(archive=tmp_path / "old")
+        config = keeping(archive=tmp_path / "old")
         live = await run(kept, config)
-        assert live == await run(plain, configured(None))
+        assert live == await run(plain, keeping(None))
         assert everything(kept, config) == everything(plain, config) == live
 
     asyncio.run(session())
@@ -119,7 +114,7 @@ def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
     assert 24 <= len(decisions) <= 30
     assert left[-1][1] == end
     assert set(left) <= set(all_rows)
-    assert verify(configured(), store) == []
+    assert verify(keeping(), store) == []
     archived = archived_rows(tmp_path / "old")
     gone = {(row[0], row[1]) for row in all_rows} - {(row[0], row[1]) for row in left}
     ticks = {("MarkRow", row[1]) for row in all_rows if row[0] == "MarkRow" and row[2] is None}
@@ -146,7 +141,7 @@ def archived_rows(folder):
 
 @pytest.mark.usefixtures("kind")
 def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
-    path, config = tmp_path / "s.db", configured()
+    path, config = tmp_path / "s.db", keeping()
     live = asyncio.run(run(path, config))
     store = store_at(path)
     snapshot, base = store.snapshot(1), store.base(1)
@@ -173,7 +168,7 @@ def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
 def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
     async def session():
         home = {"attribution_window": 2_592_000}
-        config = configured(keep=0.5, home=home)
+        config = keeping(days=0.5, home=home)
         async with served(tmp_path / "s.db", config) as engine:
             await engine.decide("other", "k", id="old")
             await engine.decide("home", "k", id="open")
@@ -197,17 +192,17 @@ def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
 
 def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
     path = tmp_path / "s.db"
-    live = asyncio.run(run(path, configured()))
+    live = asyncio.run(run(path, keeping()))
     for change in ({"attribution_window": 5.0}, {"shadow": "ucb1"}, {"propensities": False}):
-        config = configured(home=change)
+        config = keeping(home=change)
         found = everything(path, config)
         keys, *_ = found["home"]
         assert keys == live["home"][0]
         assert found["other"] == live["other"]
 
     async def shadowed():
-        config = configured(home={"shadow": "ucb1"})
-        async with served(path, config, START + 100 * HOUR) as engine:
+        config = keeping(home={"shadow": "ucb1"})
+        async with served(path, config, Clock(START + 100 * HOUR)) as engine:
             await engine.ask("home", ModeOf("shadow"))
             row = await engine.decide("home", "key 0")
             await engine.feedback("home", row.id, 1.0)
@@ -222,7 +217,7 @@ def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
 @pytest.mark.usefixtures("kind")
 def test_it_moves_to_another_store_and_goes_on(tmp_path):
     # So long that windows are open where the log begins.
-    path, config = tmp_path / "s.db", configured(home={"attribution_window": 30_000.0})
+    path, config = tmp_path / "s.db", keeping(home={"attribution_window": 30_000.0})
     live = asyncio.run(run(path, config))
     store, new = store_at(path), store_at(tmp_path / "new.db")
     export(config, store, tmp_path / "out")
@@ -243,7 +238,7 @@ def test_it_moves_to_another_store_and_goes_on(tmp_path):
 
 def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    config = configured(archive=tmp_path / "file" / "folder")
+    config = keeping(archive=tmp_path / "file" / "folder")
     asyncio.run(run(tmp_path / "s.db", config))
     store = store_at(tmp_path / "s.db")
     assert sum(isinstance(row, DecisionRow) for row in store.events(0)) == 60
@@ -252,7 +247,7 @@ def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
 
 
 def test_each_placement_may_keep_its_own_time(tmp_path):
-    config = configured(1.0, home={"retention": float("inf")})
+    config = keeping(1.0, home={"retention": float("inf")})
     assert config.placements["home"].retention == float("inf")
     asyncio.run(run(tmp_path / "s.db", config))
     store = store_at(tmp_path / "s.db")
@@ -261,7 +256,7 @@ def test_each_placement_may_keep_its_own_time(tmp_path):
     assert sum(id.startswith("other") for id in ids) < 16
     store.close()
     with pytest.raises(ConfigError, match=r"store\.retention"):
-        configured(0.0)
+        keeping(0.0)
     file = tmp_path / "tacit.toml"
     file.write_text('[store]\narchive = "old"\nretention = 2\n[placements.a]\narms = 2\n')
     read = load_config(file)
@@ -276,7 +271,7 @@ def test_a_backup_of_a_store_in_use_is_a_store(tmp_path):
     path, copy = tmp_path / "s.db", tmp_path / "copy.db"
     overrides = {"store.path": str(path)}
     told = 0
-    with running(configured(None, **overrides)) as address:
+    with running(keeping(None, **overrides)) as address:
         stop = threading.Event()
         acknowledged = []
 
@@ -302,7 +297,7 @@ def test_a_backup_of_a_store_in_use_is_a_store(tmp_path):
     whole, part = rows(store), rows(copied)
     assert told <= len(part) <= len(whole)
     assert part == whole[: len(part)]
-    assert verify(configured(None), copied) == []
+    assert verify(keeping(None), copied) == []
     store.close()
     copied.close()
     # Another one replaces it.
@@ -331,7 +326,7 @@ def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeyp
     dump = tmp_path / "dump.sql"
 
     async def session():
-        async with served(path, configured()) as engine:
+        async with served(path, keeping()) as engine:
             await traffic(engine, 20)
             command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
             subprocess.run(list(map(str, command)), check=True)
@@ -345,7 +340,7 @@ def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeyp
     subprocess.run([str(stores.binary("psql")), "-q", "-f", str(dump), url], check=True)
     store = store_at(path)
     assert rows(store) == dumped
-    assert verify(configured(), store) == []
+    assert verify(keeping(), store) == []
     store.close()
 
 
@@ -420,7 +415,7 @@ async def by_wall(path, config, clock, wall):
 
 
 def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, tmp_path):
-    path, config = tmp_path / "s.db", configured(keep=90.0)
+    path, config = tmp_path / "s.db", keeping(days=90.0)
     asyncio.run(with_old_rows(path, config))
     before, store = counted(path), store_at(path)
     last = store.end().time
@@ -432,15 +427,15 @@ def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, t
     # Half of what rows are kept for, and a day, are no jump; and nothing goes where all is kept.
     for days, keep in ((44, 90.0), (0.9, 1.0), (3653, None)):
         late = Clock(int(last + days * DAY))
-        Engine(configured(keep), store, late, wall=late)
+        Engine(keeping(keep), store, late, wall=late)
     store.close()
     assert counted(path) == before
 
 
 def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
     path = tmp_path / "s.db"
-    asyncio.run(with_old_rows(path, configured(keep=90.0)))
-    confirmed = configured(keep=90.0, **{"store.clock_is_right": True})
+    asyncio.run(with_old_rows(path, keeping(days=90.0)))
+    confirmed = keeping(days=90.0, **{"store.clock_is_right": True})
     before = counted(path)
 
     async def session():
@@ -462,7 +457,7 @@ def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
 
 
 def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, caplog):
-    path, config = tmp_path / "s.db", configured(keep=1.0)
+    path, config = tmp_path / "s.db", keeping(days=1.0)
 
     async def session():
         clock, wall = Clock(), Clock()
@@ -483,12 +478,12 @@ def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, c
 
 def test_rows_age_by_the_wall_where_the_log_is_ahead_of_it(tmp_path, caplog):
     """As after a start with a clock that was years ahead, where nothing was dropped."""
-    path, config = tmp_path / "s.db", configured(keep=1.0)
+    path, config = tmp_path / "s.db", keeping(days=1.0)
 
     async def session():
         async with served(path, config) as engine:
             await engine.decide("home", "k")
-        async with served(path, config, START + YEARS) as engine:
+        async with served(path, config, Clock(START + YEARS)) as engine:
             await engine.decide("home", "k", id="carried away")
             await quiet(engine)
         clock = Clock(START + DAY)

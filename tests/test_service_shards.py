@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 import stores
-from harness import PATIENCE, START
+from harness import PATIENCE, START, served
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
@@ -43,11 +43,6 @@ class Clock(harness.Clock):
     def __call__(self):
         self.now += 1000
         return self.now
-
-
-def served(store, config, shard=None, clock=None):
-    """Return an engine of a shard, with a clock that goes on by a millisecond at each look."""
-    return harness.served(store, config, clock or Clock(), shard)
 
 
 def one_key(engine, key, name="home"):
@@ -118,7 +113,7 @@ async def two_shards(folder, policy, **options):
             config,
             [
                 await stack.enter_async_context(
-                    served(SqliteStore(folder / f"{number}.db"), config, Shard(number, 2))
+                    served(SqliteStore(folder / f"{number}.db"), config, Clock(), Shard(number, 2))
                 )
                 for number in range(2)
             ],
@@ -503,9 +498,9 @@ def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
     config = Config({"home": PlacementConfig(tacit.UCB1(ARMS), 7)})
 
     async def session():
-        async with served(FencedStore(url, schema), config, Shard(0, 2)) as before:
+        async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
             await before.decide("home", "a")
-            async with served(FencedStore(url, schema), config, Shard(0, 2)) as after:
+            async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
                 for _ in range(2):
                     with pytest.raises(Unavailable):
                         await before.decide("home", "a")
@@ -519,7 +514,7 @@ def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
 # Dealing out anew ----------------------------------------------------------------------------
 
 
-def configured(schema):
+def of_four_policies(schema):
     placements = {
         "home": PlacementConfig(tacit.Thompson(ARMS), 7),
         "news": PlacementConfig(tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=4), 8),
@@ -580,7 +575,7 @@ def all_rows(stores_):
 
 
 def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
-    config = configured(schema)
+    config = of_four_policies(schema)
     clock, rng, later = Clock(), np.random.default_rng(3), []
 
     async def alone():
@@ -602,7 +597,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
         assert all_rows(opened) == rows
         async with contextlib.AsyncExitStack() as stack:
             engines = [
-                await stack.enter_async_context(served(store, config, Shard(i, number), clock=clock))
+                await stack.enter_async_context(served(store, config, clock, Shard(i, number)))
                 for i, store in enumerate(opened)
             ]
             learned = {name: by_key(engines, name) for name in ("home", "news")}
@@ -639,7 +634,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
 
 
 def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
-    config = configured(schema)
+    config = of_four_policies(schema)
     store = LayoutStore(config.store.url, schema)
     assert store.begun(None, default=2) == Layout(1, 2)
     with pytest.raises(ConfigError, match=r"reshard --shards 3"):
@@ -653,7 +648,7 @@ def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_n
 
 
 def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
-    config = configured(schema)
+    config = of_four_policies(schema)
     store = LayoutStore(config.store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
@@ -663,7 +658,7 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
 
 def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
     monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
-    config = configured(schema)
+    config = of_four_policies(schema)
     store = LayoutStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):
         reshard(config, 2)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import stores
-from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, served
+from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, served, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -42,10 +43,9 @@ POLICY = tacit.BWC(
 )
 
 
-def configured(snapshot_every=50_000, **changes):
-    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
-    told = {"signals": SIGNALS, "rule": rule} | changes
-    return Config({"home": PlacementConfig(POLICY, 7, snapshot_every, **told)})
+configured = partial(
+    with_policy, POLICY, signals=SIGNALS, rule=Rule(window=30 * SECOND, activation=60 * SECOND)
+)
 
 
 async def traffic(engine, rounds, start=0):
@@ -90,7 +90,7 @@ def known(engine):
 )
 def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapshot_every, crash):
     path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
-    config = configured(snapshot_every)
+    config = configured(snapshot_every=snapshot_every)
 
     async def piecewise():
         nonlocal path
@@ -113,7 +113,7 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
 
 @pytest.mark.parametrize("snapshot_every", [3, 50_000])
 def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
-    path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every)
+    path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every=snapshot_every)
 
     async def session():
         async with served(path, config, clock) as engine:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, as_after_a_crash
+from harness import SECOND, START, Clock, as_after_a_crash, with_home
 
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
@@ -24,10 +25,7 @@ from tacit.service.maintenance.verify import verify
 ARMS = ["a", "b", "c", "d", "e"]
 
 
-def configured(policy="cascade-kl-ucb", path=None, **more):
-    placement = {"kind": "slates", "arms": ARMS, "policy": policy, "seed": 7} | more
-    overrides = {"placements": {"home": placement}, "server.port": 0}
-    return load_config(overrides=overrides | {"store.path": path and str(path)})
+configured = partial(with_home, kind="slates", arms=ARMS, policy="cascade-kl-ucb")
 
 
 def learned(placement):
@@ -60,7 +58,7 @@ async def traffic(engine, rounds):
 @pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"])
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
-        config = configured(policy, snapshot_every=40)
+        config = configured(policy=policy, snapshot_every=40)
         engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
         await engine.start()
         shown = await traffic(engine, 20)
@@ -72,10 +70,10 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         placement = engine.placements["home"]
         expected = Learner(placement.config.policy, seed=0)
         for row, _ in shown:
-            expected.recall([placement._decision(row, row.epoch)])
+            expected.recall([placement.decision_of(row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
-            expected.learn(placement._decision(row, row.epoch), rewards)
+            expected.learn(placement.decision_of(row, row.epoch), rewards)
         used = len(expected.keys)
         for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
             np.testing.assert_array_equal(a[:used], b[:used])
@@ -92,7 +90,7 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("slates") / "s.db"
-    config = configured(path=path, positions=2, shadow="cascade-ucb1", aggregation="first")
+    config = configured(path, positions=2, shadow="cascade-ucb1", aggregation="first")
     config.placements["plain"] = load_config().placements["default"]
     with running(config) as address:
         yield address

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from functools import partial
 
 import apsw
 import harness
 import numpy as np
 import pytest
 from harness import START, Clock, arrays, everything, learned, quiet, reached
-from stores import store_at
+from stores import sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import PIECE, Room, from_bytes, pieces
 from tacit.service.config.file import load_config
-from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
@@ -53,9 +53,9 @@ class SlowStore:
         yield from steps
 
 
-def configured(snapshot_every=20):
-    placement = PlacementConfig(tacit.Thompson(("film", "recipe")), 7, snapshot_every)
-    return Config({"home": placement})
+PIECES = "SELECT count(DISTINCT snapshot) FROM pieces"
+"""Of how many snapshots there are pieces."""
+configured = partial(harness.with_policy, tacit.Thompson(("film", "recipe")), snapshot_every=20)
 
 
 async def decided(engine, count):
@@ -177,17 +177,6 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     store.close()
 
 
-def numbers(store, path, kind):
-    """Return which snapshots there are pieces of."""
-    if kind == "sqlite":
-        connection = apsw.Connection(str(path))
-        found = connection.execute("SELECT DISTINCT snapshot FROM pieces").fetchall()
-        connection.close()
-        return len(found)
-    with store._reading() as reader:
-        return len(reader.execute("SELECT DISTINCT snapshot FROM pieces").fetchall())
-
-
 def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kind):
     path = tmp_path / "s.db"
     store = store_at(path)
@@ -201,7 +190,7 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     store.close()
     store = store_at(path)
     assert store.snapshot(1) == SNAPSHOT
-    assert numbers(store, path, kind) == 2
+    assert sql(path, kind, PIECES) == [(2,)]
     rest = [("series", b""), ("shadow", b"second"), ("windows", b"w")]
     draft = Draft(1, 9, START, "{}", iter(large + rest))
     stood = [store.snapshot(1).seq for _ in store.saving(draft)]
@@ -211,7 +200,7 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     assert found.learner == b"".join(content for _, content in large)
     assert (found.seq, found.shadow, found.series, found.windows) == (9, b"second", b"", b"w")
     # What no snapshot needs any more is gone, whoever began it.
-    assert numbers(store, path, kind) == 1
+    assert sql(path, kind, PIECES) == [(1,)]
     assert store.base(1) is None
     assert store.begins(1) is None
     store.close()

@@ -54,9 +54,9 @@ def fitted(path, policy, rounds=40, seed=3):
     return learner
 
 
-def configured(path, kind="arms", **more):
+def starting(path, kind="arms", **more):
     """Return the configuration of a placement that starts from a file."""
-    home = living.configured(kind if kind in living.POLICIES else "arms", snapshot_every=9)
+    home = living.of_kind(kind if kind in living.POLICIES else "arms", snapshot_every=9)
     home = home.placements["home"]
     if kind == "features":
         more["kind"] = kind
@@ -152,7 +152,7 @@ def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_
 def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kind):
     file, path = tmp_path / "learner.tacit", tmp_path / "s.db"
     before = harness.arrays(fitted(file, POLICIES[kind]))
-    config = configured(file, kind)
+    config = starting(file, kind)
 
     async def session(first, place, step):
         clock = Clock(harness.START + first * living.ROUND_TIME)
@@ -182,7 +182,7 @@ def test_it_is_told_once_and_shown_in_words(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
 
     async def session():
-        async with harness.served(tmp_path / "s.db", configured(tmp_path / "one.tacit")) as engine:
+        async with harness.served(tmp_path / "s.db", starting(tmp_path / "one.tacit")) as engine:
             return await engine.history("home")
 
     for _ in range(3):
@@ -197,7 +197,7 @@ def plays(engine):
 
 def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
-    config, path = configured(tmp_path / "one.tacit"), tmp_path / "s.db"
+    config, path = starting(tmp_path / "one.tacit"), tmp_path / "s.db"
 
     async def session():
         async with harness.served(path, config) as engine:
@@ -228,7 +228,7 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
     first, second = tmp_path / "one.tacit", tmp_path / "two.tacit"
     fitted(first, POLICIES["arms"])
     later = harness.arrays(fitted(second, POLICIES["arms"], seed=4))
-    without = configured(first, start=None)
+    without = starting(first, start=None)
     path = tmp_path / "s.db"
 
     async def session(config, step):
@@ -241,25 +241,25 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
     asyncio.run(session(without, nothing))
     # A process that died before a mark said that it had started.
     store = store_at(path)
-    start("home", configured(first).placements["home"], store, 7)
+    start("home", starting(first).placements["home"], store, 7)
     assert all(mark.kind != START for mark in store.changes(1))
     store.close()
-    assert asyncio.run(session(configured(second), nothing)) == later
+    assert asyncio.run(session(starting(second), nothing)) == later
 
     async def decided(engine):
         await engine.ask("home", ArmsOf(["new"]))
         await traffic(engine, 0, 4)
         with pytest.raises(ConfigError, match=r"it has started from two.tacit, not from one.tacit"):
-            await engine.reload(configured(first))
+            await engine.reload(starting(first))
         # It may be left out by then.
-        await engine.reload(configured(first, start=None))
+        await engine.reload(starting(first, start=None))
         # What comes with a reload starts, too.
-        more = engine.config.placements | {"more": configured(first).placements["home"]}
+        more = engine.config.placements | {"more": starting(first).placements["home"]}
         await engine.reload(Config(more))
         assert engine.placements["more"].key_count == 2
         return learned(engine)
 
-    is_the_fold(configured(second), path, asyncio.run(session(configured(second), decided)))
+    is_the_fold(starting(second), path, asyncio.run(session(starting(second), decided)))
 
 
 @pytest.mark.usefixtures("kind")
@@ -276,20 +276,20 @@ def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
     refused(
         r"placements.home.start: .*one.tacit cannot be read: No such file or directory; "
         r"write it with: tacit fit LOG -o one.tacit",
-        configured(file),
+        starting(file),
     )
     file.write_bytes(b"PK\x03\x04")
-    refused(r"start: .*one.tacit: truncated", configured(file))
+    refused(r"start: .*one.tacit: truncated", starting(file))
     fitted(file, tacit.Thompson(NAMES, discount=0.9))
-    refused(r"Thompson\(.*discount=0.9\) has learned it, the placement's policy", configured(file))
+    refused(r"Thompson\(.*discount=0.9\) has learned it, the placement's policy", starting(file))
     fitted(file, tacit.Thompson(("a", "b", "d")))
-    refused(r"it has learned the arms \['a', 'b', 'd'\], and the placement has", configured(file))
+    refused(r"it has learned the arms \['a', 'b', 'd'\], and the placement has", starting(file))
     fitted(file, tacit.Thompson(("b", "a", "c")))
-    refused(r"the arms \['b', 'a', 'c'\], in this order, and", configured(file))
+    refused(r"the arms \['b', 'a', 'c'\], in this order, and", starting(file))
     fitted(file, tacit.UCB1(NAMES))
-    refused(r"UCB1\(.* has learned it", configured(file))
+    refused(r"UCB1\(.* has learned it", starting(file))
     with pytest.raises(ConfigError, match="start: shards start from nothing"):
-        check_kinds(configured(file))
+        check_kinds(starting(file))
     home = {"kind": "personalizer", "start": "one.tacit"}
     with pytest.raises(ConfigError, match="start: placements of kind 'personalizer' start from"):
         load_config(overrides={"placements.home": home})
@@ -301,8 +301,8 @@ def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 3)
 
-    asyncio.run(session(configured(file, start=None)))
-    refused("it has started from nothing, not from one.tacit; set that back", configured(file))
+    asyncio.run(session(starting(file, start=None)))
+    refused("it has started from nothing, not from one.tacit; set that back", starting(file))
 
 
 def test_numbered_arms_are_those_that_a_log_names_so(tmp_path):
@@ -321,7 +321,7 @@ def test_numbered_arms_are_those_that_a_log_names_so(tmp_path):
 
 def test_a_lost_start_is_no_empty_one(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
-    config, path = configured(tmp_path / "one.tacit"), tmp_path / "s.db"
+    config, path = starting(tmp_path / "one.tacit"), tmp_path / "s.db"
 
     async def session():
         async with harness.served(path, config) as engine:

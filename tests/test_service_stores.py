@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http.client
 import json
 import logging
@@ -11,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -18,12 +18,11 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
-from harness import PATIENCE, SERVE, START, eventually, reached
+from harness import PATIENCE, SERVE, START, eventually, reached, served, with_policy
 from stores import sql, store_at
 
 import tacit
 from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, Unavailable
 from tacit.service.log.archive import backup
@@ -39,18 +38,7 @@ SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windo
 OPEN = "import sys; from tacit.service.log.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
 
 
-def configured(**others):
-    return Config({"home": PlacementConfig(tacit.Thompson(ARMS), 7, **others)})
-
-
-@contextlib.asynccontextmanager
-async def served(store, config=None):
-    engine = Engine(config or configured(), store)
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+configured = partial(with_policy, tacit.Thompson(ARMS))
 
 
 async def traffic(engine, count):
@@ -168,7 +156,7 @@ def with_doubles(path, kind):
     """Make a log as two servers of version 0.1 could leave it."""
 
     async def session():
-        async with served(store_at(path)) as engine:
+        async with served(store_at(path), configured()) as engine:
             await traffic(engine, 30)
 
     asyncio.run(session())
@@ -275,7 +263,7 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
     (tmp_path / "link.db").symlink_to(path)
 
     async def session():
-        async with served(SqliteStore(tmp_path / "link.db")) as engine:
+        async with served(SqliteStore(tmp_path / "link.db"), configured()) as engine:
             row = await engine.decide("home", "a", id="before")
             harm(path)
             # What is asked again needs no commit, and is as lost as the rest.
@@ -299,7 +287,7 @@ def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monk
     monkeypatch.setattr("tacit.service.engine.writer.WATCH_SECONDS", 0.01)
 
     async def session():
-        async with served(SqliteStore(tmp_path / "s.db")) as engine:
+        async with served(SqliteStore(tmp_path / "s.db"), configured()) as engine:
             await engine.decide("home", "a")
             removed(tmp_path / "s.db")
             await reached(lambda: not engine.health().ready)
@@ -316,7 +304,7 @@ def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
     path = tmp_path / "s.db"
 
     async def session():
-        async with served(SqliteStore(path)) as engine:
+        async with served(SqliteStore(path), configured()) as engine:
             await engine.decide("home", "a", id="1")
             moved(path)
             with pytest.raises(Unavailable):
@@ -338,7 +326,7 @@ def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
     url, schema, dump = stores.cluster().url, stores.schema_of(tmp_path), tmp_path / "dump.sql"
 
     async def session():
-        async with served(store_at(tmp_path)) as engine:
+        async with served(store_at(tmp_path), configured()) as engine:
             await traffic(engine, 10)
             command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
             subprocess.run(list(map(str, command)), check=True)
@@ -608,7 +596,7 @@ def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
     options = f"-c search_path={stores.schema_of(tmp_path)}"
 
     async def session():
-        async with served(store_at(tmp_path)) as engine:
+        async with served(store_at(tmp_path), configured()) as engine:
             before = await traffic(engine, 10)
             with psycopg.connect(stores.cluster().url, options=options) as holder:
                 holder.execute("LOCK TABLE decisions")

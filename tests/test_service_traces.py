@@ -10,7 +10,7 @@ import threading
 
 import httpx
 import pytest
-from harness import Client
+from harness import Client, configured
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,15 +20,10 @@ from tacit.errors import ConfigError, MissingExtra
 from tacit.service.app.app import application
 from tacit.service.app.server import running
 from tacit.service.app.traces import Traced
-from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
-def configured(path, **more):
-    return load_config(overrides={"store.path": str(path), "server.port": 0, **more})
 
 
 def test_requests_and_commits_are_spans(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import harness
 import jsonschema_rs
 import numpy as np
 import pytest
-from harness import SECOND, START, Client
+from harness import SECOND, START, Client, served
 from stores import store_at
 from test_cli import tacit as tacit_command
 from test_ubi import event, query, rows
@@ -20,7 +21,6 @@ from tacit.logs import read_ubi
 from tacit.logs.decided import given_above
 from tacit.logs.ubi_records import event_of
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.doors.ubi_export import export_ubi
 from tacit.service.doors.ubi_records import listed, told_of
 from tacit.service.doors.ubi_routes import UbiRequest, take
@@ -51,13 +51,7 @@ PLACEMENTS = {
 RANKINGS = {"old": [1, 2, 3, 4], "new": ["x", 2, "y", 1]}
 
 
-def configured(path=None):
-    overrides = {"placements": PLACEMENTS, "server.port": 0, "store.path": path and str(path)}
-    return load_config(overrides=overrides)
-
-
-def served(path):
-    return harness.served(path, configured())
+configured = partial(harness.configured, placements=PLACEMENTS)
 
 
 def learned(engine):
@@ -97,7 +91,7 @@ def about(row, action, place, **ours):
 @pytest.mark.usefixtures("kind")
 def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await slated(engine)
             queries = [query(row.id, listed(row)), query("theirs", ["z", "a"])]
             events = [
@@ -130,7 +124,7 @@ def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
         assert verify(configured(), store) == []
         store.close()
         # After a restart nothing is forgotten.
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             assert await sent(engine, "shelf", queries, events) == again
 
     asyncio.run(session())
@@ -139,7 +133,7 @@ def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
 def test_what_was_kept_leaves_what_is_learned_as_it_was(tmp_path):
     async def session(folder, noisy):
         folder.mkdir()
-        async with served(folder / "s.db") as engine:
+        async with served(folder / "s.db", configured()) as engine:
             for i in range(6):
                 engine.clock.now = START + 20 * i * SECOND
                 row = await slated(engine, str(i))
@@ -155,7 +149,7 @@ def test_what_was_kept_leaves_what_is_learned_as_it_was(tmp_path):
 
 def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
     async def session(path, as_records):
-        async with served(path) as engine:
+        async with served(path, configured()) as engine:
             row = await slated(engine, "one")
             if as_records:
                 events = [about(row, "click", place) for place in (2, 0)]
@@ -172,7 +166,7 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
 
 def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             told = engine.placements["search"].checked(DecisionRequest("all", id="d", rankings=RANKINGS))
             (row,) = await engine.decide_many("search", [told])
             # Items may be numbers; in records they are text.
@@ -202,7 +196,7 @@ def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
 
 def test_a_query_record_activates_a_deferred_decision(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await slated(engine, "later", deferred=True)
             click = about(row, "click", 0)
             assert await sent(engine, "shelf", [], [click]) == ([], ["inactive"])
@@ -215,7 +209,7 @@ def test_a_query_record_activates_a_deferred_decision(tmp_path):
 
 def test_a_wrong_record_is_named_and_stops_no_other(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await slated(engine, "d")
             good = about(row, "click", 0)
             wrong = {
@@ -305,7 +299,7 @@ def lines(path):
 @pytest.mark.usefixtures("kind")
 def test_exported_records_keep_to_the_schema_and_come_back(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             made = await traffic(engine, 12)
             await sent(engine, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
         store = store_at(tmp_path / "s.db")
@@ -392,7 +386,7 @@ def check_teams(made, queries, events):
 
 def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             await traffic(engine, 8)
         store = store_at(tmp_path / "s.db")
         export_ubi(store, tmp_path / "out")
@@ -400,7 +394,7 @@ def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
         events = lines(tmp_path / "out" / "ubi_events.ndjson")
         named = [e for e in events if "feedback_id" in e["event_attributes"]["tacit"]]
         assert len(named) > 20
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             before = learned(engine)
             for name in PLACEMENTS:
                 mine = [e for e in named if e["event_attributes"]["tacit"]["placement"] == name]
@@ -414,7 +408,7 @@ def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
 @pytest.mark.usefixtures("kind")
 def test_kept_records_move_with_the_log(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             await slated(engine)
             await sent(engine, "front", [query("theirs")], [event(id="theirs")])
         old, new = store_at(tmp_path / "s.db"), store_at(tmp_path / "new.db")
@@ -435,7 +429,7 @@ def test_kept_records_move_with_the_log(tmp_path):
 
 def test_the_command_line_exports_records(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             row = await slated(engine)
             await sent(engine, "shelf", [], [about(row, "click", 1)])
 

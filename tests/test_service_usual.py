@@ -81,7 +81,7 @@ class Side:
         self.state.default_headers = DATE
         self.settings = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
         self.connection = type("Connection", (Protocol,), {"shared": connections})
-        self.metrics = app._metrics
+        self.metrics = app.metrics
         await self.engine.start()
 
     async def answered(self, pieces, ahead=False, leaves=False):
@@ -107,7 +107,7 @@ class Side:
             await settled(connection)
         closed, transport.lost = transport.closed, True
         connection.connection_lost(None)
-        await reached(lambda: not self.state.tasks and not self.settings.app._running)
+        await reached(lambda: not self.state.tasks and not self.settings.app.running)
         return ANY.sub(b"*", transport.written), closed
 
 
@@ -117,7 +117,7 @@ async def settled(connection):
         await asyncio.sleep(0)
 
     def done():
-        waits = connection._answering and not getattr(connection.cycle, "more_body", False)
+        waits = connection.answering and not getattr(connection.cycle, "more_body", False)
         return connection.transport.is_closing() or not (waits or connection.pipeline)
 
     await reached(done)
@@ -302,7 +302,7 @@ def test_who_leaves_with_requests_sent_ahead_is_written_no_more(open_, turn, cap
     for side in open_.sides:
         written, _ = open_.loop.run_until_complete(side.answered(pieces, True, leaves=True))
         assert written == b""
-        assert side.settings.app._running == 0
+        assert side.settings.app.running == 0
     assert not caplog.records
 
 

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import html
 import json
+from functools import partial
 
-import harness
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from harness import Clock, eventually
+from harness import Clock, eventually, served, with_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -39,15 +39,9 @@ RANKERS = ["old", "new", "odd"]
 LISTS = {"old": list("abcd"), "new": list("badc"), "odd": list("abce")}
 
 
-def configured(path=None, **more):
-    values = {"kind": "duels", "rankers": RANKERS, "seed": 7, "length": 3, "worth": WORTH}
-    values |= {"segments": SEGMENTS, **more}
-    overrides = {"placements": {"search": values}, "server.port": 0}
-    return load_config(overrides=overrides | {"store.path": path and str(path)})
-
-
-def served(path, clock=None, **more):
-    return harness.served(path, configured(path, **more), clock)
+configured = partial(
+    with_home, name="search", kind="duels", rankers=RANKERS, length=3, worth=WORTH, segments=SEGMENTS
+)
 
 
 async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
@@ -106,7 +100,7 @@ def test_the_live_verdict_is_that_of_the_exported_log(tmp_path_factory, seed, lo
     more = {"seen": seen, "activation_window": 60.0}
 
     async def session():
-        async with served(folder / "s.db", Clock(), **more) as engine:
+        async with served(folder / "s.db", configured(**more), Clock()) as engine:
             for look in range(looks):
                 await traffic(engine, 60 // looks, (seed, look))
                 await whole(engine)
@@ -146,7 +140,7 @@ def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
     more = {"holdout": {"share": 0.3, "unit": "user", "control": {"arm": "old"}}}
 
     async def session():
-        async with served(tmp_path / "s.db", Clock(), **more) as engine:
+        async with served(tmp_path / "s.db", configured(**more), Clock()) as engine:
             held = 0
             for i in range(80):
                 row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
@@ -166,7 +160,7 @@ def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
 def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
     # Users click what the old ranker gives, and buy what the new one does.
     async def session():
-        async with served(tmp_path / "s.db", Clock(), rankers=["old", "new"]) as engine:
+        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
             lists = {"old": list("abcd"), "new": list("efgh")}
             for i in range(400):
                 row = await searched(engine, user=f"user {i}", lists=lists)
@@ -192,7 +186,7 @@ def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_p
 def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_path):
     async def session(users):
         path = tmp_path / f"{users}.db"
-        async with served(path, Clock(), rankers=["old", "new"]) as engine:
+        async with served(path, configured(rankers=["old", "new"]), Clock()) as engine:
             lists = {"old": list("abcd"), "new": list("efgh")}
             rows = []
             for i in range(300):
@@ -216,7 +210,7 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
 
 def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", Clock()) as engine:
+        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
             said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
             for each in (*said, {}, {}):
                 await searched(engine, **each)
@@ -229,7 +223,7 @@ def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
 
 def test_the_same_search_of_another_user_is_another_search(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db") as engine:
+        async with served(tmp_path / "s.db", configured()) as engine:
             first = await searched(engine, "d", user="ann", segments={"market": "de"})
             again = await searched(engine, "d", user="ann", segments={"market": "de"})
             assert again == first
@@ -245,7 +239,7 @@ def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(searches, "MOST_VALUES", 3)
 
     async def session():
-        async with served(tmp_path / "s.db", Clock()) as engine:
+        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
             for i in range(20):
                 await searched(engine, segments={"market": f"m{i % 5}"})
             engine.clock.now += 40 * SECOND
@@ -266,7 +260,7 @@ def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypat
     monkeypatch.setattr(verdicts, "ROWS", 7)
 
     async def session():
-        async with served(tmp_path / "s.db", Clock()) as engine:
+        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
             for _ in range(30):
                 await searched(engine)
             engine.clock.now += 40 * SECOND
@@ -280,7 +274,7 @@ def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypat
                 return await logged(name, after, count)
 
             monkeypatch.setattr(engine, "logged", counted)
-            asked = [asyncio.create_task(engine._verdicts.of("search", 0.95, 0.05, 0.01)) for _ in range(50)]
+            asked = [asyncio.create_task(engine.verdict("search", patience=0.01)) for _ in range(50)]
             early = await asyncio.gather(*asked)
             assert {(one.whole, one.report, one.verdict) for one in early} == {
                 (False, None, verdicts.NOT_READ)
@@ -300,7 +294,7 @@ def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypat
 
 def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_path, monkeypatch):
     async def session():
-        async with served(tmp_path / "s.db", Clock()) as engine:
+        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
             await searched(engine)
             logged = engine.logged
 
@@ -320,7 +314,9 @@ def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_pa
 
 def test_another_worth_holds_for_the_whole_log(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", Clock(), worth={"click": 1, "purchase": 0}) as engine:
+        async with served(
+            tmp_path / "s.db", configured(worth={"click": 1, "purchase": 0}), Clock()
+        ) as engine:
             for i in range(40):
                 row = await searched(engine)
                 await did(engine, row, [i % 3], "purchase")
@@ -340,7 +336,7 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
 def test_one_of_several_shards_judges_nothing(tmp_path):
     async def session():
         config = configured(tmp_path / "s.db")
-        async with harness.served(tmp_path / "s.db", config, Clock(), Shard(0, 2)) as engine:
+        async with served(tmp_path / "s.db", config, Clock(), Shard(0, 2)) as engine:
             with pytest.raises(InvalidValue, match="give them to tacit duel"):
                 await engine.verdict("search")
 
@@ -457,7 +453,7 @@ def test_a_wrong_configuration_is_refused_by_key(more, named):
 
 def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
     async def session():
-        async with served(tmp_path / "s.db", Clock(), rankers=["old", "new"]) as engine:
+        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
             lists = {"old": list("abcd"), "new": list("efgh")}
             row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
             await did(engine, row, [2], "purchase")

@@ -9,7 +9,7 @@ import harness
 import numpy as np
 import pyarrow as pa
 import pytest
-from harness import START, Clock, learned, quiet
+from harness import START, Clock, learned, quiet, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
@@ -20,7 +20,6 @@ from tacit.core.arrays import lane_rows, lanes_view, leaves
 from tacit.core.dispatch import shipped
 from tacit.evaluate import IPS, off_policy
 from tacit.policies.base import registry
-from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow
@@ -185,7 +184,7 @@ def test_a_simulation_of_many_keys_is_the_learner_bit_for_bit():
     learner = tacit.Learner(policy, seed, propensities=False)
     world = environment.params, replica.world
     for round in range(500):
-        lane = environment.arrive(*world, round, replica._env_rng)
+        lane = environment.arrive(*world, round, replica.env_rng)
         decision = learner.choose(str(lane))
         learner.learn(decision, environment.respond(*world, lane, decision.slot))
     lanes = [int(key) for key in learner.keys]
@@ -223,10 +222,6 @@ def test_a_target_that_learns_shares_as_a_learner_does():
 # The service ---------------------------------------------------------------------------------
 
 POLICIES = [Pooled(ARMS), tacit.ExplorationFloor(tacit.OracleRestart(Pooled(ARMS), signal=0))]
-
-
-def configured(policy, snapshot_every=50_000, **options):
-    return Config({"home": PlacementConfig(policy, 7, snapshot_every, **options)})
 
 
 async def traffic(engine, rounds, start=0):
@@ -269,7 +264,7 @@ def test_the_service_goes_on_from_wherever_it_died(tmp_path, policy):
 
     What changes in the configuration is a row of the log, so nothing does.
     """
-    config = configured(policy, snapshot_every=20)
+    config = with_policy(policy, snapshot_every=20)
 
     async def straight():
         async with harness.served(tmp_path / "a.db", config) as engine:
@@ -297,7 +292,7 @@ def test_the_service_goes_on_from_wherever_it_died(tmp_path, policy):
 @pytest.mark.usefixtures("kind")
 def test_rows_that_are_dropped_leave_what_they_taught_all_keys(tmp_path):
     async def session(name, retention):
-        config = configured(Pooled(ARMS), retention=retention)
+        config = with_policy(Pooled(ARMS), retention=retention)
         async with harness.served(tmp_path / name, config) as engine:
             for i in range(24):
                 engine.clock.now = START + i * 4 * HOUR

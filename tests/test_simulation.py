@@ -55,7 +55,7 @@ def test_a_learner_fed_what_a_simulation_saw_has_its_very_state(policy):
     )
     env, params, world = tacit.BernoulliArms, ARMS.params, replica.world
     for round in range(500):
-        lane = env.arrive(params, world, round, replica._env_rng)
+        lane = env.arrive(params, world, round, replica.env_rng)
         decision = learner.choose("query")
         learner.learn(decision, env.respond(params, world, lane, decision.slot))
     assert_same_state(run.state, learner.state)
@@ -155,8 +155,8 @@ def test_zero_delay_by_the_queue_equals_no_queue():
     at_once = run_of(policy, ARMS, 400)
     queued = Run(policy, ARMS, 400, 7, 0, np.array([400]))
     flight = InFlight.empty(2, Round(np.zeros(1, np.int64), np.zeros(1)), queued.world.impression)
-    queued._extra = (flight, np.random.default_rng(0), 0, 0, 1)
-    queued._play = compiled(play_delayed, policy.params, ARMS.params)
+    queued.extra = (flight, np.random.default_rng(0), 0, 0, 1)
+    queued.loop = compiled(play_delayed, policy.params, ARMS.params)
     queued.advance(400)
     # The last round's feedback is still under way when the run ends.
     assert queued.curve.values.tolist() == at_once.curve.values.tolist()

@@ -111,12 +111,12 @@ def test_every_key_of_the_configuration_has_a_type_and_a_meaning(generate):
 
 
 def test_the_reference_of_the_configuration_speaks_of_toml_and_of_every_table(generate):
-    from tacit.service.config.file import _File
+    from tacit.service.config.file import ConfigFile
 
     page = generate("configuration").part()
     assert not re.search(r"\bnull\b|\bNone\b|\bTrue\b|e\+", page)
     tables = set(re.findall(r"^## `\[(\w+)", page, re.MULTILINE))
-    assert tables == set(_File.__struct_fields__) - {"version"}
+    assert tables == set(ConfigFile.__struct_fields__) - {"version"}
 
 
 def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):

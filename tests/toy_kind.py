@@ -63,6 +63,6 @@ def write(placement: CoinPlacement, row: Any, durability: Any) -> Any:
 
 
 KIND = Kind(
-    "coins", FORM.path, "arm", CoinsTable, CoinPlacement, CoinView, example,
+    "coins", FORM.verb.path, "arm", CoinsTable, CoinPlacement, CoinView, example,
     form=FORM._replace(write=write),
 )  # fmt: skip

@@ -161,7 +161,7 @@ SETTINGS: dict[str, Setting] = {
 }  # fmt: skip
 
 
-def _ratio(own: Floats, other: Floats) -> tuple[float, float]:
+def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     """Return the ratio of two paired means, and its standard error by the delta method."""
     ratio = own.mean() / other.mean()
     error = (own - ratio * other).std(ddof=1) / math.sqrt(len(own)) / other.mean()
@@ -177,7 +177,7 @@ def _cell(name: str, setting: Setting, setup: Setup) -> Cell:
     best = candidates[int(tuned.argmin())]
     own = policy_from_spec("auto", world.arm_count, setting=world.setting)
     regret = play([own, best], world, horizon, setup).regret[:, :, -1]
-    ratio, error = _ratio(*regret)
+    ratio, error = ratio_of(*regret)
     return {
         "setting": name,
         "stealthy": setting.stealthy,

@@ -60,24 +60,24 @@ class Run:
         count = len(checkpoints)
         self.curve = Curve(np.zeros(2), checkpoints, np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
-        self._env_rng = env_rng
+        self.env_rng = env_rng
         one = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
         parts = policy.params, environment.params
         if most == 0 and environment.batch == 1:
-            self._extra: tuple[Any, ...] = (one,)
-            self._play = compiled(play, *parts)
+            self.extra: tuple[Any, ...] = (one,)
+            self.loop = compiled(play, *parts)
         else:
             span = most + environment.batch + 1
             flight = InFlight.empty(span, one, self.world.impression)
             delay_rng = run_stream(seed, number, DELAY_STREAM)
-            self._extra = flight, delay_rng, least, most, environment.batch
-            self._play = compiled(play_delayed, *parts)
+            self.extra = flight, delay_rng, least, most, environment.batch
+            self.loop = compiled(play_delayed, *parts)
 
     def advance(self, rounds: int) -> int:
         """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
         stop = min(self.round + rounds, self.horizon)
-        self._play(
+        self.loop(
             self.policy.params,
             self.state,
             self.environment.params,
@@ -85,9 +85,9 @@ class Run:
             self.round,
             stop,
             self.rng,
-            self._env_rng,
+            self.env_rng,
             self.curve,
-            *self._extra,
+            *self.extra,
         )
         played, self.round = stop - self.round, stop
         return played

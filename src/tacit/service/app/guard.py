@@ -102,9 +102,9 @@ class Guard:
         close: Callable[[], None],
     ) -> None:
         self._app = app
-        self._metrics, self._answers = metrics, answers
+        self.metrics, self._answers = metrics, answers
         self.close = close
-        self._running = 0
+        self.running = 0
         self.configure(server, keys)
 
     def configure(self, server: ServerConfig, keys: Keys) -> None:
@@ -151,7 +151,7 @@ class Guard:
 
     def enter(self, found: Found, method: str, address: bytes, headers: Headers) -> Visit:
         """Let a request in, which is to leave when it is answered."""
-        self._running += 1
+        self.running += 1
         shared = shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
@@ -165,11 +165,11 @@ class Guard:
 
     def leave(self, visit: Visit, status: int) -> None:
         """Count and log a request that was answered."""
-        self._running -= 1
+        self.running -= 1
         seconds = time.perf_counter() - visit.started
         # Any path may be asked for, so only those that exist are told apart.
         known = visit.admitted and status not in (404, 405)
-        self._metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
+        self.metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
         if visit.method == "POST":
             self._answers.count(visit.found.name, status, seconds)
         if self._server.access_log:
@@ -181,7 +181,7 @@ class Guard:
     ) -> tuple[Problem, *tuple[Header, ...]] | None:
         """Return what is wrong with a request, and headers that say so; None if nothing is."""
         path, method, headers = visit.found.path, visit.method, visit.headers
-        if self._running > self._server.concurrency:
+        if self.running > self._server.concurrency:
             return problem("overloaded", "service", "service: it has too much to do; try again later"), RETRY
         if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
             return (problem(

@@ -255,7 +255,7 @@ DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
     placements: dict[str, Any]
     version: Count = VERSION
     server: ServerConfig = ServerConfig()
@@ -298,7 +298,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
         if value is not None:
             _replace(table, key.split(".", 2), value)
     _check_version(table, source)
-    file = _converted(table, _File, source)
+    file = _converted(table, ConfigFile, source)
     _check_paths(file.store, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")

@@ -396,11 +396,11 @@ class PersonalizerPlacement(FeaturePlacement):
         """Return a decision without what was not shown."""
         if len(decision.offered) == 1:
             return decision
-        return self._decision(row, decision.epoch)
+        return self.decision_of(row, decision.epoch)
 
     # The log ---------------------------------------------------------------------------------
 
-    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
         vector = vector_of(Asked.read(row.asked), str(row.arm), self.dim)
         place = np.zeros(1, np.int64)
         return Decision(

@@ -167,16 +167,16 @@ class Engine(Verbs):
             )
         self._pending = PendingLog(self.placements, seq, time)
         self._rebuilder = Rebuilder(self)
-        self._following = Following(self, self._pending, self._rebuilder, self._submit)
-        self._following.check(self.placements)
+        self.following = Following(self, self._pending, self._rebuilder, self._submit)
+        self.following.check(self.placements)
         self._writer = Writer(
-            store, self._pending, self._opened, self._following.log, lambda: self.config.store.archive
+            store, self._pending, self._opened, self.following.log, lambda: self.config.store.archive
         )
         self._writer.upkeep.spared = self._rebuilder.under_way
         if jumped:
             self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)
-        self._lending = Lending(self)
+        self.lending = Lending(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -198,7 +198,7 @@ class Engine(Verbs):
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
                 await self._submit(Mark(name, placement.config.mode, MODE, CONFIGURATION))
-        await self._following.follow(self._following.log())
+        await self.following.follow(self.following.log())
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
         """Wait until all that happened to placements is durable."""
@@ -209,7 +209,7 @@ class Engine(Verbs):
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
         await self._writer.stop()
-        await self._following.stop()
+        await self.following.stop()
         self.store.close()
 
     async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
@@ -229,9 +229,9 @@ class Engine(Verbs):
             If the store fails.
         """
         concerned: list[str] = []
-        self._following.leading = leading or self._following.leading
+        self.following.leading = leading or self.following.leading
         await self._writer.between_groups(lambda: self._reconfigure(config, concerned))
-        await self._following.follow(concerned)
+        await self.following.follow(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
         if check_clock(config, *self._began):
@@ -243,7 +243,7 @@ class Engine(Verbs):
         try:
             with self._pending.freeze():
                 anew = await self._writer.worker.do(self._opened, changed)
-            self._following.check(anew)
+            self.following.check(anew)
         except BaseException:
             self.config = before
             raise
@@ -252,7 +252,7 @@ class Engine(Verbs):
         self.placements |= kept
         self._pending.touch(kept)
         # At once, so that nothing is decided in between.
-        concerned += self._following.log()
+        concerned += self.following.log()
 
     # Between groups --------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class Engine(Verbs):
         Unavailable
             If the service is stopping, or the store fails.
         """
-        return await self._lending.of(placement, self._pending.seq)
+        return await self.lending.of(placement, self._pending.seq)
 
     def arms(self) -> dict[str, str]:
         """Return all arms of each placement where they come and go, as marks hold them."""
@@ -481,7 +481,7 @@ class Engine(Verbs):
         Unavailable
             If that could not be made durable.
         """
-        self._following.leading = {**self._following.leading, **arms}
+        self.following.leading = {**self.following.leading, **arms}
         for name, now in arms.items():
             if name in self.placements:
                 await self._submit(Mark(name, now, ARMS, who))

@@ -345,7 +345,7 @@ class Lending:
         self._engine = engine
         self._making: dict[str, asyncio.Task[Lent]] = {}
         self._sent: dict[str, list[ReferenceType[Lent]]] = {}
-        self._fresh: dict[str, Lent] = {}
+        self.fresh: dict[str, Lent] = {}
 
     async def of(self, name: str, seq: int) -> Lent:
         """Return the file of a placement.
@@ -366,7 +366,7 @@ class Lending:
         placement = self._engine.placement(name)
         sent = [one for known in self._sent.get(name, ()) if (one := known()) is not None]
         for one in sent:
-            if one.of is placement and (one.seq == seq or self._fresh.get(name) is one):
+            if one.of is placement and (one.seq == seq or self.fresh.get(name) is one):
                 return one
         making = self._making.get(name)
         if making is None:
@@ -394,7 +394,7 @@ class Lending:
         made = await asyncio.to_thread(Lent, *copies.pop())
         self._sent[name].append(ref(made))
         if made.size >= LARGE:
-            self._fresh[name] = made
+            self.fresh[name] = made
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, made)
         return made
 
@@ -404,5 +404,5 @@ class Lending:
         _ = task.cancelled() or task.exception()
 
     def _age(self, name: str, made: Lent) -> None:
-        if self._fresh.get(name) is made:
-            del self._fresh[name]
+        if self.fresh.get(name) is made:
+            del self.fresh[name]

@@ -344,7 +344,7 @@ class Protocol(HttpToolsProtocol):
     def _usual(self) -> Found | None:
         """Return what a usual request names that came in one piece, and alone."""
         usual, parser = self.shared.usual, self.parser
-        if usual is None or self._answering or self.pipeline or self.flow.write_paused:
+        if usual is None or self.answering or self.pipeline or self.flow.write_paused:
             return None
         found = usual.find(self.url)
         if found is None or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
@@ -411,14 +411,14 @@ class Protocol(HttpToolsProtocol):
         self._blocked = None
 
     @property
-    def _answering(self) -> bool:
+    def answering(self) -> bool:
         """Whether the answer to the latest request is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, reason: str) -> None:
         """Say why, if that can be said now, and close the connection."""
         self.shared.ended[reason] += 1
-        of_this, answering = self._phase == _IN_BODY, self._answering
+        of_this, answering = self._phase == _IN_BODY, self.answering
         self._phase, self._since = _ENDING, self.shared.clock
         self._unfinished = 0
         if answering and not of_this:
@@ -454,12 +454,12 @@ class Protocol(HttpToolsProtocol):
             return
         waited = shared.clock - self._since - PERIOD
         if self._phase == _ENDING:
-            if waited > LINGER_SECONDS and not (self._answering and not self.cycle.disconnected):
+            if waited > LINGER_SECONDS and not (self.answering and not self.cycle.disconnected):
                 transport.abort()
         elif self._phase == _IN_BODY:
             if waited > limits.body_timeout and not self.flow.read_paused:
                 self._refuse(BODY)
-        elif self._answering:
+        elif self.answering:
             return
         elif self._phase == _IN_HEAD:
             if waited > limits.header_timeout:

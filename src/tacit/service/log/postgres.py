@@ -440,7 +440,7 @@ class PostgresStore(SqlStore):
     def _feedback(self, reader: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
         return reader.execute(FEEDBACK, (list(decisions),))
 
-    def _decision(self, row: Any) -> DecisionRow:
+    def decision_of(self, row: Any) -> DecisionRow:
         made = DecisionRow._make(row)
         would = None if made.would is None else _decoded(str(made.would))
         return made._replace(arm=_decoded(str(made.arm)), would=would)

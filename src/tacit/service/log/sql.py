@@ -226,7 +226,7 @@ class SqlStore(ABC):
     def _feedback(self, reader: Any, decisions: Sequence[int]) -> Iterable[Any]:
         """Yield the rows of the feedback for decisions, for each in order."""
 
-    def _decision(self, row: Any) -> DecisionRow:
+    def decision_of(self, row: Any) -> DecisionRow:
         """Return a decision as it was appended."""
         return DecisionRow._make(row)
 
@@ -402,7 +402,7 @@ class SqlStore(ABC):
 
     def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
         """Yield the number of each row, the row, and whether it is what was written."""
-        make = self._decision if table == "decisions" else KINDS[table]._make
+        make = self.decision_of if table == "decisions" else KINDS[table]._make
         for values in found:
             row, checksum = make(values[1:-1]), values[-1]
             yield values[0], row, checksum is None or checksum == row_checksum(row)
@@ -450,7 +450,7 @@ class SqlStore(ABC):
         blank = []
         for unit in subject.units(of.salt, of.id, of.seed):
             rows = self._run(writer, OF_UNIT, (of.id, f'%"unit":"{unit}"%'))
-            for row in map(self._decision, rows):
+            for row in map(self.decision_of, rows):
                 without = row._replace(asked=without_unit(row.asked))
                 blank.append((without.asked, row_checksum(without), row.seq))
         self._run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)

@@ -187,7 +187,7 @@ class Pages:
         times = asked.get("range"), asked.get("from"), asked.get("to")
         span = asked_range(*times, placement.series, now)
         return await run_in_threadpool(
-            _render,
+            rendered,
             template,
             placement.still(),
             Look(now, span, changes, busiest, verdict),
@@ -219,7 +219,7 @@ class Pages:
         return await run_in_threadpool(template.render, key=view)
 
 
-def _render(
+def rendered(
     template: jinja2.Template,
     placement: PlacementReader,
     look: Look,

@@ -180,10 +180,10 @@ class Deciding(Pinned, Opening):
     ) -> tuple[Sequence[Decision], Tossed | None]:
         """Return decisions, those of a control among them, and what its coin said."""
         if self.coin is None:
-            return self._choose_many(self.learner, asked), None
+            return self.choose_many(self.learner, asked), None
         offers = list(map(self._offer_of, asked))
         tossed = self.coin.toss(ids, asked.column("unit"), offers)
-        made = self._choose_many(self.learner, asked, tossed.imposed)
+        made = self.choose_many(self.learner, asked, tossed.imposed)
         return self._mixed(made, offers), tossed
 
     def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
@@ -206,10 +206,10 @@ class Deciding(Pinned, Opening):
         (one, draws), (other, others) = (control, policy) if held else (policy, control)
         draws.begin(one.rng, id)
         with self._standing(one, told.key):
-            made = self._choose_many(one, asked, np.full_like(tossed.imposed, -1))
+            made = self.choose_many(one, asked, np.full_like(tossed.imposed, -1))
         others.begin(other.rng, id)
         with untouched(other, told.key):
-            beside = self._choose_many(other, asked, made.actions)
+            beside = self.choose_many(other, asked, made.actions)
         other.decisions -= 1
         alone = [made.propensities, beside.propensities]
         mixed = self.coin.mixed(*(reversed(alone) if held else alone))

@@ -343,7 +343,7 @@ class Recalling(Opening):
         """Return the learner's form of decisions of the log."""
         learner = self.learner
         if not self._offers_all(rows):
-            made = map(self._decision, rows, epochs)
+            made = map(self.decision_of, rows, epochs)
             return [read_by(learner, decision) for decision in made]
         contexts = np.zeros((len(rows), learner.policy.context_dim))
         if learner.policy.context_dim:
@@ -381,11 +381,11 @@ class Recalling(Opening):
                 second.lanes.admit([row.key])
             return [self._recalled(self.learner, row)], None
         self.learner.lanes.admit([row.key])
-        decision = read_by(self.learner, self._decision(row, self.learner.epoch(row.key)))
+        decision = read_by(self.learner, self.decision_of(row, self.learner.epoch(row.key)))
         return [decision], None if second is None else self._recalled(second, row)
 
     def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
-        decision = read_by(learner, self._decision(row, row.epoch))
+        decision = read_by(learner, self.decision_of(row, row.epoch))
         with self._standing(learner, row.key):
             learner.recall([decision])
         return decision._replace(epoch=learner.epoch(row.key))

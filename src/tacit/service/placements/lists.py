@@ -262,8 +262,8 @@ class FeaturePlacement(Placement):
 
     # The log ---------------------------------------------------------------------------------
 
-    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
-        decision = super()._decision(row, epoch)
+    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
+        decision = super().decision_of(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
             matrix(features[field], dim)

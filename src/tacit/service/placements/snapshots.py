@@ -330,7 +330,7 @@ class Saving(Elsewhere):
         self._keep(slots, rows, self._recalled_many(rows, epochs), None)
         for i, epoch in enumerate(shadow_epochs):
             if epoch is not None and self.shadow is not None:
-                shadow = read_by(self.shadow, self._decision(rows[i], epoch))
+                shadow = read_by(self.shadow, self.decision_of(rows[i], epoch))
                 self._keep_shadow(slots[i : i + 1], rows[i : i + 1], shadow)
 
 

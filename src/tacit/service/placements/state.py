@@ -200,7 +200,7 @@ class State:
         context = told.context if learner.policy.context_dim else None
         return learner.choose(told.key, context, told.arms)
 
-    def _choose_many(
+    def choose_many(
         self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
     ) -> Decisions:
         """Decide for many; show what is imposed, where it does not begin with −1."""
@@ -290,7 +290,7 @@ class State:
     def _take_counts(self, counts: Any) -> None:
         """Take over what :meth:`_counts` gave."""
 
-    def _decision(self, row: DecisionRow, epoch: int) -> Decision:
+    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = parsed(row.offered)
         context = NOTHING
