@@ -26,6 +26,7 @@ from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloo
 from tacit.policies.features.click_mixture import ClickMixture as ClickMixture
 from tacit.policies.features.click_mixture import HybridClickMixture as HybridClickMixture
 from tacit.policies.features.click_model import ClickModel as ClickModel
+from tacit.policies.features.context_mixture import ContextMixture as ContextMixture
 from tacit.policies.features.cusum_restart import CUSUMRestart as CUSUMRestart
 from tacit.policies.features.ec_bandit import ECBandit as ECBandit
 from tacit.policies.features.ec_bandit import IdentifiabilityWarning as IdentifiabilityWarning

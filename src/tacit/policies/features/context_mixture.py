@@ -1,0 +1,399 @@
+"""The default for a user's context and named arms: a mixture over how much contexts say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import dispatch
+from tacit.core.arrays import Floats, Generator, byte_count
+from tacit.core.dispatch import kernel
+from tacit.core.part import Flag, whole
+from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
+from tacit.policies.features.context_inputs import (
+    KEPT,
+    Kept,
+    Measure,
+    fill_features,
+    find_directions,
+    is_due,
+    keep,
+    leading_of,
+    measure_kept,
+    recall,
+    scale_context,
+)
+from tacit.policies.features.context_models import (
+    HYPOTHESES,
+    RECENT,
+    Base,
+    Models,
+    Room,
+    adopt,
+    belief_in,
+    clear_room,
+    fill_products,
+    forget_arm,
+    learn_arm,
+    meet,
+    surmised,
+)
+from tacit.policies.index import LATER, TellsArms, mass
+
+WIDTH = 0.7
+"""Factor on the one draw that moves the scores of all arms."""
+DROPPED = np.exp(-12.0)
+"""Weight, beside the largest, below which a hypothesis takes no part in a choice."""
+SPAN, SHARE = 200.0, 0.2
+"""The recent hypothesis begins anew after so many events, and that share of all, if it is more."""
+BEHIND = np.exp(-6.0)
+"""Weight with which it begins, beside the largest; and of all others, beside it, when it is adopted."""
+UNLIKELIEST = -700.0
+"""Logarithm of a reward's probability, at least: weights stay above 0."""
+SEASONED = 50.0
+"""Events after which it may be adopted."""
+
+
+class Tally(NamedTuple):
+    """What was learned from, and the weights of the hypotheses.
+
+    Attributes
+    ----------
+    rounds, clicks, age : array of float64, shape (models,)
+        Events, the sum of their rewards, and events since the recent hypothesis began.
+    weights : array of float64, shape (models, 4)
+        Of sum 1.
+    """
+
+    rounds: Floats
+    clicks: Floats
+    age: Floats
+    weights: Floats
+
+    @classmethod
+    def nothing(cls, models: int) -> Tally:
+        """Return the tally before the first event."""
+        rounds, clicks, age = np.zeros((3, models))
+        return cls(rounds, clicks, age, np.full((models, HYPOTHESES), 1.0 / HYPOTHESES))
+
+
+class ContextState(NamedTuple):
+    """Models of a user's clicks; the leading axis is 1 where all keys share them.
+
+    Attributes
+    ----------
+    models : Models
+    tally : Tally
+    measure : Measure
+    kept : Kept
+    room : Room
+    """
+
+    models: Models
+    tally: Tally
+    measure: Measure
+    kept: Kept
+    room: Room
+
+
+# ---- What is shown
+
+
+@kernel
+def base_of(tally: Tally, model: int) -> Base:
+    """Return what is expected of an arm that was not met: the log-odds of a click, by all events so far."""
+    clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
+    return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
+
+
+@kernel
+def read_context(state: ContextState, model: int, context: Floats) -> None:
+    """Fill the room with what follows from a context."""
+    room, measure = state.room, state.measure
+    scale_context(measure, model, context, room.scaled[0])
+    fill_features(measure, model, room.scaled[0], room.features[0])
+    fill_products(room, 1 + leading_of(len(room.scaled[0])))
+
+
+@kernel
+def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
+    """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
+    read_context(state, model, impression.context)
+    models, room, weights = state.models, state.room, state.tally.weights[model]
+    base, top, total = base_of(state.tally, model), 0.0, 0.0
+    for h in range(HYPOTHESES):
+        top = max(top, weights[h])
+    for h in range(HYPOTHESES):
+        if weights[h] >= DROPPED * top:
+            total += weights[h]
+    for i in range(len(impression.arms)):
+        mean, square = 0.0, 0.0
+        for h in range(HYPOTHESES):
+            if weights[h] >= DROPPED * top:
+                logit, variance = belief_in(models, room, model, impression.arms[i], h, base)
+                mean += weights[h] / total * logit
+                square += weights[h] / total * (variance + logit * logit)
+        room.lines[0, i, 0] = mean
+        room.lines[0, i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
+
+
+@kernel
+def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
+    """Return which line crosses the highest one next, and where; −1 if none does."""
+    best, high = -1, np.inf
+    for i in range(count):
+        if lines[i, 1] > lines[at, 1]:
+            crossing = (lines[at, 0] - lines[i, 0]) / (lines[i, 1] - lines[at, 1])
+            crossing = max(crossing, low)
+            if crossing < high or (crossing == high and best >= 0 and lines[i, 1] > lines[best, 1]):
+                best, high = i, crossing
+    return best, high
+
+
+@kernel
+def envelope_share(lines: Floats, count: int, place: int) -> float:
+    """Return the probability that a line is the highest of all at \\|z\\|, z being standard normal.
+
+    The upper envelope is walked from 0 on, so that shares add up to 1. Lines alike share alike.
+    """
+    at, low = 0, 0.0
+    for i in range(count):
+        if (lines[i, 0], lines[i, 1]) > (lines[at, 0], lines[at, 1]):
+            at = i
+    while at >= 0:
+        following, high = highest_after(lines, count, at, low)
+        if lines[at, 0] == lines[place, 0] and lines[at, 1] == lines[place, 1]:
+            alike = 0.0
+            for i in range(count):
+                if lines[at, 0] == lines[i, 0] and lines[at, 1] == lines[i, 1]:
+                    alike += 1.0
+            return mass(low, high) / alike
+        at, low = following, high
+    return 0.0
+
+
+# ---- What is learned
+
+
+@kernel
+def forget_all(state: ContextState, model: int, dim: int, prior: Any) -> None:
+    """Know nothing of arms again; how contexts are measured stays."""
+    tally = state.tally
+    tally.rounds[model] = 0.0
+    tally.clicks[model] = 0.0
+    tally.age[model] = 0.0
+    for h in range(HYPOTHESES):
+        tally.weights[model, h] = 1.0 / HYPOTHESES
+        for arm in range(state.models.met.shape[1]):
+            forget_arm(state.models, model, arm, h, dim, prior)
+
+
+@kernel
+def share_weights(weights: Floats, share: float) -> None:
+    """Normalise weights, after each has given a share of it to all alike."""
+    total = 0.0
+    for h in range(HYPOTHESES):
+        total += weights[h]
+    for h in range(HYPOTHESES):
+        weights[h] = (1.0 - share) * weights[h] / total + share / HYPOTHESES
+
+
+@kernel
+def begin_recent(state: ContextState, model: int, dim: int) -> None:
+    """Let the recent hypothesis begin anew; adopt it before, if it is far ahead of all others."""
+    tally, weights = state.tally, state.tally.weights[model]
+    others = 0.0
+    for h in range(HYPOTHESES):
+        others = max(others, weights[h] if h != RECENT else 0.0)
+    ahead = tally.age[model] >= SEASONED and others <= BEHIND * weights[RECENT]
+    if not ahead and tally.age[model] < max(SPAN, SHARE * tally.rounds[model]):
+        return
+    for arm in range(state.models.met.shape[1]):
+        if ahead:
+            adopt(state.models, model, arm, 1 + leading_of(dim))
+        forget_arm(state.models, model, arm, RECENT, dim, None)
+    for h in range(HYPOTHESES):
+        weights[h] = 1.0 if ahead else weights[h]
+    weights[RECENT] = BEHIND * (1.0 if ahead else max(others, weights[RECENT]))
+    tally.age[model] = 0.0
+    share_weights(weights, 0.0)
+
+
+@kernel
+def take_in(state: ContextState, model: int, arm: int, reward: float) -> None:
+    """Learn from an event whose context is in the room."""
+    tally, weights, dim = state.tally, state.tally.weights[model], len(state.room.raw[0])
+    base, known = base_of(tally, model), 1 + leading_of(dim)
+    for h in range(HYPOTHESES):
+        if not state.models.met[model, arm, h]:
+            meet(state.models, model, arm, h, base)
+        log = learn_arm(state.models, state.room, model, arm, h, known, reward)
+        weights[h] *= np.exp(max(log, UNLIKELIEST))
+    tally.rounds[model] += 1.0
+    tally.clicks[model] += reward
+    tally.age[model] += 1.0
+    share_weights(weights, 1.0 / (tally.rounds[model] + 1.0))
+    begin_recent(state, model, dim)
+
+
+@kernel
+def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> None:
+    """Measure the contexts that were kept, and forget what was learned from them otherwise measured."""
+    room, kept, measure = state.room, state.kept, state.measure
+    measure_kept(measure, kept, model, events)
+    if measure.directions.shape[1] > 0:
+        find_directions(measure, kept, model, events, room.raw[0], room.scaled[0], room.turned[0])
+    forget_all(state, model, len(room.raw[0]), prior)
+
+
+@dataclass(frozen=True, repr=False)
+class ContextMixture(TellsArms):
+    """Play what is best for the user who is asking, among arms that are known by their names.
+
+    Needs no tuning: a context of few numbers or of hundreds, of any sizes, that says much, little or
+    nothing; clicks that are rare or not; users who change.
+
+    Each arm has logistic regressions on the context, under four hypotheses: three by how much
+    contexts may say, from hardly anything to nearly all, and one that begins anew every 200
+    events, or a fifth of all, and replaces the others where they have become wrong. How well each
+    predicted the rewards is its weight. Numbers are brought to a common size and, where there
+    are more than 22, turned to the 22 directions in which they differ most, whose covariances
+    are known; of the rest variances are. How, the first 128 events say: after 8, 16, 32, 64 and 128
+    of them all is measured, and learned anew.
+
+    For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm of
+    the highest mean + 0.7·z·deviation is played, one z = \\|N(0, 1)\\| for all; those alike are played
+    alike. The propensity is exact, and the propensities of all arms add up to 1. Some arms have
+    none: where logs shall answer for all, put an ``ExplorationFloor`` over it.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+    context_dim : int
+        Numbers in a context; at least 1.
+    per_key : bool, default False
+        Whether each key has models of its own. Otherwise all keys share them, and the key says
+        nothing.
+    priors : dict of arm to (float, float), optional
+        Successes and failures known of arms before: ``{"film": (4, 96)}`` is 4 clicks in 100
+        impressions, of the average user. No more than 500 count.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    The models of ten arms and 64 numbers take 65 kB (:meth:`model_bytes`), the events that are
+    kept another 35 kB. What is learned is a fold of the events; feedback may come late. Sums are
+    of single precision, in a fixed order.
+
+    References
+    ----------
+    Ours. Weights with a share for all: Herbster, Warmuth (1998), "Tracking the best expert".
+    One draw for all arms: Wang, Zhou (2020) and others couple them likewise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.ContextMixture(["film", "holiday"], context_dim=2), seed=1)
+    >>> rng = np.random.default_rng(2)
+    >>> for _ in range(300):
+    ...     age, visits = rng.uniform(18, 80), rng.poisson(3)
+    ...     decision = learner.choose("all", context=[age, visits])
+    ...     _ = learner.learn(decision, float((decision.arm == "holiday") == (age > 50)))
+    >>> learner.choose("all", context=[75, 2]).arm, learner.choose("all", context=[20, 2]).arm
+    ('holiday', 'film')
+    """
+
+    class Params(NamedTuple):
+        per_key: bool
+        prior: Any  # what is known of arms, shape (arms, 2); None costs nothing
+
+    State = ContextState
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.COUPLED_KERNELS
+    about: ClassVar[About] = About(
+        source="ours; weights of hypotheses with a share for all by Herbster, Warmuth (1998)",
+        regret="none proved",
+        assumes="that the logit of a click is about linear in the context, for each arm",
+        fails="plays what is best on such a line; curves and products of numbers are not seen",
+        otherwise="give curves and products as numbers of the context; ExplorationFloor over it where logs "
+        "shall answer for all arms",
+        suits="a user's context and arms known by their names: no knobs, exact propensities",
+    )
+
+    context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # which is refused: how many there are must be said
+    per_key: Flag = field(default=False, kw_only=True)
+    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, dim)
+
+    @property
+    def prior(self) -> Floats | None:
+        """What is known of arms, as observations of their constants; None where nothing is."""
+        return surmised(self.known) if self.priors else None
+
+    @property
+    def model_bytes(self) -> int:
+        """What the models of all arms take, without the first events and room to work in."""
+        state = self.init(1)
+        return sum(byte_count(part) for part in (state.models, state.tally, state.measure))
+
+    def init(self, lanes: int) -> ContextState:
+        models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.context_dim
+        return ContextState(
+            Models.prior(models, arms, dim, self.prior),
+            Tally.nothing(models),
+            Measure.nothing(models, dim),
+            Kept.nothing(models, dim),
+            Room.empty(arms, dim),
+        )
+
+    @staticmethod
+    def choose(params: Params, state: ContextState, lane: int, impression: Impression, rng: Generator) -> int:
+        draw_lines(state, lane if params.per_key else 0, impression)
+        arm = coupled_choice(params, state, lane, impression, rng)
+        clear_room(state.room)
+        return arm
+
+    @staticmethod
+    def line(params: Params, state: ContextState, lane: int, impression: Impression, place: int) -> Any:
+        return state.room.lines[0, place, 0], state.room.lines[0, place, 1]
+
+    @staticmethod
+    def propensity(params: Params, state: ContextState, lane: int, impression: Impression, arm: int) -> float:
+        draw_lines(state, lane if params.per_key else 0, impression)
+        place = place_of(impression.arms, arm)
+        share = envelope_share(state.room.lines[0], len(impression.arms), place)
+        clear_room(state.room)
+        return share
+
+    @staticmethod
+    def learn(params: Params, state: ContextState, lane: int, outcome: Outcome) -> None:
+        model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
+        events = int(state.tally.rounds[model])
+        first = events
+        if events < KEPT:
+            keep(state.kept, model, events, context, outcome.shown, outcome.reward)
+            if is_due(events + 1):
+                measure_anew(state, model, events + 1, params.prior)
+                first = 0
+        for event in range(first, events + 1):
+            arm, reward = outcome.shown, outcome.reward
+            if events < KEPT:
+                arm, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
+                recall(state.kept, model, event, room.raw[0])
+            else:
+                for j in range(room.raw.shape[1]):
+                    room.raw[0, j] = context[j]
+            read_context(state, model, room.raw[0])
+            take_in(state, model, arm, reward)
+        clear_room(room)

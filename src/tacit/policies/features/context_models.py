@@ -1,0 +1,338 @@
+"""What a mixture over contexts weighs: logistic regressions of each arm, by how much contexts may say.
+
+First room to work in; then the models of all arms, with their priors; what they say of an arm; what
+they learn. A Gaussian of an arm has a packed covariance of the constant and the leading directions, and
+variances of what these leave. All sums are of single precision, in a fixed order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats
+from tacit.core.dispatch import kernel
+from tacit.policies.features.context_inputs import Singles, add_times, dot_single, leading_of, rest_of
+from tacit.policies.features.gaussian import logistic_step
+from tacit.policies.features.mixture import foretold
+
+SCALES = (1.0, 4.0, 2.0, 0.1)
+"""Deviations of logits, under each hypothesis, before anything is known but the arm's base rate."""
+HYPOTHESES = len(SCALES)
+RECENT, NOTHING = 2, 3
+"""The hypothesis that is ever begun anew, and the one that contexts say hardly anything."""
+FULL = 3
+"""So many hypotheses have covariances; the last has variances only."""
+SUREST = 500.0
+"""Clicks and misses that what is known of an arm beforehand is worth, at most."""
+
+
+# ---- Room
+
+
+class Room(NamedTuple):
+    """Where kernels work; all zeros between their calls. Every array has a leading axis of 1.
+
+    Attributes
+    ----------
+    raw : array of float64, shape (1, d)
+    scaled : array of float32, shape (1, d)
+        A context, as it was given and at a common size.
+    features, squares, along : array of float32, shape (1, width)
+        Its features, their squares, and covariances times features.
+    products : array of float32, shape (1, packed + rest)
+        What covariances are multiplied by for a variance.
+    turned : array of float32, shape (1, 22, d)
+        Directions that come to be.
+    lines : array of float64, shape (1, arms, 2)
+        Mean and deviation of the score of each arm on offer.
+    """
+
+    raw: Floats
+    scaled: Singles
+    features: Singles
+    squares: Singles
+    along: Singles
+    products: Singles
+    turned: Singles
+    lines: Floats
+
+    @classmethod
+    def empty(cls, arms: int, dim: int) -> Room:
+        """Return room for so many arms and numbers in a context."""
+        known, rest = 1 + leading_of(dim), rest_of(dim)
+        features, squares, along = np.zeros((3, 1, known + rest), np.float32)
+        return cls(
+            raw=np.zeros((1, dim)),
+            scaled=np.zeros((1, dim), np.float32),
+            features=features,
+            squares=squares,
+            along=along,
+            products=np.zeros((1, known * (known + 1) // 2 + rest), np.float32),
+            turned=np.zeros((1, leading_of(dim) if rest else 0, dim), np.float32),
+            lines=np.zeros((1, arms, 2)),
+        )
+
+
+@kernel
+def clear_row(row: Singles) -> None:
+    """Fill in zeros."""
+    for i in range(len(row)):
+        row[i] = 0.0
+
+
+@kernel
+def clear_room(room: Room) -> None:
+    """Leave the room as it was."""
+    clear_row(room.raw[0])
+    clear_row(room.scaled[0])
+    clear_row(room.features[0])
+    clear_row(room.squares[0])
+    clear_row(room.along[0])
+    clear_row(room.products[0])
+    for i in range(room.lines.shape[1]):
+        room.lines[0, i, 0] = 0.0
+        room.lines[0, i, 1] = 0.0
+
+
+@kernel
+def fill_products(room: Room, known: int) -> None:
+    """Fill in what follows from the features: a variance is a covariance's inner product with that."""
+    x, squares, products = room.features[0], room.squares[0], room.products[0]
+    for i in range(len(x)):
+        squares[i] = x[i] * x[i]
+    k = 0
+    for j in range(known):
+        products[k] = squares[j]
+        twice = x[j] + x[j]
+        for i in range(1, known - j):
+            products[k + i] = twice * x[j + i]
+        k += known - j
+    for i in range(known, len(x)):
+        products[k + i - known] = squares[i]
+
+
+# ---- The models of all arms, and their priors
+
+
+class Models(NamedTuple):
+    """What is believed of each arm under each hypothesis.
+
+    Attributes
+    ----------
+    mean : array of float32, shape (models, arms, 4, width)
+        Of the parameters: constant, leading directions, what these leave.
+    spread : array of float32, shape (models, arms, 3, packed + rest)
+        The covariances of constant and leading directions, the lower triangle column by column;
+        then variances of the rest.
+    narrow : array of float32, shape (models, arms, width)
+        The variances under the hypothesis that contexts say hardly anything.
+    met : array of bool, shape (models, arms, 4)
+        Whether an arm has had an event since the prior. Before, what is known of the constant
+        stands in its place: a precision, and that times the mean.
+    """
+
+    mean: Singles
+    spread: Singles
+    narrow: Singles
+    met: Booleans
+
+    @classmethod
+    def prior(cls, models: int, arms: int, dim: int, prior: Floats | None) -> Models:
+        """Return the models before the first event."""
+        known, rest = 1 + leading_of(dim), rest_of(dim)
+        mean = np.zeros((models, arms, HYPOTHESES, known + rest), np.float32)
+        spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + rest), np.float32)
+        narrow = np.zeros((models, arms, known + rest), np.float32)
+        found = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
+        if models and arms:
+            for h in range(HYPOTHESES):
+                forget_arm(found, 0, 0, h, dim, None)
+            spread[:], narrow[:] = spread[0, 0], narrow[0, 0]
+        if prior is not None:
+            precisions, pulls = prior.T
+            mean[..., 0], spread[..., 0], narrow[..., 0] = pulls[:, None], precisions[:, None], precisions
+        return found
+
+
+def surmised(known: Floats) -> Floats:
+    """Return what is known of arms before their first event as a normal observation of their constants.
+
+    Parameters
+    ----------
+    known : array of float64, shape (arms, 2)
+        Successes and failures.
+
+    Returns
+    -------
+    array of float64, shape (arms, 2)
+        Its precision, 0 where nothing is known, and that times its mean.
+    """
+    plays = known.sum(axis=1)
+    rates = (known[:, 0] + 0.5) / (plays + 1.0)
+    precisions = np.minimum(plays, SUREST) * rates * (1.0 - rates)
+    return np.column_stack([precisions, precisions * (np.log(rates) - np.log1p(-rates))])
+
+
+@kernel
+def forget_arm(models: Models, model: int, arm: int, h: int, dim: int, prior: Floats | None) -> None:
+    """Return an arm to its prior under a hypothesis."""
+    precision, pull = 0.0, 0.0
+    if prior is not None:
+        precision, pull = prior[arm, 0], prior[arm, 1]
+    variance = np.float32(SCALES[h] * SCALES[h] / dim)
+    mean = models.mean[model, arm, h]
+    clear_row(mean)
+    mean[0] = np.float32(pull)
+    models.met[model, arm, h] = False
+    if h == NOTHING:
+        narrow = models.narrow[model, arm]
+        for i in range(len(narrow)):
+            narrow[i] = variance
+        narrow[0] = np.float32(precision)
+        return
+    spread, known = models.spread[model, arm, h], 1 + leading_of(dim)
+    clear_row(spread)
+    k = 0
+    for j in range(known):
+        spread[k] = variance
+        k += known - j
+    for i in range(k, len(spread)):
+        spread[i] = variance
+    spread[0] = np.float32(precision)
+
+
+@kernel
+def adopt(models: Models, model: int, arm: int, known: int) -> None:
+    """Let all hypotheses believe of an arm what the recent one does."""
+    source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
+    for h in range(HYPOTHESES):
+        for i in range(len(source)):
+            models.mean[model, arm, h, i] = source[i]
+        models.met[model, arm, h] = models.met[model, arm, RECENT]
+    for h in range(FULL):
+        for i in range(len(spread)):
+            models.spread[model, arm, h, i] = spread[i]
+    narrow, k = models.narrow[model, arm], 0
+    for j in range(known):
+        narrow[j] = spread[k]
+        k += known - j
+    for i in range(known, len(narrow)):
+        narrow[i] = spread[k + i - known]
+
+
+# ---- What models say of an arm
+
+
+class Base(NamedTuple):
+    """What is expected of an arm before its first event: the mean of its constant, and the variance."""
+
+    logit: float
+    variance: float
+
+
+@kernel
+def begins(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
+    """Return what is expected of the constant of an arm, with what is known of it beforehand."""
+    precision = first_variance(models, model, arm, h)
+    variance = 1.0 / (1.0 / base.variance + precision)
+    pull = np.float64(models.mean[model, arm, h, 0])
+    return Base(variance * (base.logit / base.variance + pull), variance)
+
+
+@kernel
+def first_variance(models: Models, model: int, arm: int, h: int) -> float:
+    """Return the variance of an arm's constant; before its first event, what stands in its place."""
+    if h == NOTHING:
+        return np.float64(models.narrow[model, arm, 0])  # type: ignore[return-value]
+    return np.float64(models.spread[model, arm, h, 0])  # type: ignore[return-value]
+
+
+@kernel
+def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Base) -> tuple[float, float]:
+    """Return mean and variance of the logit of an arm's click."""
+    logit = np.float64(dot_single(models.mean[model, arm, h], room.features[0]))
+    if h == NOTHING:
+        variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
+    else:
+        variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
+    if not models.met[model, arm, h]:
+        first = begins(models, model, arm, h, base)
+        logit += first.logit - np.float64(models.mean[model, arm, h, 0])
+        variance += first.variance - first_variance(models, model, arm, h)
+    return logit, max(variance, 0.0)
+
+
+# ---- What models learn
+
+
+@kernel
+def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
+    """Fill in what a covariance makes of features."""
+    for i in range(known):
+        y[i] = np.float32(0.0)
+    k = 0
+    for j in range(known):
+        y[j] += spread[k] * x[j]
+        across = np.float32(0.0)
+        for i in range(1, known - j):
+            y[j + i] += spread[k + i] * x[j]
+        for i in range(1, known - j):
+            across += spread[k + i] * x[j + i]
+        y[j] += across
+        k += known - j
+    for i in range(known, len(x)):
+        y[i] = spread[k + i - known] * x[i]
+
+
+@kernel
+def shrink_packed(spread: Singles, known: int, y: Singles, factor: np.float32) -> None:
+    """Subtract a multiple of the outer product of ``y`` from a covariance."""
+    k = 0
+    for j in range(known):
+        times = factor * y[j]
+        for i in range(known - j):
+            spread[k + i] -= times * y[j + i]
+        k += known - j
+    shrink_each(spread[k:], y[known:], factor)
+
+
+@kernel
+def shrink_each(variances: Singles, y: Singles, factor: np.float32) -> None:
+    """Subtract a multiple of the squares of ``y`` from variances."""
+    for i in range(len(variances)):
+        variances[i] -= factor * (y[i] * y[i])
+
+
+@kernel
+def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
+    """Let an arm have its first event: its constant is what is expected of it."""
+    first = begins(models, model, arm, h, base)
+    models.met[model, arm, h] = True
+    models.mean[model, arm, h, 0] = np.float32(first.logit)
+    if h == NOTHING:
+        models.narrow[model, arm, 0] = np.float32(first.variance)
+    else:
+        models.spread[model, arm, h, 0] = np.float32(first.variance)
+
+
+@kernel
+def learn_arm(models: Models, room: Room, model: int, arm: int, h: int, known: int, reward: float) -> float:
+    """Take in a reward of an arm that was met; return the logarithm of the probability that it was given."""
+    x, y = room.features[0], room.along[0]
+    if h == NOTHING:
+        for i in range(len(x)):
+            y[i] = models.narrow[model, arm, i] * x[i]
+    else:
+        project_packed(models.spread[model, arm, h], known, x, y)
+    logit = np.float64(dot_single(models.mean[model, arm, h], x))
+    s = max(np.float64(dot_single(x, y)), 0.0)
+    c, gain = logistic_step(logit, s, reward)
+    add_times(y, np.float32(gain), models.mean[model, arm, h])
+    factor = np.float32(c / (1.0 + c * s))
+    if h == NOTHING:
+        shrink_each(models.narrow[model, arm], y, factor)
+    else:
+        shrink_packed(models.spread[model, arm, h], known, y, factor)
+    return foretold(logit, s, reward)
