@@ -29,7 +29,9 @@ def tacit_main(arguments):
 
 RECOMMENDED = [
     ({"arms": 5}, tacit.ShiftMixture(5)),
-    ({"arms": ["a", "b"], "context_dim": 2}, tacit.ShiftMixture(["a", "b"], context_dim=2)),
+    ({"arms": ["a", "b"], "signals_dim": 2}, tacit.ShiftMixture(["a", "b"], context_dim=2)),
+    ({"arms": ["a", "b"], "context_dim": 2}, tacit.ContextMixture(["a", "b"], 2)),
+    ({"arms": 3, "context": {"age": "number"}}, tacit.ContextMixture(3, context={"age": "number"})),
     ({"arms": 5, "notice_within": 5000}, tacit.ShiftMixture(5, notice_within=5000)),
     ({"arms": 5, "sums": True}, tacit.Thompson(5)),
     ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
@@ -66,6 +68,8 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({"arms": 3, "shows": "slate", "relevance_dim": 1}, "relevance_dim"),
         ({"arms": 3, "own_order": True}, "own_order"),
         ({"arms": 3, "sums": True, "context_dim": 1}, "context_dim"),
+        ({"arms": 3, "context_dim": 1, "signals_dim": 1}, "signals_dim"),
+        ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
         ({"relevance_dim": 3, "sums": True}, "sums"),
     ],
 )
@@ -97,7 +101,7 @@ def test_an_environment_says_what_it_takes(environment, policy):
 def test_the_command_line_knows_it(capsys):
     tacit_main(["policies", "auto"])
     named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
-    assert set(named) == {"ClickMixture", "ListMix", "RMED1", "SafeListMix", "ShiftMixture"}
+    assert set(named) == {"ClickMixture", "ContextMixture", "ListMix", "RMED1", "SafeListMix", "ShiftMixture"}
 
 
 @pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])

@@ -313,6 +313,6 @@ def test_a_plot_returns_its_axes_and_takes_those_it_is_given(tmp_path, monkeypat
 
 def test_the_help_of_a_learner_fits_some_screens():
     told = pydoc.render_doc(tacit.Learner, renderer=pydoc.plaintext).splitlines()
-    # A screen has some 50 lines.
-    assert len(told) < 420
+    # A screen has some 50 lines; two of ten are about whole columns, at the end.
+    assert len(told) < 500
     assert not any(line.startswith((" |  batch", " |  _batch")) for line in told)

@@ -14,6 +14,7 @@ import tacit
 from tacit.errors import UnknownName
 from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.engine.fold import fold
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.log.ids import decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Feedback
@@ -62,17 +63,23 @@ def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
     asyncio.run(session())
 
 
-def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path):
+def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path, monkeypatch):
     """The request had been checked when its placement was taken out of the configuration."""
 
     async def session():
         placement = PlacementConfig(tacit.Thompson(3), 7)
         both, one = Config({"home": placement, "gone": placement}), Config({"home": placement})
         async with served(tmp_path / "s.db", both) as engine:
-            goes_on, opened = threading.Event(), engine._opened
-            engine._opened = lambda names: goes_on.wait(PATIENCE) and opened(names)
+            begins, goes_on = threading.Event(), threading.Event()
+
+            def slowly(*given):
+                begins.set()
+                assert goes_on.wait(PATIENCE)
+                fold(*given)
+
+            monkeypatch.setattr("tacit.service.engine.engine.fold", slowly)
             reloading = asyncio.create_task(engine.reload(one))
-            await reached(lambda: engine._pending.frozen)
+            await reached(begins.is_set)
             asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
             await asyncio.sleep(0)
             goes_on.set()

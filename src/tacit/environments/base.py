@@ -129,7 +129,7 @@ class Environment(Part):
             return {"shows": self.takes, "positions": self.action_width}
         if self.feature_dims != (0, 0):
             return dict(zip(("relevance_dim", "examination_dim"), self.feature_dims, strict=True))
-        return {"shows": self.takes, "context_dim": self.context_dim}
+        return {"shows": self.takes, "signals_dim": self.context_dim}
 
     @property
     def plain_duels(self) -> PlainDuels | None:

@@ -146,9 +146,10 @@ class Learner(ColumnLearner[ArmT_co]):
         key : str or int, optional
             What the decision is for: a query, a slot; at most 512 bytes. A number stands for its
             digits. Where there is one problem only, leave it out: it is ``"default"``.
-        context : array of float, shape (context_dim,), optional
-            Signals about the key, for policies that read them. One that the policy's classifier
-            does not know is warned of once, by an :class:`~tacit.errors.AssumptionWarning`.
+        context : array of float, shape (context_dim,), or dict, optional
+            Who is asking, or signals about the key, for policies that read them; a dict, or a row of
+            a data frame, where the policy has a schema. One that the policy's classifier does not
+            know is warned of once, by an :class:`~tacit.errors.AssumptionWarning`.
         arms : sequence of arms, optional
             The arms on offer for this impression; by default all that are not retired. Where
             the policy knows arms by their features only, names for those that have them.
@@ -156,7 +157,8 @@ class Learner(ColumnLearner[ArmT_co]):
             Features of each arm on offer, for policies that read them.
         """
         name = key if type(key) is str else checks.key(key)
-        if arms is None and context is None and self._reads_nothing:
+        nothing = context is relevance is examination is None
+        if nothing and arms is None and self._reads_nothing:
             return self._choose_plain(name)
         return self.choose_rows([name], _one(context, arms, relevance, examination))[0]
 
@@ -201,7 +203,7 @@ class Learner(ColumnLearner[ArmT_co]):
         ----------
         keys : sequence of str or int
             A key per impression; the same key may stand there many times.
-        contexts : array of float, shape (impressions, context_dim), optional
+        contexts : array of float, shape (impressions, context_dim), sequence of dict or table, optional
         arms : sequence, optional
             Per impression the arms on offer, or None for all.
         relevance, examination : sequence of array, optional

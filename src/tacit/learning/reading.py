@@ -21,6 +21,7 @@ from tacit.learning.batch import Batch
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.context import Encoder
 
 # ---- What data must be like for a policy, and what is said where they are not
 
@@ -137,10 +138,13 @@ class ImpressionReader:
     Attributes
     ----------
     watch : ContextWatch
+    encoder : Encoder or None
+        Of contexts that are dicts, where the policy has a schema.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.watch = ContextWatch(policy)
+        self.encoder = Encoder(policy.schema) if policy.schema else None
         self._users = UserWatch()
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
@@ -166,6 +170,8 @@ class ImpressionReader:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
         blocks, sizes = _features(policy, relevance, examination, rows)
         offers = _offers(offer, arms, sizes, rows)
+        if self.encoder is not None:
+            contexts = self.encoder.rows(contexts)
         context_rows = _contexts(policy, contexts, rows)
         if policy.context_dim:
             self.watch.look(context_rows)
@@ -188,7 +194,8 @@ class ImpressionReader:
 
 def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     dim = policy.context_dim
-    if contexts is None and dim == 0:
+    if dim == 0:
+        _refuse_unread("context", contexts, policy, "tacit.auto(arms=…, context_dim=…), or signals_dim=…")
         return np.zeros((rows, 0))
     try:
         array = np.ascontiguousarray(matrix("context", contexts), dtype=np.float64)
@@ -196,14 +203,19 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         raise
     except (TypeError, ValueError):
         array = np.full((0, 0), np.nan)
-    if dim == 0 and array.ndim == 2 and len(array) == rows:
-        return np.zeros((rows, 0))
     if array.shape != (rows, dim) or not np.isfinite(array).all():
         numbers = f"give {dim} finite numbers"
         if _is_one(contexts, rows):
             raise InvalidValue("context", contexts[0], numbers)
         raise InvalidValue("context", contexts, f"{numbers} for each impression")
     return array
+
+
+def _refuse_unread(field: str, given: Any, policy: Policy, remedy: str) -> None:
+    """Refuse what a policy does not read: it would be lost in silence."""
+    if given is not None and any(each is not None and np.size(each) for each in given):
+        shown = given[0] if _is_one(given, len(given)) else given
+        raise InvalidValue(field, shown, f"{policy.label} reads none: leave it out, or take {remedy}")
 
 
 def _features(
@@ -215,6 +227,7 @@ def _features(
     for i, (field, given) in enumerate(zip(names, (relevance, examination), strict=True)):
         dim = policy.feature_dims[i]
         if dim == 0:
+            _refuse_unread(field, given, policy, f"tacit.auto({field}_dim=…)")
             continue
         blocks[i], block_sizes = _stacked(field, given, rows, dim)
         if sizes is not None and not np.array_equal(sizes, block_sizes):

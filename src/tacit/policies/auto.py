@@ -8,6 +8,7 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.duels.rmed import RMED1
 from tacit.policies.features.click_mixture import ClickMixture
+from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.lists.list_mix import ListMix
 from tacit.policies.lists.safe_list_mix import SafeListMix
 from tacit.policies.shifting.shift_mixture import ShiftMixture
@@ -23,6 +24,8 @@ def auto(
     positions: int = 3,
     own_order: bool = False,
     context_dim: int = 0,
+    context: Any = None,
+    signals_dim: int = 0,
     relevance_dim: int = 0,
     examination_dim: int = 0,
     notice_within: int | None = None,
@@ -47,8 +50,12 @@ def auto(
         Whether the order in which arms are given is good already: then lists start from it and
         leave it only for what proves better.
     context_dim : int, default 0
-        Numbers in a context: signals that may announce a shift of intent; where arms are known by
-        features, features of the user.
+        Numbers in a context, that is about who is asking or when: what is shown is the best for them.
+    context : dict of str to str or list of str, optional
+        In place of their number, what each field of a context holds, where contexts are dicts:
+        ``{"device": ["ios", "web"], "age": "number"}``. See :class:`ContextMixture`.
+    signals_dim : int, default 0
+        Numbers that may announce a shift of intent, such as a query's volume.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen.
     notice_within : int, optional
@@ -71,6 +78,8 @@ def auto(
     >>> import tacit
     >>> tacit.auto(arms=5).label
     'ShiftMixture'
+    >>> tacit.auto(arms=5, context_dim=3).label
+    'ContextMixture(context_dim=3)'
     >>> tacit.auto(arms=20, shows="slate", positions=5).label
     'ListMix(positions=5)'
     >>> tacit.auto(arms=["old", "new"], shows="duel")
@@ -81,6 +90,8 @@ def auto(
     by_features = bool(relevance_dim or examination_dim)
     said = {
         "context_dim": context_dim,
+        "context": context,
+        "signals_dim": signals_dim,
         "own_order": own_order,
         "relevance_dim": relevance_dim,
         "examination_dim": examination_dim,
@@ -102,8 +113,11 @@ def auto(
     if sums:
         _only(said, "an arm by what sums say", ("sums", "priors"))
         return Thompson(_told(arms), priors=priors or ())
-    _only(said, "an arm by its name", ("context_dim", "notice_within", "priors"))
-    given: dict[str, Any] = {"context_dim": context_dim, "notice_within": notice_within}
+    if context_dim or context:
+        _only(said, "an arm by who is asking", ("context_dim", "context", "priors"))
+        return ContextMixture(_told(arms), context_dim, context=context or (), priors=priors or ())
+    _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors"))
+    given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": notice_within}
     return ShiftMixture(_told(arms), **given, priors=priors or ())
 
 

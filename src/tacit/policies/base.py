@@ -14,6 +14,7 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.part import Part
 from tacit.errors import InvalidValue
+from tacit.policies.context import Declared
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -259,6 +260,11 @@ class Policy(Part):
     def context_dim(self) -> int:
         """Length of the context that the policy reads; 0 if it reads none."""
         return 0
+
+    @property
+    def schema(self) -> Declared:
+        """What each field of a context holds, where contexts may be dicts; empty where they are numbers."""
+        return ()
 
     @property
     def feature_dims(self) -> tuple[int, int]:

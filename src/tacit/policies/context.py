@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from numbers import Real
@@ -29,6 +29,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
+from tacit.frames import frame_batches, frame_names, is_frame
 
 Declared = tuple[tuple[str, str | tuple[str, ...]], ...]
 """A schema as a policy keeps it: fields in their order, each with what it holds."""
@@ -176,12 +177,22 @@ class Encoder:
             self._fill(row, name, holds, given.get(name), field)
         return row
 
-    def rows(self, given: Iterable[Mapping[str, Any]] | Mapping[str, Sequence[Any]], field: str) -> Floats:
-        """Return the columns of many contexts: of each a mapping, or of each field a column."""
-        if isinstance(given, Mapping):
-            names, columns = list(given), list(map(list, given.values()))
-            given = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-        rows = [self.row(each, f"{field}[{i}]") for i, each in enumerate(given)]
+    def rows(self, given: Any, field: str = "context") -> Any:
+        """Return the columns of many contexts; what holds numbers already as it is.
+
+        Parameters
+        ----------
+        given : sequence of mapping, or table
+            A table, such as a data frame, has a column for each field.
+        field : str, default "context"
+        """
+        if is_frame(given):
+            names = frame_names(given)
+            given = [row for batch in frame_batches(given, names) for row in batch.to_pylist()]
+        if not isinstance(given, Sequence) or not all(map(_is_named, given)):
+            return given
+        single = len(given) == 1
+        rows = [self.row(_named(each), field if single else f"{field}[{i}]") for i, each in enumerate(given)]
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
@@ -206,6 +217,15 @@ class Encoder:
         else:
             place, sign = _hashed(name, _text(f"{field}.{name}", value), last - first)
             row[first + place] = sign
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value is a mapping, or the row of a data frame."""
+    return isinstance(value, Mapping) or (hasattr(value, "to_dict") and hasattr(value, "index"))
+
+
+def _named(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else value.to_dict()  # type: ignore[no-any-return]
 
 
 def _number(field: str, value: Any) -> float:

@@ -11,7 +11,9 @@ from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, whole
+from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.context import Declared, columns_of, declared
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import (
     KEPT,
@@ -273,8 +275,11 @@ class ContextMixture(TellsArms):
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
-    context_dim : int
-        Numbers in a context; at least 1.
+    context_dim : int, optional
+        Numbers in a context; at least 1. It follows from ``context``, where that is given.
+    context : dict of str to str or list of str, optional
+        What each field of a context holds, where contexts are dicts: ``"number"``, ``"boolean"``, a list
+        of values, ``"category"``. See :mod:`tacit.policies.context`.
     per_key : bool, default False
         Whether each key has models of its own. Otherwise all keys share them, and the key says
         nothing.
@@ -329,8 +334,22 @@ class ContextMixture(TellsArms):
     )
 
     context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # which is refused: how many there are must be said
+    context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
     per_key: Flag = field(default=False, kw_only=True)
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        if self.context:
+            width = len(columns_of(declared("context", self.context)))
+            if self.context_dim not in (0, width):
+                remedy = f"leave it out: context has {width} columns"
+                raise InvalidValue("context_dim", self.context_dim, remedy)
+            self._set("context_dim", width)
+        super().__post_init__()
+
+    @property
+    def schema(self) -> Declared:
+        return self.context  # type: ignore[no-any-return]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

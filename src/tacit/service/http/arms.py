@@ -64,7 +64,7 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        return {"context_dim": self.context_dim, "sums": self.spread or self.late == "correct"}
+        return {"signals_dim": self.context_dim, "sums": self.spread or self.late == "correct"}
 
     @property
     def attribution(self) -> dict[str, Any]:
