@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_909,
+    "code": 51_943,
     "files": 370,
     "classes_twice": 56,
     "told": 874,

@@ -122,6 +122,11 @@ def _new_arms(field: str, given: Any) -> int | list[Arm]:
     return list_of(_arm)(field, given) if not isinstance(given, int) else given
 
 
+def _context(field: str, given: Any) -> Any:
+    """Return numbers as numbers; of what is said by name, the service knows what it holds."""
+    return dict(given) if isinstance(given, Mapping) else _features(field, given)
+
+
 _features = list_of(number_within(-LARGEST, LARGEST))
 
 CHECKS: dict[str, Check] = {
@@ -133,7 +138,7 @@ CHECKS: dict[str, Check] = {
     "clicks": list_of(_position),
     "control": _named,
     "confidence": number_within(0.0, 1.0),
-    "context": _features,
+    "context": _context,
     "decision_id": checks.name,
     "daily": number_within(0.0, LARGEST),
     "deferred": checks.flag,

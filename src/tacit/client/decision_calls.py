@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tacit.client.call import Call, Route, ask
 from tacit.client.messages import (
     Arm,
+    Context,
     Decided,
     Dueled,
     Earned,
@@ -41,7 +42,7 @@ class DecisionCalls:
         key: str,
         *,
         arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
+        context: Context | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
         relevance: Sequence[Sequence[float]] | None = None,
@@ -59,8 +60,9 @@ class DecisionCalls:
             What the decision is for; at most 512 bytes in UTF-8.
         arms : sequence of int or str, optional
             The arms on offer, by name or by number from 0; all if left out.
-        context : sequence of float, optional
-            Signals about the key, for policies that use them; finite.
+        context : mapping, or sequence of float, optional
+            Who is asking: what is known by name, ``{"device": "ios", "age": 31}``, as the placement is
+            configured; or numbers, for policies that read those.
         decision_id : str, optional
             Names the decision, in 1 to 256 characters: the same question with the same id gets
             the same answer. By default a new UUID of version 7.
@@ -119,7 +121,7 @@ class DecisionCalls:
         key: str,
         *,
         arms: Sequence[Arm] | None = None,
-        context: Sequence[float] | None = None,
+        context: Context | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
         session: str | None = None,

@@ -19,7 +19,7 @@ import numpy as np
 from tacit.client.bodies import body
 from tacit.client.clients import Client
 from tacit.client.errors import Conflict, InvalidRequest, ServiceError
-from tacit.client.messages import Arm, Decided, Feedback, LocalDecision
+from tacit.client.messages import Arm, Context, Decided, Feedback, LocalDecision
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import TacitError
@@ -256,7 +256,7 @@ class Local:
     # What callers ask ------------------------------------------------------------------------
 
     def decide(
-        self, key: str, *, arms: Sequence[Arm] | None = None, context: Sequence[float] | None = None
+        self, key: str, *, arms: Sequence[Arm] | None = None, context: Context | None = None
     ) -> Decided:
         """Return what to show.
 
@@ -266,8 +266,8 @@ class Local:
             What the decision is for; at most 512 bytes in UTF-8.
         arms : sequence of int or str, optional
             The arms on offer; all if left out.
-        context : sequence of float, optional
-            For policies that use it; finite.
+        context : sequence of float or mapping, optional
+            Who is asking, for policies that use it.
 
         Returns
         -------
@@ -283,7 +283,7 @@ class Local:
         ServiceError
             Where the service was asked, as :meth:`Client.decide`.
         """
-        told = None if context is None else [float(x) for x in context]
+        told: Any = context if isinstance(context, Mapping | None) else [float(x) for x in context]
         offered = None if arms is None else list(arms)
         with self._lock:
             if time.monotonic() - self._known <= self._stale and self._learner is not None:

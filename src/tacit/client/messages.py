@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -48,6 +49,7 @@ from tacit.wire.lists import WouldDuel as WouldDuel
 from tacit.wire.lists import WouldSlate as WouldSlate
 
 Arm = int | str
+Context = Sequence[float] | Mapping[str, str | float | bool | None]
 Mode = Literal["online", "apprentice", "frozen", "shadow"]
 
 

@@ -131,6 +131,7 @@ class Encoder:
     ----------
     width : int
         How many columns there are.
+    fields : tuple of str
     others : int
         Values so far of declared fields that were none of those declared.
     """
@@ -139,6 +140,7 @@ class Encoder:
         self._schema = schema
         self.width = len(columns_of(schema))
         self.others = 0
+        self.fields = tuple(name for name, _ in schema)
         self._first: dict[str, int] = {}
         first = 0
         for name, holds in schema:

@@ -155,6 +155,8 @@ def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[s
     """Return how many features the policy reads, as far as its setting knows that."""
     told = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = {field.name for field in fields(kind)}
+    if "context" in takes:
+        told |= {"context": "context", "context_dim": "context_dim"}
     found = {name: setting[ours] for name, ours in told.items() if setting.get(ours)}
     return {} if positional else {name: found[name] for name in found if name in takes}
 

@@ -110,6 +110,16 @@ Metrics = Annotated[
 ]
 
 
+Context = Annotated[
+    Sequence[float] | Mapping[str, str | float | bool | None],
+    Meta(
+        description="Who is asking, by the names of the placement's ``context``; or numbers, for policies "
+        "that read numbers, without the signals that the placement computes itself.",
+        examples=[{"device": "ios", "age": 31}, [0.5, 0.25]],
+    ),
+]
+
+
 class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer and signals about the key.
 
@@ -117,7 +127,7 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     key : str
     arms : sequence of int or str, optional
-    context : sequence of float, optional
+    context : sequence of float, or mapping from str to str, float, bool or None, optional
     decision_id : str, optional
     deferred : bool, default False
     relevance, examination : sequence of sequence of float, optional
@@ -128,16 +138,7 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
         None
     )
-    context: (
-        Annotated[
-            Sequence[float],
-            Meta(
-                description="Signals about the key, for policies that use them; without those "
-                "that the placement computes itself."
-            ),
-        ]
-        | None
-    ) = None
+    context: Context | None = None
     decision_id: NewDecisionId | None = None
     deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
     relevance: Features | None = None
@@ -303,7 +304,7 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         In (0, 1]; None where the policy is deterministic.
     arms : sequence of int or str, optional
         Those that were on offer; by default all.
-    context : sequence of float, optional
+    context : sequence of float, or mapping from str to str, float, bool or None, optional
     """
 
     decision_id: NewDecisionId
@@ -316,7 +317,7 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
         None
     )
-    context: Sequence[float] | None = None
+    context: Context | None = None
 
 
 class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):

@@ -104,8 +104,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         raise NotImplementedError
 
     @property
-    def context_dim(self) -> int:
-        """How many signals a context has."""
+    def signals_dim(self) -> int:
+        """How many signals there are."""
         return len(self.signals) + self.client_signals
 
     @property

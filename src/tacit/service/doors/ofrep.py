@@ -95,7 +95,7 @@ async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
         raise InvalidValue(
             "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
-    request = _request(form.verb.request, call.request.context)
+    request = _request(form.verb.request, call.request.context, placement)
     (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
     answer = form.write(placement, row, engine.durability(call.id))
     value = _value(placement, answer)
@@ -105,8 +105,14 @@ async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
     return EvaluationAnswer(call.id, value, _text(value), reason, told)
 
 
-def _request(kind: type[msgspec.Struct], context: dict[str, Any]) -> Any:
-    """Return the request for a decision that an evaluation context makes."""
+def _request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
+    """Return the request for a decision that an evaluation context makes.
+
+    What the placement's context has a field for is who is asking.
+    """
+    if placement.encoder is not None:
+        asking = {name: context[name] for name in placement.encoder.fields if name in context}
+        context = {"context": asking} | context
     known = {name: context[name] for name in kind.__struct_fields__ if name in context}
     if TARGETING_KEY in context:
         known.setdefault("user", context[TARGETING_KEY])

@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from tacit.errors import TacitError
 from tacit.service.config.rule import Aggregation
@@ -23,6 +25,7 @@ from tacit.wire import decisions as wire
 from tacit.wire import verbs
 
 KEY = "independence day"
+EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}
 JUST_A_KEY = (None, None, None, False, None, None, None, None)
 
 
@@ -33,6 +36,11 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     ----------
     arms : int or list of str
         How many arms there are, or their names.
+    context : table
+        Who is asking: what each field of a context holds: ``number``, ``boolean``, ``category``, or a list
+        of its values. Requests then say it by name, and the best is shown for each.
+    context_dim : int
+        In its place, how many numbers a context has, where requests give numbers.
     default_reward : float
         Reward of a decision for which none came in its window.
     aggregation : str
@@ -48,6 +56,8 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     """
 
     arms: Count | list[str]
+    context: dict[str, str | list[str]] | None = None
+    context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
     late: Literal["record", "correct"] = "record"
@@ -64,7 +74,12 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        return {"signals_dim": self.context_dim, "sums": self.spread or self.late == "correct"}
+        return {
+            "context_dim": self.context_dim,
+            "context": self.context,
+            "signals_dim": self.signals_dim,
+            "sums": self.spread or self.late == "correct",
+        }
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -78,8 +93,10 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
 def example(placement: Placement) -> dict[str, Any]:
     """Return a request for a key, with a context where one is read."""
-    dim = placement.config.policy.context_dim
-    return {"key": KEY, "context": [0.5] * dim} if dim else {"key": KEY}
+    policy = placement.config.policy
+    if policy.schema:
+        return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
+    return {"key": KEY, "context": [0.5] * policy.context_dim} if policy.context_dim else {"key": KEY}
 
 
 _but_key = attrgetter(

@@ -35,7 +35,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
         return {
             "relevance_dim": self.relevance_dim,
             "examination_dim": self.examination_dim,
-            "context_dim": self.context_dim,
+            "context_dim": self.signals_dim,
         }
 
 

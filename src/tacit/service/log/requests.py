@@ -34,7 +34,7 @@ class DecisionRequest(NamedTuple):
     key : str
     arms : sequence of arms, optional
         Those on offer; by default all, or numbers from 0 where they are known by their features.
-    context : sequence of float, optional
+    context : sequence of float or mapping, optional
     id : str, optional
         The decision's.
     deferred : bool
@@ -53,7 +53,7 @@ class DecisionRequest(NamedTuple):
 
     key: str
     arms: Sequence[Arm] | None = None
-    context: Sequence[float] | None = None
+    context: Sequence[float] | Mapping[str, Any] | None = None
     id: str | None = None
     deferred: bool = False
     relevance: FeatureRows | None = None

@@ -7,7 +7,7 @@ caller are taken over.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import filterfalse, groupby
 from typing import Any
@@ -109,16 +109,28 @@ class Deciding(Pinned, Opening):
         given: Any = None,
     ) -> Impression:
         """Return an impression, its key, context and id checked."""
-        context, id, dim = request.context, request.id, self._told_dim
+        context, id, dim = self._encoded(request.context), request.id, self._told_dim
         if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
-        if (dim or context is not None) and not _fits(context, dim):
-            size = f"{dim} " if dim else ""
-            raise InvalidValue("context", context, f"give a list of {size}finite numbers")
+        if context is not None and not dim:
+            remedy = "leave it out, or configure the placement's context: its policy reads none"
+            raise InvalidValue("context", context, remedy)
+        if dim and not _fits(context, dim):
+            named = "" if self.encoder is None else f", or what is known of {', '.join(self.encoder.fields)}"
+            raise InvalidValue("context", context, f"give a list of {dim} finite numbers{named}")
         if id is not None:
             id = checked_id("decision_id", id)
         key = _checked_key(request.key)
         return Impression(key, arms, context, id, request.deferred, asked, given)
+
+    def _encoded(self, context: Any) -> Any:
+        """Return a context that says what is known by name as the numbers that the policy reads."""
+        if not isinstance(context, Mapping):
+            return context
+        if self.encoder is None:
+            remedy = "give numbers, or configure the placement's context: context = { NAME = … }"
+            raise InvalidValue("context", context, remedy)
+        return self.encoder.row(context).tolist()
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; the rows get the sequence numbers from ``seq`` on.
@@ -330,10 +342,10 @@ def _as_json(values: list[Any]) -> list[str | None]:
 
 
 def _fits(context: Any, dim: int) -> bool:
-    """Whether a context is ``dim`` finite numbers; any count will do for 0."""
+    """Whether a context is ``dim`` finite numbers."""
     return (
         isinstance(context, Sequence)
-        and len(context) == (dim or len(context))
+        and len(context) == dim
         and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
     )
 

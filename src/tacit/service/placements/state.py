@@ -15,6 +15,7 @@ from tacit.errors import InvalidValue
 from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
+from tacit.policies.context import Encoder
 from tacit.service.attribution.attribution import Attribution, Rewards
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.attribution.signals import PlacementSignals
@@ -93,6 +94,8 @@ class State:
         self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
         self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
+        schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
+        self.encoder = Encoder(schema) if schema else None
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
         self._begin()
 
