@@ -72,6 +72,8 @@ def url(tmp_path_factory):
         "placements.shelf": {"kind": "slates", "arms": ARMS, "positions": 2, **AT_ONCE},
         "placements.rankers": {"kind": "duels", "rankers": ["old", "new"], **AT_ONCE},
         "placements.front": {"kind": "features", "policy": FEATURED},
+        "placements.who": {"arms": ARMS, "context_dim": 2, "seed": 1},
+        "placements.counted": {"arms": 3, "context_dim": 2},
         "placements.news": {
             "arms": 2,
             "policy": "bwc(policy=thompson, classifier=rectangle(dim=3, margin=0.1))",
@@ -186,12 +188,12 @@ def line(url, *faults):
 
 
 def test_a_decision_and_its_feedback(url, ask):
-    decided = ask(url, "decide", "default", "tomato", arms=["film", "recipe"], context=[0.5, 1])
+    decided = ask(url, "decide", "who", "tomato", arms=["film", "recipe"], context=[0.5, 1])
     assert isinstance(decided, Decided)
     assert decided.arm in ("film", "recipe")
     assert (decided.epoch, decided.durability, decided.would) == (0, "committed", None)
     assert uuid.UUID(decided.decision_id).version == 7
-    recorded = ask(url, "feedback", "default", decided.decision_id, 1)
+    recorded = ask(url, "feedback", "who", decided.decision_id, 1)
     assert recorded == Recorded(decided.decision_id, True, "learned", "committed")
 
 
@@ -307,9 +309,9 @@ def test_the_mode(url, ask):
 
 def test_numbers_of_numpy_are_numbers(url, ask):
     context = np.array([0.25, 1.0], dtype=np.float32)
-    decided = ask(url, "decide", "plain", "numpy", arms=np.array([2]), context=context)
+    decided = ask(url, "decide", "counted", "numpy", arms=np.array([2]), context=context)
     assert decided.arm == 2
-    assert ask(url, "feedback", "plain", decided.decision_id, np.float32(1)).learned
+    assert ask(url, "feedback", "counted", decided.decision_id, np.float32(1)).learned
 
 
 @pytest.mark.parametrize("fault", [BEFORE, AFTER, WITHIN, HANG, ERROR_AFTER])

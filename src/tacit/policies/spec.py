@@ -153,11 +153,11 @@ def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, settin
 
 def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
     """Return how many features the policy reads, as far as its setting knows that."""
-    told = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
+    names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = {field.name for field in fields(kind)}
     if "context" in takes:
-        told |= {"context": "context", "context_dim": "context_dim"}
-    found = {name: setting[ours] for name, ours in told.items() if setting.get(ours)}
+        names |= {"context": "context", "context_dim": "context_dim"}
+    found = {name: setting[ours] for name, ours in names.items() if setting.get(ours)}
     return {} if positional else {name: found[name] for name in found if name in takes}
 
 
