@@ -6,7 +6,7 @@ SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels reproduce \
+.PHONY: help demo test lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context reproduce \
   docs figures release clean
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make bench-duels  measure how often the verdict on interleaving errs; QUICK=1: fewer runs"
+	@echo "make bench-context  measure regret and time of a user's context over named arms"
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
@@ -104,6 +105,10 @@ bench-ray: $(VENV)/.dev
 
 bench-duels: $(VENV)/.dev
 	$(BIN)/python benchmarks/duel_looks.py $(if $(QUICK),--quick)
+
+bench-context: $(VENV)/.dev
+	$(BIN)/python benchmarks/context.py
+	$(BIN)/python benchmarks/context.py --times
 
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)

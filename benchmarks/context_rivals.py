@@ -154,7 +154,7 @@ def beta_thompson(x: Any, chances: Any, coins: Any, a: float, b: float, rng: Any
 
 FAMILIES: dict[str, tuple[Callable[..., Any], list[tuple[float, float]], tuple[str, ...]]] = {
     "LinUCB": (lin_ucb, list(product((0.05, 0.1, 0.3), (1.0, 10.0))), ("standard", "raw")),
-    "logistic Thompson": (logistic_thompson, list(product((0.2, 0.5, 1.0), (1.0, 4.0))), ("standard",)),
+    "logistic Thompson": (logistic_thompson, list(product((0.1, 0.2, 0.5), (1.0, 2.0, 4.0))), ("standard",)),
     "epsilon-SGD": (epsilon_sgd, list(product((0.02, 0.08), (0.05, 0.2, 0.5))), ("standard",)),
 }
 """How each is played, with which hyperparameters, over which features."""

@@ -11,7 +11,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_inputs import KEPT, LEADING
-from tacit.policies.features.context_mixture import WIDTH, envelope_share
+from tacit.policies.features.context_mixture import BEHIND, DROPPED, WIDTH, draw_lines, envelope_share
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NOTHING, RECENT, SCALES
 
 ARMS = 3
@@ -48,8 +48,6 @@ def state_bytes(learner):
 
 def lines_of(learner, context):
     """Return what the kernel says of each arm: mean and deviation of its score."""
-    from tacit.policies.features.context_mixture import draw_lines
-
     impression = tacit.Impression(np.arange(learner.policy.arm_count), np.asarray(context, float))
     draw_lines(learner.state, 0, impression)
     found = learner.state.room.lines[0].copy()
@@ -155,7 +153,7 @@ class Plain:
 
     def begin_recent(self):
         others = max(np.delete(self.weights, RECENT))
-        ahead = self.age >= 50 and math.log(self.weights[RECENT] / others) >= 6
+        ahead = self.age >= 50 and others <= BEHIND * self.weights[RECENT]
         if not ahead and self.age < max(200, self.rounds / 5):
             return
         if ahead:
@@ -165,7 +163,7 @@ class Plain:
             for cov in self.cov[:, NOTHING]:
                 cov[:] = np.diag(np.diag(cov))
             self.weights[:] = 1.0
-        self.weights[RECENT] = math.exp(-6) * max(self.weights)
+        self.weights[RECENT] = BEHIND * max(self.weights)
         self.weights /= self.weights.sum()
         self.theta[:, RECENT], self.met[:, RECENT], self.age = 0.0, False, 0
         self.cov[:, RECENT] = self.prior[RECENT]
@@ -174,7 +172,7 @@ class Plain:
         x, (base, doubt) = self.features(context), self.base()
         logits = self.theta @ x + base * ~self.met
         variances = np.einsum("i,ahij,j->ah", x, self.cov, x) + (doubt - 1) * ~self.met
-        weights = np.where(self.weights >= math.exp(-12) * self.weights.max(), self.weights, 0.0)
+        weights = np.where(self.weights >= DROPPED * self.weights.max(), self.weights, 0.0)
         weights /= weights.sum()
         means = logits @ weights
         return np.column_stack([means, WIDTH * np.sqrt((variances + logits**2) @ weights - means**2)])
@@ -314,6 +312,19 @@ def test_users_who_change_are_followed():
     assert right[3000:].mean() > 0.9
 
 
+def test_amounts_that_vary_little_are_learned_from_faster_than_clicks():
+    rng = np.random.default_rng(19)
+    contexts = rng.standard_normal((600, 4))
+    means = sigmoid(contexts @ rng.standard_normal((4, ARMS)) / 4)
+    policy = tacit.ContextMixture(ARMS, context_dim=4)
+    lost = []
+    for rewards in (means, rng.random(means.shape) < means):
+        _, made = played(policy, contexts, rewards.astype(float))
+        slots = [decision.slot for decision in made]
+        lost.append((means.max(axis=1) - means[np.arange(600), slots]).sum())
+    assert lost[0] < 0.6 * lost[1]
+
+
 def test_late_feedback_is_a_fold_of_its_order():
     rng = np.random.default_rng(14)
     contexts = rng.standard_normal((60, 30))
@@ -345,6 +356,31 @@ def test_covariances_stay_positive_definite():
         matrix[rows, columns] = matrix[columns, rows] = spread
         assert np.linalg.eigvalsh(matrix)[0] > 0
     assert learner.state.models.narrow.min() > 0
+
+
+# What it believes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [3, 30])
+def test_slopes_and_draws_are_what_it_goes_by(dim):
+    rng = np.random.default_rng(20)
+    contexts = rng.standard_normal((300, dim))
+    policy = tacit.ContextMixture(ARMS, context_dim=dim)
+    learner, _ = played(policy, contexts, clicks(contexts, rng))
+    state, before = learner.state, state_bytes(learner)
+    measure, context = state.measure, contexts[0]
+    scaled = np.clip((context - measure.mean[0]) * measure.factor[0], -5, 5)
+    lines = lines_of(learner, context)
+    told = policy.slopes(state, 0) @ np.concatenate([[1.0], scaled])
+    # R begins anew from the base rate now and then, which is no slope.
+    np.testing.assert_allclose(told, lines[:, 0], atol=0.1 + 10 * state.tally.weights[0, RECENT])
+    impression = tacit.Impression(np.arange(ARMS), context)
+    draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 20_000)
+    assert draws.shape == (20_000, ARMS)
+    logits = np.log(draws) - np.log1p(-draws)
+    np.testing.assert_allclose(logits.mean(axis=0), lines[:, 0], atol=0.05)
+    np.testing.assert_allclose(logits.std(axis=0), lines[:, 1] / WIDTH, rtol=0.05)
+    assert state_bytes(learner) == before
 
 
 # Arms, keys, what is told -----------------------------------------------------------------------

@@ -43,15 +43,17 @@ from tacit.policies.features.context_models import (
     meet,
     surmised,
 )
+from tacit.policies.features.gaussian import logistic, sigmoid
 from tacit.policies.index import LATER, TellsArms, mass
+from tacit.policies.shifting.shift_mixture import Spread, steadiness
 
 WIDTH = 0.7
 """Factor on the one draw that moves the scores of all arms."""
-DROPPED = np.exp(-12.0)
+DROPPED = 6e-6
 """Weight, beside the largest, below which a hypothesis takes no part in a choice."""
 SPAN, SHARE = 200.0, 0.2
 """The recent hypothesis begins anew after so many events, and that share of all, if it is more."""
-BEHIND = np.exp(-6.0)
+BEHIND = 0.0025
 """Weight with which it begins, beside the largest; and of all others, beside it, when it is adopted."""
 UNLIKELIEST = -700.0
 """Logarithm of a reward's probability, at least: weights stay above 0."""
@@ -68,18 +70,22 @@ class Tally(NamedTuple):
         Events, the sum of their rewards, and events since the recent hypothesis began.
     weights : array of float64, shape (models, 4)
         Of sum 1.
+    spread : Spread
+        How much rewards vary, since the first that was neither 0 nor 1; arrays of shape (models,).
     """
 
     rounds: Floats
     clicks: Floats
     age: Floats
     weights: Floats
+    spread: Spread
 
     @classmethod
     def nothing(cls, models: int) -> Tally:
         """Return the tally before the first event."""
-        rounds, clicks, age = np.zeros((3, models))
-        return cls(rounds, clicks, age, np.full((models, HYPOTHESES), 1.0 / HYPOTHESES))
+        rounds, clicks, age, *spread = np.zeros((6, models))
+        weights = np.full((models, HYPOTHESES), 1.0 / HYPOTHESES)
+        return cls(rounds, clicks, age, weights, Spread(*spread))
 
 
 class ContextState(NamedTuple):
@@ -187,6 +193,9 @@ def forget_all(state: ContextState, model: int, dim: int, prior: Any) -> None:
     tally.rounds[model] = 0.0
     tally.clicks[model] = 0.0
     tally.age[model] = 0.0
+    tally.spread.squares[model] = 0.0
+    tally.spread.expected[model] = 0.0
+    tally.spread.fractions[model] = 0.0
     for h in range(HYPOTHESES):
         tally.weights[model, h] = 1.0 / HYPOTHESES
         for arm in range(state.models.met.shape[1]):
@@ -225,14 +234,29 @@ def begin_recent(state: ContextState, model: int, dim: int) -> None:
 
 
 @kernel
+def clicks_worth(state: ContextState, model: int, arm: int, reward: float) -> float:
+    """Return how many clicks a reward tells as much as: more than one where rewards vary less."""
+    spread, weights = state.tally.spread, state.tally.weights[model]
+    if spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0:
+        return 1.0
+    base, mean = base_of(state.tally, model), 0.0
+    for h in range(HYPOTHESES):
+        logit, variance = belief_in(state.models, state.room, model, arm, h, base)
+        mean += weights[h] * sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
+    own = slice(model, model + 1)
+    return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
+
+
+@kernel
 def take_in(state: ContextState, model: int, arm: int, reward: float) -> None:
     """Learn from an event whose context is in the room."""
     tally, weights, dim = state.tally, state.tally.weights[model], len(state.room.raw[0])
     base, known = base_of(tally, model), 1 + leading_of(dim)
+    times = clicks_worth(state, model, arm, reward)
     for h in range(HYPOTHESES):
         if not state.models.met[model, arm, h]:
             meet(state.models, model, arm, h, base)
-        log = learn_arm(state.models, state.room, model, arm, h, known, reward)
+        log = learn_arm(state.models, state.room, model, arm, h, known, reward, times)
         weights[h] *= np.exp(max(log, UNLIKELIEST))
     tally.rounds[model] += 1.0
     tally.clicks[model] += reward
@@ -264,7 +288,8 @@ class ContextMixture(TellsArms):
     predicted the rewards is its weight. Numbers are brought to a common size and, where there
     are more than 22, turned to the 22 directions in which they differ most, whose covariances
     are known; of the rest variances are. How, the first 128 events say: after 8, 16, 32, 64 and 128
-    of them all is measured, and learned anew.
+    of them all is measured, and learned anew. Rewards that vary less than clicks count for more than
+    one, as :class:`ShiftMixture` has it.
 
     For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm of
     the highest mean + 0.7·z·deviation is played, one z = \\|N(0, 1)\\| for all; those alike are played
@@ -301,7 +326,8 @@ class ContextMixture(TellsArms):
     References
     ----------
     Ours. Weights with a share for all: Herbster, Warmuth (1998), "Tracking the best expert".
-    One draw for all arms: Wang, Zhou (2020) and others couple them likewise.
+    Directions: power iteration on blocks, as in Halko, Martinsson, Tropp (2011), "Finding structure
+    with randomness", from a fixed start.
 
     Examples
     --------
@@ -375,6 +401,39 @@ class ContextMixture(TellsArms):
             Kept.nothing(models, dim),
             Room.empty(arms, dim),
         )
+
+    def slopes(self, state: ContextState, lane: int) -> Floats:
+        """Return what each number of a context, at its common size, adds to the logit of each arm.
+
+        Returns
+        -------
+        array of float64, shape (arms, d + 1)
+            Means over all hypotheses; the constant comes first.
+        """
+        model, turned = lane if self.per_key else 0, leading_of(self.context_dim) + 1
+        means = np.tensordot(state.tally.weights[model], state.models.mean[model].astype(float), (0, 1))
+        directions = state.measure.directions[model].astype(float)
+        if not len(directions):
+            return means
+        rest = means[:, turned:]
+        along = means[:, 1:turned] - rest @ directions.T
+        return np.column_stack([means[:, :1], rest + along @ directions])
+
+    def reward_draws(
+        self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
+    ) -> Floats:
+        """Return draws of the arms' mean rewards in a context."""
+        model = lane if self.per_key else 0
+        base, weights = base_of(state.tally, model), state.tally.weights[model]
+        read_context(state, model, impression.context)
+        found = []
+        for h, share in enumerate(rng.multinomial(draws, weights)):
+            beliefs = [belief_in(state.models, state.room, model, arm, h, base) for arm in impression.arms]
+            logits, variances = np.array(beliefs).T
+            shape = int(share), len(logits)
+            found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
+        clear_room(state.room)
+        return np.concatenate(found)
 
     @staticmethod
     def choose(params: Params, state: ContextState, lane: int, impression: Impression, rng: Generator) -> int:

@@ -318,8 +318,16 @@ def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
 
 
 @kernel
-def learn_arm(models: Models, room: Room, model: int, arm: int, h: int, known: int, reward: float) -> float:
-    """Take in a reward of an arm that was met; return the logarithm of the probability that it was given."""
+def learn_arm(
+    models: Models, room: Room, model: int, arm: int, h: int, known: int, reward: float, times: float
+) -> float:
+    """Take in a reward of an arm that was met, as so many clicks.
+
+    Returns
+    -------
+    float
+        The logarithm of the probability that was given to it.
+    """
     x, y = room.features[0], room.along[0]
     if h == NOTHING:
         for i in range(len(x)):
@@ -328,11 +336,12 @@ def learn_arm(models: Models, room: Room, model: int, arm: int, h: int, known: i
         project_packed(models.spread[model, arm, h], known, x, y)
     logit = np.float64(dot_single(models.mean[model, arm, h], x))
     s = max(np.float64(dot_single(x, y)), 0.0)
-    c, gain = logistic_step(logit, s, reward)
-    add_times(y, np.float32(gain), models.mean[model, arm, h])
+    c, gain = logistic_step(logit, times * s, reward)
+    c *= times
+    add_times(y, np.float32(times * gain), models.mean[model, arm, h])
     factor = np.float32(c / (1.0 + c * s))
     if h == NOTHING:
         shrink_each(models.narrow[model, arm], y, factor)
     else:
         shrink_packed(models.spread[model, arm, h], known, y, factor)
-    return foretold(logit, s, reward)
+    return times * foretold(logit, s, reward)
