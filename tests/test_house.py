@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_988,
+    "code": 52_040,
     "files": 370,
     "classes_twice": 56,
     "told": 872,

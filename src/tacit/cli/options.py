@@ -37,7 +37,11 @@ Share = Annotated[float, click.FloatRange(0.0, 1.0, min_open=True)]
 Json = Annotated[bool, Typed(("--json",)), "Print JSON, for machines."]
 Seed = Annotated[int, click.IntRange(0), "Where every draw comes from."]
 Workers = Annotated[int, click.IntRange(1), "Threads; by default one per core. Never changes results."]
-Columns = Annotated[tuple[str, ...], Typed(metavar="OURS=THEIRS"), "Map a foreign column's name."]
+Columns = Annotated[
+    tuple[str, ...],
+    Typed(metavar="OURS=THEIRS"),
+    "Map a foreign column's name; a context's, with commas between.",
+]
 Constants = Annotated[tuple[str, ...], Typed(metavar="OURS=VALUE"), "Fill a column it has not."]
 Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
 Ray = Annotated[
@@ -75,7 +79,7 @@ class LogOptions:
         return read_log(
             log,
             format=self.format,
-            columns=pairs("column", self.column),
+            columns=_columns(self.column),
             constants=pairs("constant", self.constant),
             arms=names(self.arms) if self.arms and self.arms != "shown" else self.arms,
             time_unit=self.time_unit,
@@ -131,6 +135,14 @@ def plain(value: Any) -> Any:
 def names(text: str) -> list[str]:
     """Split a list with commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Return which column serves as which; a context may be made of several, with commas between."""
+    columns: dict[str, Any] = pairs("column", texts)
+    if "," in columns.get("context", ""):
+        columns["context"] = names(columns["context"])
+    return columns
 
 
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -105,10 +105,13 @@ class LoggedFeatures:
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
         self.by_row = bool(columns)
+        self._schema = policy.schema
         self.names = list(dict.fromkeys(name for block in columns for name in block.names))
 
     def opened(self, log: Any) -> Any:
-        """Return the log with its columns of features besides those of the schema."""
+        """Return the log with its columns of features and contexts besides those of the schema."""
+        if isinstance(log, LogReader):
+            log = log.with_context(self._schema)
         if not self.names:
             return log
         if not isinstance(log, LogReader):
@@ -395,7 +398,7 @@ class _LogLessons:
             at = int(np.argmax(given != dim))
             raise UnfitLog(
                 f"{chunk.where(int(first[at]))}: context: it has {given[at]} numbers; the policy "
-                f"needs {dim} in each row"
+                f"needs {dim} in each row; say which with columns={{'context': [...]}}"
             )
         return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
 

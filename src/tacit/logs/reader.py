@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tacit.core import checks
@@ -20,12 +21,14 @@ from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT
 from tacit.logs.times import EpochTimes, checked_unit
+from tacit.policies.context import Declared, Encoder, declared
 
 BATCH_ROWS = 65_536
 MEMORY = "table"
 NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
 PLACED = (NUMBERED, "position")
+CONTEXT = "context"
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
 """What else a log need not say, as no estimate depends on it."""
 
@@ -76,7 +79,7 @@ class LogReader:
         files: Sequence[File | Frame],
         *,
         format: str | None = None,
-        columns: Mapping[str, str] | None = None,
+        columns: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None,
         strict: bool = False,
         batch_rows: int = BATCH_ROWS,
@@ -90,7 +93,12 @@ class LogReader:
         renamed = dict(columns or {})
         for name in renamed:
             _check_column("columns", name)
+        context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
+        self._made_of: list[str] = []
+        self._schema: Declared | None = None
         self.files = [self._planned(path, format, renamed) for path in files]
+        if context is not None:
+            self._take_context(context)
 
     def _planned(self, path: File | Frame, format: str | None, renamed: dict[str, str]) -> LogFile:
         if isinstance(path, RemoteFile) and format_of(path, format) != "parquet":
@@ -101,6 +109,30 @@ class LogReader:
         sparse = file.format != MEMORY and FORMATS[file.format].sparse
         columns = mapped(file.names, renamed, self.constants, str(path), sparse=sparse)
         return file._replace(columns=columns)
+
+    def _take_context(self, given: Any) -> None:
+        """Let columns of the files make the context: numbers, or what a schema says of each."""
+        if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
+            names, self._schema = list(given), None
+        else:
+            self._schema = declared("columns['context']", given)
+            names = [name for name, _ in self._schema]
+        self.files = [_besides(file, CONTEXT, names) for file in self.files]
+        self._made_of = names
+
+    def with_context(self, schema: Declared) -> LogReader:
+        """Return the log with the contexts that a schema makes of its columns; as it is if it has contexts.
+
+        Raises
+        ------
+        LogError
+            If a file has no such column.
+        """
+        if not schema or self._made_of or all(CONTEXT in file.columns for file in self.files):
+            return self
+        found = copy.copy(self)
+        found._take_context(schema)
+        return found
 
     @property
     def numbered(self) -> bool:
@@ -147,7 +179,7 @@ class LogReader:
             If a file has no such column.
         """
         found = copy.copy(self)
-        found.files = [_featured(file, columns) for file in self.files]
+        found.files = [_besides(file, FEATURE.strip(), columns) for file in self.files]
         return found
 
     def __iter__(self) -> Iterator[Any]:
@@ -166,6 +198,8 @@ class LogReader:
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)
+                if self._made_of:
+                    columns = _with_contexts(columns, self._made_of, self._schema)
                 chunk = self.checked(columns, file, report)
                 if not self.numbered:
                     decided.add({name: chunk.batch[name] for name in PLACED}, *chunk[1:])
@@ -304,9 +338,32 @@ def _segmented(file: LogFile, column: str) -> LogFile:
     return file._replace(columns=file.columns | {SEGMENT: _theirs(file, "by", column)})
 
 
-def _featured(file: LogFile, columns: Sequence[str]) -> LogFile:
-    added = {FEATURE + column: _theirs(file, "features", column) for column in columns}
+def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
+    """Return a file with columns besides those of the schema, as features or parts of contexts."""
+    added = {f"{what} {column}": _theirs(file, what, column) for column in columns}
     return file._replace(columns=file.columns | added)
+
+
+def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
+    """Return rows with the contexts that their columns make: numbers, or what a schema makes of them.
+
+    Raises
+    ------
+    LogError
+        If a value is not what its field holds.
+    """
+    values = {name: raw.columns.pop(f"{CONTEXT} {name}") for name in names}
+    if schema is None:
+        columns = [converted(column, pa.float64()) for column in values.values()]
+        rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+    else:
+        lists = [column if isinstance(column, list) else column.to_pylist() for column in values.values()]
+        each = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+        try:
+            rows = Encoder(schema).rows(each)
+        except InvalidValue as error:
+            raise LogError(f"rows {raw.rows[0]} to {raw.rows[-1]}: {error}") from error
+    return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
 def _theirs(file: LogFile, field: str, column: str) -> str:

@@ -28,7 +28,7 @@ class Reading(TypedDict, total=False):
     """How a log that is not open yet is read: options of :func:`read_log`."""
 
     format: str | None
-    columns: Mapping[str, str] | None
+    columns: Mapping[str, Any] | None
     constants: Mapping[str, Any] | None
     arms: Sequence[str] | str | None
     strict: bool
@@ -39,7 +39,7 @@ def read_log(
     log: Any,
     *,
     format: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     constants: Mapping[str, Any] | None = None,
     arms: Sequence[str] | str | None = None,
     strict: bool = False,
@@ -62,7 +62,9 @@ def read_log(
         ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"``, ``"ubi"`` or
         ``"dsjson"``, which Vowpal Wabbit writes; by default the suffix says it.
     columns : dict, optional
-        From columns of the schema to the names that the file has for them.
+        From columns of the schema to the names that the file has for them. A ``context`` may be made of
+        several: ``{"context": ["age", "visits"]}``, all numbers, or of a schema, as
+        :func:`tacit.auto` takes it: ``{"context": {"device": ["ios", "web"], "age": "number"}}``.
     constants : dict, optional
         Values for columns that the file has not.
     arms : sequence of str, or "shown", optional

@@ -16,6 +16,7 @@ from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import wilson
 from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
 from tacit.logs.parts import KeyShard
+from tacit.logs.reader import LogReader
 from tacit.logs.sources import Reading, opened, say_rejected
 from tacit.policies.base import Policy
 
@@ -363,6 +364,8 @@ def replay(
     passes = checks.integer("passes", passes, 1)
     rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward, by)
     reader = opened(log, **reading)
+    if isinstance(reader, LogReader):
+        reader = reader.with_context(policy.schema)
     reader = reader if by is None else reader.by(by)
     found = played(rules, reader, range(passes), progress=progress)
     say_rejected(reader, log)

@@ -191,7 +191,7 @@ class WindowReader:
             row = int(np.argmax(wrong))
             raise LogError(
                 f"{chunk.where(row)}: context: {contexts[row].as_py()!r} does not fit; the policy "
-                f"needs {dim} numbers in each row"
+                f"needs {dim} numbers in each row; say which with columns={{'context': [...]}}"
             )
         array = np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
         self._watch.look(array)
