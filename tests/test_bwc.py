@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit.cli import say_warning
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
-from tacit.evaluate.rejection.windows import Rules, WindowReader
+from tacit.evaluate.windows import Rules, WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 

@@ -26,8 +26,8 @@ from tacit.evaluate import (
     intervals,
     off_policy,
 )
+from tacit.evaluate.rewards import Rewards
 from tacit.evaluate.sums import summed
-from tacit.evaluate.weighting.rewards import Rewards
 
 ARMS = ["film", "holiday"]
 EACH = [IPS(), SNIPS(), DirectMethod(), DoublyRobust(), SwitchDR()]

@@ -31,9 +31,9 @@ from tacit.evaluate import (
     Table,
     Uniform,
 )
+from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import summed
-from tacit.evaluate.weighting.rewards import ArmCounts
 from tacit.logs import parts as cutting
 from tacit.logs.parts import KeyShard, parts_of, shards_of
 

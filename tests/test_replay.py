@@ -20,7 +20,7 @@ from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
+from tacit.evaluate.windows import Pass, Rules, WindowReader
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
 

@@ -98,7 +98,7 @@ def replays_as_it_learns(trial: Trial) -> str:
     """Replay a log of uniform choices, and feed a learner the rows that count."""
     import pyarrow as pa
 
-    from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
+    from tacit.evaluate.windows import Pass, Rules, WindowReader
 
     if not trial.tells_all:
         raise LeftOut("logs are replayed for policies that show one of their arms")

@@ -18,16 +18,15 @@ from tacit.core import checks
 from tacit.core.spread import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import intervals
-from tacit.evaluate.rejection.method import ReplayCounts, ReplayResult, played
-from tacit.evaluate.rejection.windows import Rules
+from tacit.evaluate.conclusion import LogSums
+from tacit.evaluate.estimators import Estimator
+from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
+from tacit.evaluate.results import OffPolicyResult
+from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import in_order, offered_in
-from tacit.evaluate.targets.base import Target
-from tacit.evaluate.weighting.conclusion import LogSums
-from tacit.evaluate.weighting.estimators import Estimator
-from tacit.evaluate.weighting.method import warned
-from tacit.evaluate.weighting.result import OffPolicyResult
-from tacit.evaluate.weighting.rewards import ArmCounts
-from tacit.evaluate.weighting.weighing import Weighing
+from tacit.evaluate.targets import Target
+from tacit.evaluate.weighing import Weighing, warned
+from tacit.evaluate.windows import Rules
 from tacit.logs.parts import KeyShard, LogPart, parts_of
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport

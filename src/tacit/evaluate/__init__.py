@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING
 from tacit.later import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.examination import Examination, examine
-    from tacit.evaluate.proposal.rules import Proposal, Shift, propose
-    from tacit.evaluate.rejection.method import ReplayResult, replay
-    from tacit.evaluate.rows import arms_of
-    from tacit.evaluate.sums import Sums
-    from tacit.evaluate.targets.base import ByClassifier, Probabilities, Table, Target, Uniform
-    from tacit.evaluate.targets.learning import Learning, Ranking
-    from tacit.evaluate.weighting.conclusion import conclude
-    from tacit.evaluate.weighting.estimators import (
+    from tacit.evaluate.conclusion import conclude
+    from tacit.evaluate.estimators import (
         IPS,
         SNIPS,
         CascadeIPS,
@@ -24,10 +17,14 @@ if TYPE_CHECKING:
         PositionBasedIPS,
         SlateIPS,
         SwitchDR,
+        named_estimators,
     )
-    from tacit.evaluate.weighting.method import off_policy
-    from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
-    from tacit.evaluate.weighting.rewards import (
+    from tacit.evaluate.examination import Examination, examine
+    from tacit.evaluate.learners import Learning, Ranking
+    from tacit.evaluate.proposal import Proposal, Shift, propose
+    from tacit.evaluate.rejection import ReplayResult, replay
+    from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
+    from tacit.evaluate.rewards import (
         ArmMeans,
         Frequencies,
         Greedy,
@@ -36,7 +33,10 @@ if TYPE_CHECKING:
         RewardModel,
         Rewards,
     )
-    from tacit.evaluate.weighting.weighing import fixed_target, named_estimators
+    from tacit.evaluate.rows import arms_of
+    from tacit.evaluate.sums import Sums
+    from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
+    from tacit.evaluate.weighing import off_policy
 
 # The service reads parts of this room, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(
@@ -45,43 +45,43 @@ __getattr__, __dir__ = later(
         "arms_of": "tacit.evaluate.rows",
         "Examination": "tacit.evaluate.examination",
         "examine": "tacit.evaluate.examination",
-        "Proposal": "tacit.evaluate.proposal.rules",
-        "Shift": "tacit.evaluate.proposal.rules",
-        "propose": "tacit.evaluate.proposal.rules",
-        "replay": "tacit.evaluate.rejection.method",
-        "ReplayResult": "tacit.evaluate.rejection.method",
+        "Proposal": "tacit.evaluate.proposal",
+        "Shift": "tacit.evaluate.proposal",
+        "propose": "tacit.evaluate.proposal",
+        "replay": "tacit.evaluate.rejection",
+        "ReplayResult": "tacit.evaluate.rejection",
         "Sums": "tacit.evaluate.sums",
-        "Target": "tacit.evaluate.targets.base",
-        "Uniform": "tacit.evaluate.targets.base",
-        "ByClassifier": "tacit.evaluate.targets.base",
-        "Probabilities": "tacit.evaluate.targets.base",
-        "Learning": "tacit.evaluate.targets.learning",
-        "Ranking": "tacit.evaluate.targets.learning",
-        "Table": "tacit.evaluate.targets.base",
-        "ArmMeans": "tacit.evaluate.weighting.rewards",
-        "conclude": "tacit.evaluate.weighting.conclusion",
-        "IPS": "tacit.evaluate.weighting.estimators",
-        "SNIPS": "tacit.evaluate.weighting.estimators",
-        "DirectMethod": "tacit.evaluate.weighting.estimators",
-        "DoublyRobust": "tacit.evaluate.weighting.estimators",
-        "Estimator": "tacit.evaluate.weighting.estimators",
-        "SwitchDR": "tacit.evaluate.weighting.estimators",
-        "Frequencies": "tacit.evaluate.weighting.rewards",
-        "off_policy": "tacit.evaluate.weighting.method",
-        "Greedy": "tacit.evaluate.weighting.rewards",
-        "Predicted": "tacit.evaluate.weighting.rewards",
-        "Estimate": "tacit.evaluate.weighting.result",
-        "OffPolicyResult": "tacit.evaluate.weighting.result",
-        "Segment": "tacit.evaluate.weighting.result",
-        "RewardFunction": "tacit.evaluate.weighting.rewards",
-        "RewardModel": "tacit.evaluate.weighting.rewards",
-        "Rewards": "tacit.evaluate.weighting.rewards",
-        "CascadeIPS": "tacit.evaluate.weighting.estimators",
-        "IndependentIPS": "tacit.evaluate.weighting.estimators",
-        "PositionBasedIPS": "tacit.evaluate.weighting.estimators",
-        "SlateIPS": "tacit.evaluate.weighting.estimators",
-        "fixed_target": "tacit.evaluate.weighting.weighing",
-        "named_estimators": "tacit.evaluate.weighting.weighing",
+        "Target": "tacit.evaluate.targets",
+        "Uniform": "tacit.evaluate.targets",
+        "ByClassifier": "tacit.evaluate.targets",
+        "Probabilities": "tacit.evaluate.targets",
+        "Learning": "tacit.evaluate.learners",
+        "Ranking": "tacit.evaluate.learners",
+        "Table": "tacit.evaluate.targets",
+        "ArmMeans": "tacit.evaluate.rewards",
+        "conclude": "tacit.evaluate.conclusion",
+        "IPS": "tacit.evaluate.estimators",
+        "SNIPS": "tacit.evaluate.estimators",
+        "DirectMethod": "tacit.evaluate.estimators",
+        "DoublyRobust": "tacit.evaluate.estimators",
+        "Estimator": "tacit.evaluate.estimators",
+        "SwitchDR": "tacit.evaluate.estimators",
+        "Frequencies": "tacit.evaluate.rewards",
+        "off_policy": "tacit.evaluate.weighing",
+        "Greedy": "tacit.evaluate.rewards",
+        "Predicted": "tacit.evaluate.rewards",
+        "Estimate": "tacit.evaluate.results",
+        "OffPolicyResult": "tacit.evaluate.results",
+        "Segment": "tacit.evaluate.results",
+        "RewardFunction": "tacit.evaluate.rewards",
+        "RewardModel": "tacit.evaluate.rewards",
+        "Rewards": "tacit.evaluate.rewards",
+        "CascadeIPS": "tacit.evaluate.estimators",
+        "IndependentIPS": "tacit.evaluate.estimators",
+        "PositionBasedIPS": "tacit.evaluate.estimators",
+        "SlateIPS": "tacit.evaluate.estimators",
+        "fixed_target": "tacit.evaluate.targets",
+        "named_estimators": "tacit.evaluate.estimators",
     },
 )
 

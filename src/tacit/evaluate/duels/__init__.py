@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.evaluate.duels.counting import preferences
-from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, safe_interval
+from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
 from tacit.later import later
 
 if TYPE_CHECKING:

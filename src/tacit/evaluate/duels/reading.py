@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
-from tacit.evaluate.duels.counting import Duel, counted, duel_of
-from tacit.evaluate.duels.report import DuelReport
+from tacit.evaluate.duels.report import Duel, DuelReport, counted, duel_of
 from tacit.frames import is_frame
 from tacit.logs.memory import Frame
 from tacit.logs.reader import BATCH_ROWS, LogFile, file_at

@@ -13,7 +13,7 @@ from tacit.core.dispatch import decide, learn, learns_from_propensity, observe, 
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import Lists, LoggedRows, lists_of, names_of, unanswerable, unknown_arm
-from tacit.evaluate.targets.base import contexts
+from tacit.evaluate.targets import contexts
 from tacit.learning.batch import Batch, impression_of
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Outcome, Policy, outcome_of

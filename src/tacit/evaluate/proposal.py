@@ -13,7 +13,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.text import Tabulated
-from tacit.evaluate.proposal.history import KeyHistory, LogColumns
+from tacit.evaluate.changes import KeyHistory, LogColumns
 from tacit.logs.sources import Reading, opened, say_rejected
 
 # ---- What a log suggests: parameters, what they were derived from, and warnings

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import csv
+import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -401,3 +405,73 @@ def contexts(batch: Any) -> Floats:
     if (lengths != lengths[0]).any():
         raise UnfitLog("context: the model needs as many numbers in each row")
     return values.reshape(len(column), -1)
+
+
+# ---- Fixed target policies by their names, as a command line gives them
+
+
+def fixed_target(text: str) -> Target | None:
+    """Return the fixed target policy of a text; None if it names none.
+
+    Parameters
+    ----------
+    text : str
+        ``uniform``, ``always:ARM``, ``list:ARM,ARM,…`` for a fixed list, or ``table:FILE`` with a
+        JSON file that holds an object from arms to probabilities, or a CSV file with the columns
+        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position`` or
+        ``policy``.
+
+    Raises
+    ------
+    InvalidValue
+        If the file cannot be read, or holds no probabilities.
+
+    Examples
+    --------
+    >>> fixed_target("always:film").tables
+    {'': {'film': 1.0}}
+    >>> fixed_target("list:film,holiday").tables
+    {'0': {'film': 1.0}, '1': {'holiday': 1.0}}
+    >>> fixed_target("thompson") is None
+    True
+    """
+    kind, colon, rest = text.partition(":")
+    if text == "uniform":
+        return Uniform()
+    if kind == "always" and colon:
+        return Table({rest: 1.0})
+    if kind == "list" and colon:
+        arms = [name.strip() for name in rest.split(",")]
+        if len(set(arms)) < len(arms) or not all(arms):
+            raise InvalidValue("policy", text, "give each arm of the list once, commas between")
+        return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
+    if kind == "table" and colon:
+        return _from_file(Path(rest))
+    like = get_close_matches(kind, ("always", "list", "table"), 1, cutoff=0.8)
+    if colon and like:
+        raise InvalidValue("policy", text, f"did you mean {like[0]}:{rest}?")
+    return None
+
+
+def _from_file(path: Path) -> Table:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".csv":
+            return _from_rows(list(csv.DictReader(text.splitlines())))
+        return Table(json.loads(text))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidValue):
+            raise
+        raise InvalidValue("policy", f"table:{path}", f"give a readable file ({error})") from error
+
+
+def _from_rows(rows: list[dict[str, Any]]) -> Table:
+    if not rows or not {"arm", "probability"} <= set(rows[0]):
+        raise InvalidValue("policy", rows[:1], "give the columns arm and probability")
+    per = next((name for name in PER if name and name in rows[0]), None)
+    if per is None:
+        return Table({row["arm"]: float(row["probability"]) for row in rows})
+    tables: dict[str, dict[str, float]] = {}
+    for row in rows:
+        tables.setdefault(row[per], {})[row["arm"]] = float(row["probability"])
+    return Table(tables, per=per)

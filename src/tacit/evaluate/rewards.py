@@ -12,7 +12,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import NAMES, LoggedRows, RowReader, positions
-from tacit.evaluate.targets.base import PER, ArmFunction, PerArm, Probabilities, contexts, offered
+from tacit.evaluate.targets import PER, ArmFunction, PerArm, Probabilities, contexts, offered
 
 # ---- Models of the expected reward of each arm: what the direct method and its kin lean on
 

@@ -12,6 +12,14 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.estimators import (
+    DirectMethod,
+    DoublyRobust,
+    Estimator,
+    SlateEstimator,
+    Units,
+    WeightedRows,
+)
 from tacit.evaluate.intervals import (
     CONFIDENCE,
     Bounds,
@@ -24,20 +32,12 @@ from tacit.evaluate.intervals import (
     standard_error,
     widened,
 )
+from tacit.evaluate.learners import Ranking
+from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
+from tacit.evaluate.rewards import ArmMeans
 from tacit.evaluate.rows import LoggedRows, check_segments, clusters, lists_of, unanswerable
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
-from tacit.evaluate.targets.base import Target
-from tacit.evaluate.targets.learning import Ranking
-from tacit.evaluate.weighting.estimators import (
-    DirectMethod,
-    DoublyRobust,
-    Estimator,
-    SlateEstimator,
-    Units,
-    WeightedRows,
-)
-from tacit.evaluate.weighting.result import NO_OVERLAP, Estimate, bounds_text
-from tacit.evaluate.weighting.rewards import ArmMeans
+from tacit.evaluate.targets import Target
 from tacit.logs.schema import SEGMENT
 
 # ---- What is kept of the rows of a log: sums per estimator, and counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,10 +12,10 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.errors import InvalidValue, UnfitLog
+from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.evaluate.rewards import RewardModel
 from tacit.evaluate.rows import Lists, LoggedRows
-from tacit.evaluate.targets.base import Target
-from tacit.evaluate.weighting.rewards import RewardModel
+from tacit.evaluate.targets import Target
 
 # ---- Estimators of a policy's value from rows of one decision each
 #
@@ -452,3 +453,53 @@ def _moved(rows: LoggedRows, position: int) -> LoggedRows:
     place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
     index = batch.schema.get_field_index("position")
     return rows._replace(chunk=rows.chunk._replace(batch=batch.set_column(index, "position", place)))
+
+
+# ---- Estimators by their names, as a command line gives them
+
+NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips", "cascade-ips")
+
+
+def named_estimators(
+    names: Sequence[str], *, clip: float | None = None, threshold: float = 10.0, slots: int = 3
+) -> list[Estimator]:
+    """Return estimators by their names.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Any of ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips.
+    clip : float, optional
+        The largest weight of those that weight.
+    threshold : float, default 10
+        The largest weight that switch-dr uses.
+    slots : int, default 3
+        The most places of a slate.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such estimator.
+    InvalidValue
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> [estimator.label for estimator in named_estimators(["ips", "dr"], clip=5)]
+    ['IPS(clip=5)', 'DoublyRobust(clip=5)']
+    """
+    cut: dict[str, Any] = {} if clip is None else {"clip": clip}
+    known: dict[str, Callable[[], Estimator]] = {
+        "ips": lambda: IPS(**cut),
+        "snips": lambda: SNIPS(**cut),
+        "dm": DirectMethod,
+        "dr": lambda: DoublyRobust(**cut),
+        "switch-dr": lambda: SwitchDR(threshold=threshold),
+        "slate-ips": lambda: SlateIPS(slots, **cut),
+        "independent-ips": lambda: IndependentIPS(slots, **cut),
+        "cascade-ips": lambda: CascadeIPS(slots, **cut),
+    }
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"estimator: there is no {name!r}; there are replay, {', '.join(NAMES)}")
+    return [known[name]() for name in names]

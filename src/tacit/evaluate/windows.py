@@ -15,8 +15,8 @@ from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
+from tacit.evaluate.learners import check_features
 from tacit.evaluate.rows import answered, check_segments, checked_missing_reward, names_of, unknown_arm
-from tacit.evaluate.targets.learning import check_features
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.reading import ContextWatch
 from tacit.logs.parts import KeyShard

@@ -1,159 +1,46 @@
-"""What is asked of a log: target policies and estimators by name, options, checked before a row is read."""
+"""What a target policy would earn, from the log of another: one pass, many estimators.
+
+A :class:`Weighing` is the question, checked before a row is read: target policy, estimators, options.
+It sums a log, or each part of one, and concludes from the sums. :func:`off_policy` asks it of a log.
+"""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, UnfitLog, UnknownName
-from tacit.evaluate.rows import RowReader, checked_missing_reward
-from tacit.evaluate.sums import Sums
-from tacit.evaluate.targets.base import PER, Table, Target, Uniform
-from tacit.evaluate.targets.learning import Learning, Ranking
-from tacit.evaluate.weighting.conclusion import LogSums, SegmentSums, Summing, conclude
-from tacit.evaluate.weighting.estimators import (
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
+from tacit.evaluate.conclusion import LogSums, SegmentSums, Summing, conclude
+from tacit.evaluate.estimators import (
     IPS,
+    NAMES,
     SNIPS,
     CascadeIPS,
     DirectMethod,
-    DoublyRobust,
     Estimator,
     IndependentIPS,
     SlateEstimator,
     SlateIPS,
-    SwitchDR,
+    named_estimators,
 )
-from tacit.evaluate.weighting.result import Estimate, OffPolicyResult, Segment
-from tacit.evaluate.weighting.rewards import ASSUMES, ArmCounts, ArmMeans, Frequencies
+from tacit.evaluate.intervals import CONFIDENCE
+from tacit.evaluate.learners import Learning, Ranking
+from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
+from tacit.evaluate.rewards import ASSUMES, ArmCounts, ArmMeans, Frequencies
+from tacit.evaluate.rows import RowReader, checked_missing_reward
+from tacit.evaluate.sums import Sums
+from tacit.evaluate.targets import Target
+from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
+from tacit.logs.sources import Reading, opened, say_rejected
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
-
-# ---- Target policies and estimators by their names, as a command line gives them
-
-NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips", "cascade-ips")
-
-
-def named_estimators(
-    names: Sequence[str], *, clip: float | None = None, threshold: float = 10.0, slots: int = 3
-) -> list[Estimator]:
-    """Return estimators by their names.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Any of ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips.
-    clip : float, optional
-        The largest weight of those that weight.
-    threshold : float, default 10
-        The largest weight that switch-dr uses.
-    slots : int, default 3
-        The most places of a slate.
-
-    Raises
-    ------
-    UnknownName
-        If there is no such estimator.
-    InvalidValue
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> [estimator.label for estimator in named_estimators(["ips", "dr"], clip=5)]
-    ['IPS(clip=5)', 'DoublyRobust(clip=5)']
-    """
-    cut: dict[str, Any] = {} if clip is None else {"clip": clip}
-    known: dict[str, Callable[[], Estimator]] = {
-        "ips": lambda: IPS(**cut),
-        "snips": lambda: SNIPS(**cut),
-        "dm": DirectMethod,
-        "dr": lambda: DoublyRobust(**cut),
-        "switch-dr": lambda: SwitchDR(threshold=threshold),
-        "slate-ips": lambda: SlateIPS(slots, **cut),
-        "independent-ips": lambda: IndependentIPS(slots, **cut),
-        "cascade-ips": lambda: CascadeIPS(slots, **cut),
-    }
-    for name in names:
-        if name not in known:
-            raise UnknownName(f"estimator: there is no {name!r}; there are replay, {', '.join(NAMES)}")
-    return [known[name]() for name in names]
-
-
-def fixed_target(text: str) -> Target | None:
-    """Return the fixed target policy of a text; None if it names none.
-
-    Parameters
-    ----------
-    text : str
-        ``uniform``, ``always:ARM``, ``list:ARM,ARM,…`` for a fixed list, or ``table:FILE`` with a
-        JSON file that holds an object from arms to probabilities, or a CSV file with the columns
-        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position`` or
-        ``policy``.
-
-    Raises
-    ------
-    InvalidValue
-        If the file cannot be read, or holds no probabilities.
-
-    Examples
-    --------
-    >>> fixed_target("always:film").tables
-    {'': {'film': 1.0}}
-    >>> fixed_target("list:film,holiday").tables
-    {'0': {'film': 1.0}, '1': {'holiday': 1.0}}
-    >>> fixed_target("thompson") is None
-    True
-    """
-    kind, colon, rest = text.partition(":")
-    if text == "uniform":
-        return Uniform()
-    if kind == "always" and colon:
-        return Table({rest: 1.0})
-    if kind == "list" and colon:
-        arms = [name.strip() for name in rest.split(",")]
-        if len(set(arms)) < len(arms) or not all(arms):
-            raise InvalidValue("policy", text, "give each arm of the list once, commas between")
-        return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
-    if kind == "table" and colon:
-        return _table(Path(rest))
-    like = get_close_matches(kind, ("always", "list", "table"), 1, cutoff=0.8)
-    if colon and like:
-        raise InvalidValue("policy", text, f"did you mean {like[0]}:{rest}?")
-    return None
-
-
-def _table(path: Path) -> Table:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() == ".csv":
-            return _from_rows(list(csv.DictReader(text.splitlines())))
-        return Table(json.loads(text))
-    except (OSError, ValueError) as error:
-        if isinstance(error, InvalidValue):
-            raise
-        raise InvalidValue("policy", f"table:{path}", f"give a readable file ({error})") from error
-
-
-def _from_rows(rows: list[dict[str, Any]]) -> Table:
-    if not rows or not {"arm", "probability"} <= set(rows[0]):
-        raise InvalidValue("policy", rows[:1], "give the columns arm and probability")
-    per = next((name for name in PER if name and name in rows[0]), None)
-    if per is None:
-        return Table({row["arm"]: float(row["probability"]) for row in rows})
-    tables: dict[str, dict[str, float]] = {}
-    for row in rows:
-        tables.setdefault(row[per], {})[row["arm"]] = float(row["probability"])
-    return Table(tables, per=per)
-
 
 # ---- What is asked of a log: a target policy, estimators and options, checked together
 
@@ -449,3 +336,169 @@ def _with_model(estimator: Estimator) -> Estimator:
     if isinstance(estimator, DirectMethod) and estimator.model is None:
         return replace(estimator, model=ArmMeans())
     return estimator
+
+
+# ---- What a target policy would earn, from the log of another: one pass, many estimators
+
+
+def off_policy(
+    target: Target | Policy,
+    log: Any,
+    estimators: Sequence[Estimator] | None = None,
+    *,
+    cluster: str | None = None,
+    confidence: float = CONFIDENCE,
+    weight_bound: float | None = None,
+    logging: Target | None = None,
+    missing_reward: float | None = 0.0,
+    seed: int = 0,
+    propensities: Any = "logged",
+    by: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    **reading: Unpack[Reading],
+) -> OffPolicyResult:
+    """Estimate what a target policy would have earned, from the log of another policy.
+
+    The log is read once (once more where an estimator fits :class:`~tacit.evaluate.ArmMeans`)
+    and in bounded memory: of the rows, sums alone are kept.
+
+    Parameters
+    ----------
+    target : Target or Policy
+        :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
+        :class:`~tacit.evaluate.ByClassifier`, :class:`~tacit.evaluate.Probabilities`, or a policy,
+        which then learns from the log as :class:`~tacit.evaluate.Learning` says, or, if it shows
+        lists, :class:`~tacit.evaluate.Ranking`.
+    log : LogReader, path, or table in memory
+        A click log with propensities; what :func:`tacit.read_log` takes.
+    estimators : sequence of Estimator, optional
+        By default IPS and SNIPS; for a policy that shows lists, :class:`IndependentIPS`,
+        :class:`CascadeIPS` and :class:`SlateIPS`.
+    cluster : {None, "decision_id", "key", "placement", "policy"}
+        What makes rows depend on one another; normal and bootstrap intervals then take whole
+        clusters for independent. None: every row (or slate) is.
+    confidence : float, default 0.95
+        Of each interval.
+    weight_bound : float, optional
+        What no weight can exceed, known beforehand (largest target probability over smallest
+        logged one). The anytime interval of IPS then takes its upper bound from it: lower where
+        clicks are rare, higher where they are frequent. It also gives such an interval to
+        :class:`DoublyRobust`, whose model must then stay within [0, 1].
+    logging : Target, optional
+        The policy that wrote the log, if known: an arm to which it gives probability 0 where
+        the target does not is an error.
+    missing_reward : float or None, default 0
+        The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
+        which is right only where feedback is lost regardless of what it would have been.
+    seed : int, default 0
+        For the bootstrap, and for lists that are drawn.
+    propensities : {"logged", "estimated"} or Target, default "logged"
+        Those of the log; or, where it has none, how often it shows each arm for a key at a position
+        (cross-fitted, see :class:`~tacit.evaluate.Frequencies`, in one more pass), or what a
+        :class:`~tacit.evaluate.ByClassifier` of the policy that wrote the log says, such as a
+        logistic regression of the arms shown on the contexts. Both assume that this policy looked
+        at nothing else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
+    by : str, optional
+        A column of the log, of the schema or not (``"device"``): the result then tells of each of
+        its values besides (``segments``). Their intervals are not corrected for how many there are.
+    progress : function, optional
+        Called with the number of rows read so far.
+    **reading
+        How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
+        ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
+        unless ``strict=False``.
+
+    Returns
+    -------
+    OffPolicyResult
+
+    Raises
+    ------
+    UnfitLog
+        If a row has no propensity, or could never have shown an arm that the target would show; if
+        no row shows what it would.
+    LogError
+        If the log cannot be read.
+    InvalidValue
+        If an option is wrong.
+
+    Warns
+    -----
+    AssumptionWarning
+        If propensities are not those of the log, what that assumes (also in ``assumes``). If few
+        rows carry all the weight, or the normal interval leaves the range of mean rewards: which
+        interval to trust then (also in each estimate's ``warnings``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> from tacit.evaluate import Table
+    >>> arms, rng = ["film", "holiday"], np.random.default_rng(1)
+    >>> shown = rng.choice(2, size=4000, p=[0.8, 0.2])
+    >>> log = pa.table(
+    ...     {
+    ...         "timestamp": ["2017-07-04T12:00:00Z"] * 4000,
+    ...         "decision_id": [str(row) for row in range(4000)],
+    ...         "placement": ["home"] * 4000,
+    ...         "key": ["independence day"] * 4000,
+    ...         "arms": [arms] * 4000,
+    ...         "arm": [arms[arm] for arm in shown],
+    ...         "propensity": np.array([0.8, 0.2])[shown],
+    ...         "reward": (rng.random(4000) < np.array([0.1, 0.4])[shown]).astype(float),
+    ...     }
+    ... )
+    >>> result = off_policy(Table({"film": 0.1, "holiday": 0.9}), log)
+    >>> all(low < 0.37 < high for low, high in result.estimates[0].intervals.values())
+    True
+    """
+    weighing = Weighing(
+        target,
+        estimators,
+        cluster=cluster,
+        confidence=confidence,
+        weight_bound=weight_bound,
+        logging=logging,
+        missing_reward=missing_reward,
+        seed=seed,
+        propensities=propensities,
+        by=by,
+    )
+    reader = opened(log, **reading)
+    reader = reader if by is None else reader.by(by)
+    if weighing.unfitted:
+        if reader.once:
+            raise InvalidValue(
+                "log", log, "give a log that can be read twice, or an estimator with a fitted model"
+            )
+        counts = [model.counted(reader, missing_reward) for model in weighing.means]
+        weighing = weighing.fitted(counts)
+    result = weighing.concluded(weighing.sums_of(reader, progress=progress))
+    say_rejected(reader, log)
+    return warned(result)
+
+
+def warned(result: OffPolicyResult) -> OffPolicyResult:
+    """Return a result, having said which of its intervals are not to be trusted.
+
+    Raises
+    ------
+    LogError
+        If there is no row.
+    UnfitLog
+        If no estimator has anything to say.
+    """
+    if not result.rows:
+        raise LogError(f"log: {NO_ROWS}")
+    if all(math.isnan(estimate.value) for estimate in result.estimates):
+        never = ", ".join(map(repr, result.never_shown[:5]))
+        raise UnfitLog(
+            f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
+            "policy that may, as with ExplorationFloor, or a target that shows what is there"
+        )
+    if result.assumes:
+        warnings.warn(result.assumes, AssumptionWarning, stacklevel=3)
+    for estimate in result.estimates:
+        for warning in estimate.warnings:
+            warnings.warn(warning, AssumptionWarning, stacklevel=3)
+    return result

@@ -14,7 +14,7 @@ from tacit.core import checks
 from tacit.core.text import Tabulated
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.rejection.windows import Pass, Rules, WindowReader
+from tacit.evaluate.windows import Pass, Rules, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.reader import LogReader
 from tacit.logs.sources import Reading, opened, say_rejected

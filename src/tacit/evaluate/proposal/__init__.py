@@ -1,1 +1,0 @@
-"""Parameters for policies that follow shifting intent, proposed from a click log."""

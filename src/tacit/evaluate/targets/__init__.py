@@ -1,1 +1,0 @@
-"""Target policies: whose value is to be estimated, as probabilities of arms row by row."""
