@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit.cli import say_warning
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
-from tacit.evaluate.windows import Rules, WindowReader
+from tacit.evaluate.windows import Replaying, WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 
@@ -289,7 +289,7 @@ def test_replay_tells_of_contexts_too():
         }
     )
     with pytest.warns(AssumptionWarning, match="context: \\[1.5\\]"):
-        list(WindowReader(Rules(tacit.ExplorationFloor(bwc()), window=10)).read(log))
+        list(WindowReader(Replaying(policy=tacit.ExplorationFloor(bwc()), window=10)).read(log))
 
 
 def test_the_command_line_prints_warnings_for_people(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import signal
@@ -31,9 +32,12 @@ from tacit.evaluate import (
     Table,
     Uniform,
 )
+from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import summed
+from tacit.evaluate.weighing import Weighing
+from tacit.evaluate.windows import Replaying
 from tacit.logs import parts as cutting
 from tacit.logs.parts import KeyShard, parts_of, shards_of
 
@@ -378,3 +382,18 @@ def test_the_command_line_gives_the_same_on_ray(folder, uniform, on_two, capsys)
         for name, value in mine.items():
             same = value if value is None or isinstance(value, str) else pytest.approx(value, 1e-9)
             assert other[name] == same, name
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "record"),
+    [(evaluate.off_policy, OffPolicyOptions, Weighing), (evaluate.replay, ReplayOptions, Replaying)],
+)
+def test_options_are_the_same_in_one_process_and_in_parts(function, options, record):
+    """What a user sees, what is passed on, and what is checked and kept."""
+    kept = {field.name: field.default for field in dataclasses.fields(record)}
+    taken = inspect.signature(function).parameters
+    assert {name: taken[name].default for name in options.__annotations__} == {
+        name: kept[name] for name in options.__annotations__
+    }
+    asked = {"target", "policy", "estimators", "log", "progress", "reading"}
+    assert set(taken) - asked == set(kept) - asked == set(options.__annotations__)

@@ -20,7 +20,7 @@ from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.windows import Pass, Rules, WindowReader
+from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
 
@@ -93,7 +93,7 @@ def numbered(rows):
 
 
 def played(policy, log, number=0, seed=7, window=1000):
-    rules = Rules(policy, seed, window)
+    rules = Replaying(policy=policy, seed=seed, window=window)
     reader, run = WindowReader(rules), Pass(rules, number)
     for part in reader.read(log):
         for _ in run.play(part, len(reader.lanes)):

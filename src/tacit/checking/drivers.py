@@ -98,7 +98,7 @@ def replays_as_it_learns(trial: Trial) -> str:
     """Replay a log of uniform choices, and feed a learner the rows that count."""
     import pyarrow as pa
 
-    from tacit.evaluate.windows import Pass, Rules, WindowReader
+    from tacit.evaluate.windows import Pass, Replaying, WindowReader
 
     if not trial.tells_all:
         raise LeftOut("logs are replayed for policies that show one of their arms")
@@ -119,8 +119,8 @@ def replays_as_it_learns(trial: Trial) -> str:
         "reward": rewards,
     }
     log = pa.table(columns | ({"context": contexts} if policy.context_dim else {}))
-    rules = Rules(policy, trial.seed, rows, 1e-6, False, 0.0)
-    source, played = WindowReader(rules), Pass(rules, 0)
+    replaying = Replaying(policy=policy, seed=trial.seed, window=rows)
+    source, played = WindowReader(replaying), Pass(replaying, 0)
     for window in source.read(log):
         list(played.play(window, len(source.lanes)))
     learner = Learner(policy, stream("replay", trial.seed, 0))

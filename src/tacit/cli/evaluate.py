@@ -163,17 +163,14 @@ class Question:
 
     def replayed(self, evaluation: "Evaluation", player: Any) -> Any:
         """Return what the replay of a policy earns."""
-        return evaluation.replay(
-            player,
-            passes=self.passes,
-            seed=self.seed,
-            window=self.window,
-            assume_uniform=self.assume_uniform,
-            by=self.by,
-        )
+        from tacit.evaluate.options import ReplayOptions
+
+        return evaluation.replay(player, **self._given(ReplayOptions))
 
     def off_policy(self, evaluation: "Evaluation", player: Any) -> Any:
         """Return what the weighted log says that the policy earns."""
+        from tacit.evaluate.options import OffPolicyOptions
+
         slots = 3
         if self.lists:
             fixed = self.target is not None
@@ -181,13 +178,12 @@ class Question:
         return evaluation.off_policy(
             player,
             self._estimators(self.slots or slots),
-            cluster=self.cluster,
-            weight_bound=self.weight_bound,
-            seed=self.seed,
-            propensities=self.known,
-            by=self.by,
-            confidence=self.confidence,
+            **self._given(OffPolicyOptions) | {"propensities": self.known},
         )
+
+    def _given(self, options: Any) -> dict[str, Any]:
+        """Return those of some options that the command line has."""
+        return {name: getattr(self, name) for name in options.__annotations__ if hasattr(self, name)}
 
     def _estimators(self, slots: int) -> Any:
         from tacit.evaluate import named_estimators

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from tacit.core import checks
 from tacit.core.spread import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.evaluate import intervals
 from tacit.evaluate.conclusion import LogSums
 from tacit.evaluate.estimators import Estimator
+from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
 from tacit.evaluate.results import OffPolicyResult
 from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import in_order, offered_in
 from tacit.evaluate.targets import Target
 from tacit.evaluate.weighing import Weighing, warned
-from tacit.evaluate.windows import Rules
+from tacit.evaluate.windows import Replaying
 from tacit.logs.parts import KeyShard, LogPart, parts_of
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
@@ -39,16 +39,9 @@ def off_policy(
     log: Any,
     estimators: Sequence[Estimator] | None = None,
     *,
-    cluster: str | None = None,
-    confidence: float = intervals.CONFIDENCE,
-    weight_bound: float | None = None,
-    logging: Target | None = None,
-    missing_reward: float | None = 0.0,
-    seed: int = 0,
-    propensities: Any = "logged",
-    by: str | None = None,
     shards: int = 1,
     workers: int | None = None,
+    **options: Unpack[OffPolicyOptions],
 ) -> OffPolicyResult:
     """Estimate what a target policy would have earned, from a log that is read in parts.
 
@@ -71,12 +64,14 @@ def off_policy(
         Anything but a policy must give each row probabilities that depend on this row alone.
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
-    estimators, cluster, confidence, weight_bound, logging, missing_reward, seed, propensities, by
-        As for :func:`tacit.evaluate.off_policy`.
+    estimators : sequence of Estimator, optional
     shards : int, default 1
         Into how many the keys are dealt for a target that learns; each reads the whole log.
     workers : int, optional
         Threads; by default one per core. A cluster knows its own number.
+    **options
+        As for :func:`tacit.evaluate.off_policy`: ``cluster``, ``confidence``, ``weight_bound``, ``logging``,
+        ``missing_reward``, ``seed``, ``propensities``, ``by``.
 
     Raises
     ------
@@ -90,19 +85,8 @@ def off_policy(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = off_policy(Uniform(), "s3://bucket/clicks/")
     """
-    weighing = Weighing(
-        target,
-        estimators,
-        cluster=cluster,
-        confidence=confidence,
-        weight_bound=weight_bound,
-        logging=logging,
-        missing_reward=missing_reward,
-        seed=seed,
-        propensities=propensities,
-        by=by,
-    )
-    reader = _reader(log) if by is None else _reader(log).by(by)
+    weighing = Weighing(target=target, estimators=estimators, **options)
+    reader = weighing.opened(_reader(log))
     shards = checks.integer("shards", shards, 1, 2**20)
     if shards > 1 and not weighing.sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
@@ -120,18 +104,7 @@ def off_policy(
 
 
 def replay(
-    policy: Policy,
-    log: Any,
-    *,
-    passes: int = 10,
-    seed: int = 0,
-    window: int = 1_000_000,
-    tolerance: float = 1e-6,
-    assume_uniform: bool = False,
-    missing_reward: float | None = 0.0,
-    by: str | None = None,
-    shards: int = 1,
-    workers: int | None = None,
+    policy: Policy, log: Any, *, shards: int = 1, workers: int | None = None, **options: Unpack[ReplayOptions]
 ) -> ReplayResult:
     """Replay a log of uniformly chosen arms, its passes side by side.
 
@@ -143,14 +116,16 @@ def replay(
 
     Parameters
     ----------
-    policy, passes, seed, window, tolerance, assume_uniform, missing_reward, by
-        As for :func:`tacit.replay`. A worker holds one window.
+    policy : Policy
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
     shards : int, default 1
         Into how many the keys are dealt. Every pass of every shard reads the whole log.
     workers : int, optional
         Threads; by default one per core. A cluster knows its own number.
+    **options
+        As for :func:`tacit.replay`: ``passes``, ``seed``, ``window``, ``tolerance``, ``assume_uniform``,
+        ``missing_reward``, ``by``. A worker holds one window.
 
     Raises
     ------
@@ -164,14 +139,13 @@ def replay(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
     """
-    passes = checks.integer("passes", passes, 1)
-    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward, by)
-    reader = _reader(log) if by is None else _reader(log).by(by)
+    replaying = Replaying(policy=policy, **options)
+    reader = replaying.opened(_reader(log))
     parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
-    units = [(part, number) for number in range(passes) for part in parts]
+    units = [(part, number) for number in range(replaying.passes) for part in parts]
     found = _read(
         "replaying",
-        partial(_played, rules),
+        partial(_played, replaying),
         [part for part, _ in units],
         workers,
         reader,
@@ -185,7 +159,7 @@ def replay(
     say_rejected(reader, reader)
     for warning in every.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return every.result(policy.label, by)
+    return every.result(policy.label, replaying.by)
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
@@ -259,8 +233,8 @@ def _sums(weighing: Weighing, part: Any, first: int, report: Report) -> LogSums:
     return weighing.sums_of(part, first=first, progress=report)
 
 
-def _played(rules: Rules, part: Any, number: int, report: Report) -> ReplayCounts:
-    return played(rules, part, [number], progress=report)
+def _played(replaying: Replaying, part: Any, number: int, report: Report) -> ReplayCounts:
+    return played(replaying, part, [number], progress=report)
 
 
 def _offered(part: Any, report: Report) -> set[str]:

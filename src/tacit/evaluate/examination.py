@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.text import Tabulated
 from tacit.errors import InvalidValue
-from tacit.evaluate.intervals import CONFIDENCE, normal_quantile, wilson
-from tacit.evaluate.rows import LoggedRows, RowReader, checked_missing_reward, clusters, positions
-from tacit.logs.sources import Reading, opened, say_rejected
+from tacit.evaluate.intervals import CONFIDENCE, confident, normal_quantile, wilson
+from tacit.evaluate.options import Options
+from tacit.evaluate.rows import LoggedRows, RowReader, clusters, positions
+from tacit.logs.sources import Reading, say_rejected
 
 # ---- From a log to cells: what was shown where, summed
 
@@ -443,10 +443,10 @@ def examine(
         raise InvalidValue("method", method, f"give one of {', '.join(METHODS)}")
     if (features is None) != (regression is None) or (features and method != "em"):
         raise InvalidValue("features", features, "give features and regression, both for 'em'")
-    missing_reward = checked_missing_reward(missing_reward)
-    checks.number("confidence", confidence, 0.5, 1 - 1e-12)
-    reader = opened(log, **reading)
-    cells = cells_of(reader, missing_reward, randomized=method == "randomization")
+    options = Options(missing_reward=missing_reward)
+    confident("confidence", confidence)
+    reader = options.opened(log, **reading)
+    cells = cells_of(reader, options.missing_reward, randomized=method == "randomization")
     say_rejected(reader, log)
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))

@@ -22,14 +22,16 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.part import within
 from tacit.core.seeds import stream
 from tacit.evaluate.sums import Sums
 from tacit.proof.boundary import ANY_TIME, boundary
 from tacit.proof.scores import Scores
 
 CONFIDENCE = 0.95
+confident = within(0.5, 1 - 1e-12)
+"""The check of a confidence."""
 REPLICATES = 1000
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
@@ -146,7 +148,7 @@ def normal(
     >>> round(low, 4), round(high, 4)
     (-0.0658, 1.0658)
     """
-    quantile = normal_quantile(_checked(confidence))
+    quantile = normal_quantile(confident("confidence", confidence))
     value = estimate_of(sums, ratio)
     radius = quantile * standard_error(sums, ratio, clustered=clustered)
     return value - radius, value + radius
@@ -195,7 +197,7 @@ def widened(
     weights = sums.groups[1, sums.groups[0] > 0]
     units = len(weights) if clustered else sums.n
     heaviest = weights.max() * units / sums.n if clustered else sums.largest[0]
-    tail = (1 - _checked(confidence)) / 2
+    tail = (1 - confident("confidence", confidence)) / 2
     chance = min(1.0, float(heaviest) / slots * (1 - tail ** (1 / units)))
     low, high = sums.most * (1 - chance), sums.most + (slots - sums.most) * chance
     # Comparisons with NaN are false.
@@ -229,7 +231,7 @@ def bootstrap(
     count, weights, values = (np.einsum("rg,g->r", times, row) for row in groups)
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = values / (weights if ratio else count)
-    tail = (1 - _checked(confidence)) / 2
+    tail = (1 - confident("confidence", confidence)) / 2
     low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
     value = estimate_of(sums, ratio)  # the last digits of a sum depend on its order
     return min(float(low), value), max(float(high), value)
@@ -336,7 +338,7 @@ def anytime(
     >>> round(low, 3), round(high, 3)
     (0.436, 0.564)
     """
-    threshold = math.log(2 / (1 - _checked(confidence)))
+    threshold = math.log(2 / (1 - confident("confidence", confidence)))
     y, yy = sums.y / slots, sums.yy / slots**2
     low = _lower(sums.n, y, yy, threshold)
     if weight_bound is not None:
@@ -365,7 +367,7 @@ def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE)
     >>> round(bounds[0], 3), round(bounds[1], 3)
     (0.436, 0.564)
     """
-    threshold = math.log(2 / (1 - _checked(confidence)))
+    threshold = math.log(2 / (1 - confident("confidence", confidence)))
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2
@@ -393,7 +395,3 @@ def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
     top = exponents.max(axis=0)
     return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))
-
-
-def _checked(confidence: float) -> float:
-    return checks.number("confidence", confidence, 0.5, 1 - 1e-12)

@@ -10,14 +10,13 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
-from tacit.core import checks
 from tacit.core.text import Tabulated
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.windows import Pass, Rules, WindowReader
+from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.reader import LogReader
-from tacit.logs.sources import Reading, opened, say_rejected
+from tacit.logs.sources import Reading, say_rejected
 from tacit.policies.base import Policy
 
 # ---- What replay came to: counts of passes, and the estimate that follows
@@ -361,13 +360,20 @@ def replay(
     >>> result.low < 0.4 < result.high
     True
     """
-    passes = checks.integer("passes", passes, 1)
-    rules = Rules(policy, seed, window, tolerance, assume_uniform, missing_reward, by)
-    reader = opened(log, **reading)
+    replaying = Replaying(
+        policy=policy,
+        passes=passes,
+        seed=seed,
+        window=window,
+        tolerance=tolerance,
+        assume_uniform=assume_uniform,
+        missing_reward=missing_reward,
+        by=by,
+    )
+    reader = replaying.opened(log, **reading)
     if isinstance(reader, LogReader):
         reader = reader.with_context(policy.schema)
-    reader = reader if by is None else reader.by(by)
-    found = played(rules, reader, range(passes), progress=progress)
+    found = played(replaying, reader, range(replaying.passes), progress=progress)
     say_rejected(reader, log)
     for warning in found.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
@@ -375,13 +381,13 @@ def replay(
 
 
 def played(
-    rules: Rules, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
+    replaying: Replaying, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
 ) -> ReplayCounts:
     """Return what the passes of these numbers come to.
 
     Parameters
     ----------
-    rules : Rules
+    replaying : Replaying
     log : LogReader, KeyShard, or what :func:`tacit.read_log` takes
         A shard of several makes draws of its own.
     numbers : sequence of int
@@ -389,8 +395,8 @@ def played(
         As for :func:`replay`.
     """
     shard = log.shard if isinstance(log, KeyShard) and log.shards > 1 else None
-    reader = WindowReader(rules)
-    passes = [Pass(rules, number, shard) for number in numbers]
+    reader = WindowReader(replaying)
+    passes = [Pass(replaying, number, shard) for number in numbers]
     done = 0
     for window in reader.read(log):
         for each in passes:
@@ -404,7 +410,7 @@ def played(
         reader.rows,
         reader.unanswered,
         reader.reward,
-        _contradictions(rules.policy, passes[0].state) if 0 in numbers else (),
+        _contradictions(replaying.policy, passes[0].state) if 0 in numbers else (),
         {
             name: (
                 tuple(each.tally[place, 0].item() for each in passes),

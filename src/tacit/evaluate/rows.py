@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pyarrow as pa
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog, UnknownName
 from tacit.logs.memory import beginnings, whole_lists
@@ -112,17 +111,6 @@ def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
     if name not in batch.schema.names:
         return np.full(len(batch), otherwise)
     return np.asarray(batch[name].fill_null(otherwise).to_numpy(), np.float64)
-
-
-def checked_missing_reward(value: float | None) -> float | None:
-    """Return the reward of a row to which no feedback came, if it is allowed; None leaves it out.
-
-    Raises
-    ------
-    InvalidValue
-        If it is outside of [0, 1].
-    """
-    return None if value is None else checks.number("missing_reward", value, 0.0, 1.0)
 
 
 def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:

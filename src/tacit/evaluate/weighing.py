@@ -14,7 +14,6 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate.conclusion import LogSums, SegmentSums, Summing, conclude
 from tacit.evaluate.estimators import (
@@ -31,14 +30,15 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import CONFIDENCE
 from tacit.evaluate.learners import Learning, Ranking
+from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
 from tacit.evaluate.rewards import ASSUMES, ArmCounts, ArmMeans, Frequencies
-from tacit.evaluate.rows import RowReader, checked_missing_reward
+from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Target
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
-from tacit.logs.sources import Reading, opened, say_rejected
+from tacit.logs.sources import Reading, say_rejected
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
@@ -48,48 +48,37 @@ LOGGED, ESTIMATED = "logged", "estimated"
 CLUSTERS = (None, "decision_id", "key", "placement", "policy")
 
 
-@dataclass(frozen=True)
-class Weighing:
+@dataclass(frozen=True, kw_only=True)
+class Weighing(Options):
     """What is asked of a log, checked; a log can be asked part by part.
 
-    Parameters
-    ----------
-    target, estimators, cluster, confidence, weight_bound, logging, missing_reward, seed
-        As for :func:`off_policy`.
-    propensities, by
-        As there.
-
-    Raises
-    ------
-    InvalidValue
-        If an option is wrong.
+    Every field is as for :func:`off_policy`.
     """
 
     target: Any
-    estimators: Any
-    cluster: str | None
-    confidence: float
-    weight_bound: float | None
-    logging: Target | None
-    missing_reward: float | None
-    seed: int
+    estimators: Any = None
+    cluster: str | None = None
+    confidence: Confidence = CONFIDENCE
+    weight_bound: WeightBound = None
+    logging: Target | None = None
     propensities: Any = LOGGED
-    by: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         target = _as_target(self.target, self.seed)
         if isinstance(target, type) or not (hasattr(target, "shown") and hasattr(target, "begin")):
             raise InvalidValue("target", self.target, _meant(self.target))
         if self.cluster not in CLUSTERS:
             raise InvalidValue("cluster", self.cluster, "give decision_id, key, placement or policy")
-        object.__setattr__(self, "propensities", _known(self.propensities))
+        self._set("target", target)
+        self._set("propensities", _known(self.propensities))
         given = self.estimators
         if given is None:
             given = _defaults(target, self.propensities == LOGGED)
         many = isinstance(given, list | tuple)
         if not many or not given or not all(isinstance(each, Estimator) for each in given):
             raise InvalidValue("estimators", given, f"give {_calls(given)}")
-        object.__setattr__(self, "estimators", tuple(map(_with_model, given)))
+        self._set("estimators", tuple(map(_with_model, given)))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
             raise InvalidValue(
                 "estimators", given, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
@@ -103,14 +92,6 @@ class Weighing:
             )
         if self.weighs_slates and self.cluster not in (None, "decision_id"):
             raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
-        bound = self.weight_bound
-        for field, value in (
-            ("target", target),
-            ("weight_bound", None if bound is None else checks.positive("weight_bound", bound)),
-            ("missing_reward", checked_missing_reward(self.missing_reward)),
-        ):
-            object.__setattr__(self, field, value)
-        checks.integer("seed", self.seed, 0)
 
     @property
     def means(self) -> list[ArmMeans | Frequencies]:
@@ -453,8 +434,8 @@ def off_policy(
     True
     """
     weighing = Weighing(
-        target,
-        estimators,
+        target=target,
+        estimators=estimators,
         cluster=cluster,
         confidence=confidence,
         weight_bound=weight_bound,
@@ -464,8 +445,7 @@ def off_policy(
         propensities=propensities,
         by=by,
     )
-    reader = opened(log, **reading)
-    reader = reader if by is None else reader.by(by)
+    reader = weighing.opened(log, **reading)
     if weighing.unfitted:
         if reader.once:
             raise InvalidValue(

@@ -1,4 +1,4 @@
-"""How a log is replayed: the rules, windows of its rows, one pass over them."""
+"""How a log is replayed: what is asked, windows of its rows, one pass over them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
+from tacit.core.part import Fraction
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate.learners import check_features
-from tacit.evaluate.rows import answered, check_segments, checked_missing_reward, names_of, unknown_arm
+from tacit.evaluate.options import AtLeastOne, Options
+from tacit.evaluate.rows import answered, check_segments, names_of, unknown_arm
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.reading import ContextWatch
 from tacit.logs.parts import KeyShard
@@ -28,30 +29,18 @@ from tacit.policies.base import NO_FEATURES, Policy, outcome_of
 # ---- How a log is replayed, and for which policy
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How a log is replayed, and for which policy.
-
-    Parameters
-    ----------
-    policy, seed, window, tolerance, assume_uniform, missing_reward, by
-        As for :func:`~tacit.replay`.
-
-    Raises
-    ------
-    InvalidValue
-        If one of them is not allowed.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Replaying(Options):
+    """How a log is replayed, and for which policy; every field is as for :func:`~tacit.replay`."""
 
     policy: Policy
-    seed: int = 0
-    window: int = 1_000_000
-    tolerance: float = 1e-6
+    passes: AtLeastOne = 10
+    window: AtLeastOne = 1_000_000
+    tolerance: Fraction = 1e-6
     assume_uniform: bool = False
-    missing_reward: float | None = 0.0
-    by: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
         if self.policy.shows != "arm":
@@ -62,13 +51,6 @@ class Rules:
                 "the log by off_policy if it is one of lists, or judge it with tacit.simulate",
             )
         check_features(self.policy)
-        for field, value in (
-            ("missing_reward", checked_missing_reward(self.missing_reward)),
-            ("seed", checks.integer("seed", self.seed, 0)),
-            ("window", checks.integer("window", self.window, 1)),
-            ("tolerance", checks.number("tolerance", self.tolerance, 0.0, 1.0)),
-        ):
-            object.__setattr__(self, field, value)
 
 
 # ---- From a log to windows: names become slots, keys become lanes
@@ -99,7 +81,7 @@ class WindowReader:
 
     Parameters
     ----------
-    rules : Rules
+    replaying : Replaying
 
     Attributes
     ----------
@@ -111,10 +93,10 @@ class WindowReader:
         Rows given so far, those to which no feedback came, and the sum of all rewards.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._names = pa.array(names_of(rules.policy))
-        self._watch = ContextWatch(rules.policy)
+    def __init__(self, replaying: Replaying) -> None:
+        self._replaying = replaying
+        self._names = pa.array(names_of(replaying.policy))
+        self._watch = ContextWatch(replaying.policy)
         self.lanes: dict[tuple[str, str], int] = {}
         self.segments: dict[str, int] = {}
         self.rows = 0
@@ -123,11 +105,11 @@ class WindowReader:
 
     def read(self, log: Any) -> Iterator[Window]:
         """Yield all rows of the log, a window at a time."""
-        size = self._rules.window
+        size = self._replaying.window
         parts, offers, room = [], _Offers(), size
         chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
         for chunk in chunks:
-            rest, unanswered = answered(chunk, self._rules.missing_reward)
+            rest, unanswered = answered(chunk, self._replaying.missing_reward)
             self.unanswered += unanswered
             self._check_uniform(rest)
             while len(rest.rows):
@@ -145,8 +127,8 @@ class WindowReader:
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
         known = propensity.fill_null(0.0).to_numpy()
-        other = ~unknown & (np.abs(known - uniform) > self._rules.tolerance)
-        unfit = other if self._rules.assume_uniform else other | unknown
+        other = ~unknown & (np.abs(known - uniform) > self._replaying.tolerance)
+        unfit = other if self._replaying.assume_uniform else other | unknown
         if unfit.any():
             row = int(np.argmax(unfit))
             raise UnfitLog(_refusal(chunk, row, float(uniform[row])))
@@ -157,7 +139,7 @@ class WindowReader:
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
         starts, stops = offers.places(batch["arms"], lambda row: self._slots(chunk, row))
         logged = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
-        rewards = batch["reward"].fill_null(self._rules.missing_reward or 0.0).to_numpy()
+        rewards = batch["reward"].fill_null(self._replaying.missing_reward or 0.0).to_numpy()
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
         contexts, logged = self._contexts(chunk), logged.astype(np.int64)
@@ -165,7 +147,7 @@ class WindowReader:
         return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)
 
     def _segments(self, chunk: Chunk) -> Ints:
-        if self._rules.by is None:
+        if self._replaying.by is None:
             return np.zeros(len(chunk.rows), np.int64)
         names = chunk.batch[SEGMENT].fill_null("").to_pylist()
         found = [self.segments.setdefault(name, len(self.segments)) for name in names]
@@ -182,7 +164,7 @@ class WindowReader:
         return np.asarray(slots.to_numpy(), np.int64)
 
     def _contexts(self, chunk: Chunk) -> Floats:
-        dim = self._rules.policy.context_dim
+        dim = self._replaying.policy.context_dim
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
         contexts = chunk.batch["context"]
@@ -322,21 +304,21 @@ class Pass:
 
     Parameters
     ----------
-    rules : Rules
+    replaying : Replaying
     number : int
         The place of its draws among those of the seed.
     shard : int, optional
         Which part of the keys it replays, if not all.
     """
 
-    def __init__(self, rules: Rules, number: int, shard: int | None = None) -> None:
-        self.policy = rules.policy
+    def __init__(self, replaying: Replaying, number: int, shard: int | None = None) -> None:
+        self.policy = replaying.policy
         self.state = self.policy.init(0)
         place = (number,) if shard is None else (number, 1, shard)
-        self.rng = stream("replay", rules.seed, *place)
+        self.rng = stream("replay", replaying.seed, *place)
         # Shuffling draws from a generator of its own, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
-        self._shuffler = stream("replay, shuffling", rules.seed, *place) if number else None
+        self._shuffler = stream("replay, shuffling", replaying.seed, *place) if number else None
         self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
         self._capacity = 0
 

@@ -1,0 +1,61 @@
+"""What a log is evaluated with besides a policy: options, their types and their ranges.
+
+The functions that users call spell their options out. What passes options on takes them as
+:class:`OffPolicyOptions` or :class:`ReplayOptions`; ``Weighing`` and ``Replaying`` check and keep them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict, Unpack
+
+from tacit.core import checks
+from tacit.core.part import Checked, optional, whole, within
+from tacit.evaluate.intervals import confident
+from tacit.evaluate.targets import Target
+from tacit.logs.sources import Reading, opened
+
+Confidence = Annotated[float, confident]
+MissingReward = Annotated[float | None, optional(within(0.0, 1.0))]
+Seed = Annotated[int, whole(0)]
+AtLeastOne = Annotated[int, whole(1)]
+WeightBound = Annotated[float | None, optional(checks.positive)]
+
+
+class OffPolicyOptions(TypedDict, total=False):
+    """How a log is weighted: options of :func:`tacit.off_policy`."""
+
+    cluster: str | None
+    confidence: float
+    weight_bound: float | None
+    logging: Target | None
+    missing_reward: float | None
+    seed: int
+    propensities: Any
+    by: str | None
+
+
+class ReplayOptions(TypedDict, total=False):
+    """How a log is replayed: options of :func:`tacit.replay`."""
+
+    passes: int
+    seed: int
+    window: int
+    tolerance: float
+    assume_uniform: bool
+    missing_reward: float | None
+    by: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Checked):
+    """What any log is evaluated with; every option is as for :func:`tacit.off_policy`."""
+
+    missing_reward: MissingReward = 0.0
+    seed: Seed = 0
+    by: str | None = None
+
+    def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
+        """Return a log, opened by :func:`tacit.read_log` if it is not, with its segments if there are."""
+        reader = opened(log, **reading)
+        return reader if self.by is None else reader.by(self.by)
