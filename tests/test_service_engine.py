@@ -101,12 +101,12 @@ async def traffic(engine, rounds, seed, start=0):
 def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
-            row = await engine.decide("home", "tomato", ["film", "recipe"], [0.5])
+            row = await engine.decide("home", "tomato", ["film", "recipe"])
             assert await engine.feedback("home", row.id, 1.0) == LEARNED
             first, second = engine.store.events(0)
             assert first == row
             assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
-            assert (row.offered, row.context) == ('["film","recipe"]', "[0.5]")
+            assert (row.offered, row.context) == ('["film","recipe"]', None)
             assert row.arm in ("film", "recipe")
             assert row.propensity == pytest.approx(0.5)
             assert (second.seq, second.decision) == (2, row.seq)

@@ -80,6 +80,10 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     prefix_propensities: Floats = NOTHING
     position_propensities: Floats = NOTHING
 
+    def __repr__(self) -> str:
+        shown = self.shown[0] if len(self.shown) == 1 else self.shown
+        return f"<Decision {self.id} for {self.key!r}: {shown!r}, propensity {self.propensity}>"
+
     def to_json(self) -> str:
         """Return the decision as a JSON object, to be learned from elsewhere or later.
 

@@ -26,6 +26,7 @@ from tacit.learning.estimates import (
     DRAWS,
     Coefficients,
     Estimates,
+    Explanation,
     coefficients_of,
     estimates_by_draws,
     estimates_of,
@@ -34,6 +35,7 @@ from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Impression, Policy
+from tacit.policies.context import columns_of
 
 BOOLEANS = bool, np.bool_
 SHOWN = 12
@@ -408,7 +410,8 @@ class Learner(ColumnLearner[ArmT_co]):
         ----------
         key : str
         context, arms, relevance, examination
-            As for :meth:`choose`, of policies that know arms by their features: those to compare.
+            As for :meth:`choose`, of policies that know arms by their features, those to compare; or of
+            policies that read who is asking.
         confidence : float, default 0.95
             Of the intervals, in (0, 1).
 
@@ -432,12 +435,13 @@ class Learner(ColumnLearner[ArmT_co]):
         film         1          1  0.000  [0.000, 0.776]  16.7 %
         holiday      1          1  1.000  [0.224, 1.000]  83.3 %
         """
-        if self.policy.feature_dims == (0, 0):
+        by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
+        if self.policy.feature_dims == (0, 0) and not by_context:
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
         draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
-        if relevance is None and examination is None:
+        if relevance is None and examination is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
         lane, arms = self.lane(key), checks.listed(arms)
@@ -446,6 +450,42 @@ class Learner(ColumnLearner[ArmT_co]):
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
         names = self.offer.names or arms or range(len(slots))
         return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
+
+    def explain(
+        self,
+        context: npt.ArrayLike | None = None,
+        key: Key = ONLY_KEY,
+        arms: Sequence[Arm] | None = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Explanation:
+        """Return why which arm is shown to who is asking: what is believed, and what each field adds.
+
+        Parameters
+        ----------
+        context, key, arms
+            As for :meth:`choose`.
+        confidence : float, default 0.95
+            Of the intervals, in (0, 1).
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policy = tacit.auto(arms=["film", "song"], context={"age": "number"})
+        >>> learner = tacit.Learner(policy, seed=1)
+        >>> for age in [20, 70, 30, 60, 25, 65] * 40:
+        ...     decision = learner.choose(context={"age": age})
+        ...     _ = learner.learn(decision, float((decision.arm == "song") == (age > 50)))
+        >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
+        film: age -2.78
+        """
+        contributions = self._kept("contributions", "does not say what a context adds")
+        believed = self.estimates(key, context, arms, confidence=confidence)
+        batch = self._impression(key, _one(context, arms, None, None))
+        numbered = (f"context[{j}]" for j in range(self.policy.context_dim))
+        columns = columns_of(self.policy.schema) or tuple(numbered)
+        added = contributions(self.state, self.lane(key), batch.contexts[0])[batch.arms]
+        return Explanation(believed, self.probabilities(key, context, arms), columns, added)
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
         """Return what is believed of each feature: its parameter, and how sure that is.

@@ -419,6 +419,17 @@ class ContextMixture(TellsArms):
         along = means[:, 1:turned] - rest @ directions.T
         return np.column_stack([means[:, :1], rest + along @ directions])
 
+    def contributions(self, state: ContextState, lane: int, context: Floats) -> Floats:
+        """Return what each number of a context adds to the logit of each arm, beside an average one.
+
+        Returns
+        -------
+        array of float64, shape (arms, d)
+        """
+        scaled = np.zeros(self.context_dim, np.float32)
+        scale_context(state.measure, lane if self.per_key else 0, context, scaled)
+        return self.slopes(state, lane)[:, 1:] * scaled
+
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
