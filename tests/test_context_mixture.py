@@ -271,6 +271,18 @@ def test_the_directions_are_those_in_which_contexts_differ_most():
     assert along.min() > 0.999
 
 
+@pytest.mark.parametrize("dim", [3, 30])
+def test_a_number_that_begins_to_change_late_is_read(dim):
+    """A category that nobody was in at first."""
+    rng = np.random.default_rng(9)
+    contexts = rng.standard_normal((1500, dim))
+    contexts[:, 1] = np.arange(1500) > 500 + 500 * rng.random(1500)
+    best = contexts[:, 1].astype(int)
+    _, made = played(tacit.ContextMixture(2, context_dim=dim), contexts, np.eye(2)[best])
+    right = np.array([decision.slot == arm for decision, arm in zip(made, best, strict=True)])
+    assert right[800:1000].mean() > 0.8
+
+
 def test_numbers_that_never_change_or_are_huge_do_no_harm():
     rng = np.random.default_rng(7)
     contexts = rng.standard_normal((300, 5)) * [1, 0, 1e300, 1e-300, 0] + [0, 7, 0, 0, 1.7e9]

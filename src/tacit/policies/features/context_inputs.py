@@ -142,8 +142,8 @@ class Measure(NamedTuple):
     Attributes
     ----------
     mean, factor : array of float64, shape (models, d)
-        What is subtracted, and then multiplied by: 0 before the first measurement, and where a
-        number was always the same.
+        What is subtracted, and then multiplied by: 0 before the first measurement, and as long as
+        a number is always the same.
     directions : array of float32, shape (models, 22, d)
         Orthonormal rows; none where d is at most 22.
     """
@@ -158,6 +158,12 @@ class Measure(NamedTuple):
         turned = LEADING if rest_of(dim) else 0
         mean, factor = np.zeros((2, models, dim))
         return cls(mean, factor, np.zeros((models, turned, dim), np.float32))
+
+
+@kernel
+def is_change(off: float, number: float) -> bool:
+    """Return whether a difference from a number is more than rounding."""
+    return off > 1e-12 * abs(number) + 1.0 / LARGEST
 
 
 @kernel
@@ -178,7 +184,16 @@ def measure_kept(measure: Measure, kept: Kept, model: int, events: int) -> None:
             far = max(far, abs(off))
         scale = max(np.sqrt(squares / events), far / 3.0)
         measure.mean[model, j] = kept.origin[model, j] + mean
-        measure.factor[model, j] = 1.0 / scale if scale > 1e-7 * abs(mean) else 0.0
+        measure.factor[model, j] = 1.0 / scale if is_change(scale, measure.mean[model, j]) else 0.0
+
+
+@kernel
+def notice_changes(measure: Measure, model: int, context: Floats) -> None:
+    """Let numbers count that were always the same and now are not: the first change is the largest."""
+    for j in range(measure.mean.shape[1]):
+        off = abs(context[j] - measure.mean[model, j])
+        if measure.factor[model, j] == 0.0 and is_change(off, measure.mean[model, j]):
+            measure.factor[model, j] = 3.0 / off
 
 
 @kernel

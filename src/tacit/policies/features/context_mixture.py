@@ -25,6 +25,7 @@ from tacit.policies.features.context_inputs import (
     keep,
     leading_of,
     measure_kept,
+    notice_changes,
     recall,
     scale_context,
 )
@@ -288,7 +289,8 @@ class ContextMixture(TellsArms):
     predicted the rewards is its weight. Numbers are brought to a common size and, where there
     are more than 22, turned to the 22 directions in which they differ most, whose covariances
     are known; of the rest variances are. How, the first 128 events say: after 8, 16, 32, 64 and 128
-    of them all is measured, and learned anew. Rewards that vary less than clicks count for more than
+    of them all is measured, and learned anew; only what was always the same until then is measured
+    when it changes. Rewards that vary less than clicks count for more than
     one, as :class:`ShiftMixture` has it.
 
     For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm of
@@ -475,6 +477,8 @@ class ContextMixture(TellsArms):
             if is_due(events + 1):
                 measure_anew(state, model, events + 1, params.prior)
                 first = 0
+        else:
+            notice_changes(state.measure, model, context)
         for event in range(first, events + 1):
             arm, reward = outcome.shown, outcome.reward
             if events < KEPT:
