@@ -12,13 +12,20 @@ import time
 from pathlib import Path
 
 import apsw
+import pytest
+import stores
 from stores import store_at
 
 from tacit.core.arrays import leaves
 from tacit.learning.learner import snapshot_of
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
+from tacit.service.log.requests import Clicks, Feedback
+from tacit.service.log.rows import CLICKS
+from tacit.service.maintenance.verify import verify
 
 PATIENCE = 600.0
 """Seconds after which what a test waits for is taken to hang. Nothing is measured by it."""
@@ -27,6 +34,7 @@ START = 1_700_000_000 * SECOND
 """Where the clocks of tests stand, in µs since 1970."""
 SERVE = """
 import sys
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
@@ -57,8 +65,14 @@ async def reached(condition):
 
 
 def configured(path=None, **values):
-    """Return a configuration as a file gives it: of a store at a path, and values by dotted names."""
-    return load_config(overrides={"server.port": 0, "store.path": path and str(path)} | values)
+    """Return a configuration as a file gives it: of a store at a path, and values by dotted names.
+
+    The store is of the kind that is chosen.
+    """
+    place = {"store.path": path and str(path)}
+    if path is not None and stores.chosen == "postgres":
+        place = {"store.url": stores.cluster().url, "store.schema": stores.schema_of(path)}
+    return load_config(overrides={"server.port": 0} | place | values)
 
 
 def with_home(path=None, name="home", values=None, **table):
@@ -98,6 +112,24 @@ async def served(place, config, clock=None, shard=None, wrap=lambda store: store
         await asyncio.wait_for(engine.stop(), PATIENCE)
 
 
+@contextlib.contextmanager
+def recovered(place, config, clock=None):
+    """Yield an engine on a store that was left, whose log says the same as its snapshots."""
+    with contextlib.closing(store_at(place) if isinstance(place, Path) else place) as store:
+        engine = Engine(config, store, clock or Clock())
+        assert verify(config, store) == []
+        yield engine
+
+
+async def clicked(engine, row, positions=None, id=None, name="home", **more):
+    """Tell of clicks, or of another action, on a list; return the outcome."""
+    clicks = Clicks(positions, **{field: more.pop(field) for field in ("items", "action") if field in more})
+    (outcome,) = await engine.record_many(name, [Feedback(row.id, CLICKS, id=id, clicks=clicks, **more)])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 def arrays(learner):
     """Return what a learner has learned of the keys that it knows, bit for bit."""
     used = leaves(learner.lanes.used())
@@ -106,15 +138,32 @@ def arrays(learner):
 
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
-    counted = placement.decisions, placement.feedback, placement.series.to_bytes()
-    counted += (json.dumps(placement.lift.saved()), json.dumps(placement.series.results.saved()))
-    counted += (snapshot_of(placement.learner).plays.tobytes(),)
-    return *arrays(placement.learner), placement.open_windows(), counted
+    counted = placement.decisions, placement.feedback, placement.counts(), dict(placement.outcomes)
+    counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.saved())
+    counted += json.dumps(placement.lift.saved()), snapshot_of(placement.learner).plays.tobytes()
+    second = placement.shadow and arrays(placement.shadow)
+    return *arrays(placement.learner), placement.open_windows(), counted, second
 
 
 def learned(engine, name="home"):
     """Return everything that a placement of an engine is, bit for bit."""
     return everything(engine.placements[name])
+
+
+def folded(path, config, snapshot=False):
+    """Return the placement ``home`` as the log makes it, from a snapshot on if that is wanted."""
+    with contextlib.closing(store_at(path)) as store:
+        placement = opened("home", config.placements["home"], store, 0, snapshot=snapshot)
+        fold({placement.id: placement}, store)
+        return placement
+
+
+def is_the_fold(config, path, live, seen=everything):
+    """Check that what is seen of a placement is what its log says, whole or from a snapshot on."""
+    with contextlib.closing(store_at(path)) as store:
+        assert verify(config, store) == []
+    for snapshot in (True, False):
+        assert seen(folded(path, config, snapshot)) == live
 
 
 async def quiet(engine):
@@ -141,6 +190,15 @@ def snapshots(path):
 
 
 # A process and its clients -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def by_clock(config, clock):
+    """Serve a configuration in a thread, by a clock that the test sets; yield its address."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        with running(config) as address:
+            yield address
 
 
 def started(config, script=SERVE):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import configured, with_home
+from harness import configured, served, with_home
 
 import tacit
 from tacit.cli import main
@@ -143,12 +143,10 @@ def test_features_need_their_number(tmp_path):
 
 async def session(config):
     """Decide once; return the policy that the placement has and the spec that the store has."""
-    engine = Engine(config, SqliteStore(config.store.path))
-    await engine.start()
-    decision = await engine.decide("home", "key")
-    await engine.feedback("home", decision.id, 1.0)
-    (stored,) = engine.store.placements().values()
-    await engine.stop()
+    async with served(Path(config.store.path), config) as engine:
+        decision = await engine.decide("home", "key")
+        await engine.feedback("home", decision.id, 1.0)
+        (stored,) = engine.store.placements().values()
     return engine.placement("home").config.policy, json.loads(stored.spec)
 
 

@@ -290,7 +290,7 @@ def test_reproduce_leaves_data_figure_and_report(tmp_path):
     result = tacit("reproduce", "regret-basics", "--out", tmp_path, "--runs", "2")
     assert result.returncode == 0, result.stderr
     content = json.loads((tmp_path / "regret-basics.json").read_text())
-    assert content["settings"] == {"seed": 1, "runs": 2, "horizon": 100_000}
+    assert content["settings"].items() >= {"seed": 1, "runs": 2, "horizon": 100_000}.items()
     assert {"policy", "regret_mean", "regret_std", "runs"} <= set(content["cells"][0])
     assert len(content["cells"]) == 15
     assert (tmp_path / "regret-basics.png").read_bytes().startswith(b"\x89PNG")
@@ -352,9 +352,9 @@ def test_answers_of_the_service_are_printed_for_machines_too(tmp_path):
     address = f"http://127.0.0.1:{port}"
     try:
         assert said(address, "pin", "a", "--until", "2099-01-01")["pinned"]["arms"] == ["a"]
-        assert said(address, "unpin") == {"pinned": None}
+        assert said(address, "unpin")["pinned"] is None
         assert said(address, "holdout", "--share", "0.2")["holdout"]["share"] == 0.2
-        assert said(address, "holdout", "--none") == {"holdout": None}
+        assert said(address, "holdout", "--none")["holdout"] is None
         assert said(address, "rebuild", "--policy", "ucb1")["policy"]["name"] == "UCB1"
         assert [state["name"] for state in said(address, "states")]
         assert said(address, "rollback")["policy"]["name"] != "UCB1"

@@ -23,7 +23,7 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 from conftest import ROOT
-from harness import PATIENCE
+from harness import PATIENCE, configured
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +49,6 @@ from tacit.client import (
 from tacit.client.call import LONGEST_ASKED, Reply, pause, seconds_asked
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
 
 ARMS = ["holiday", "film", "recipe"]
@@ -63,8 +62,6 @@ RANKINGS = {"old": ["a", "b", "c"], "new": ["c", "b", "d"]}
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     values = {
-        "store.path": str(tmp_path_factory.mktemp("client") / "s.db"),
-        "server.port": 0,
         "placements.default.arms": ARMS,
         "placements.default.seed": 7,
         "placements.plain.arms": 3,
@@ -81,7 +78,7 @@ def url(tmp_path_factory):
             "client_signals": 1,
         },
     }
-    with running(load_config(overrides=values)) as address:
+    with running(configured(tmp_path_factory.mktemp("client") / "s.db", **values)) as address:
         yield address
 
 
@@ -455,13 +452,8 @@ def test_keys(tmp_path, ask, caplog):
     caplog.set_level(logging.DEBUG)
     key, sha256 = new_key()
     stranger, _ = new_key()
-    values = {
-        "store.path": str(tmp_path / "s.db"),
-        "server.port": 0,
-        "keys.shop.sha256": sha256,
-        "keys.shop.scopes": ["decide"],
-    }
-    with running(load_config(overrides=values)) as url:
+    keys = {"shop": {"sha256": sha256, "scopes": ["decide"]}}
+    with running(configured(tmp_path / "s.db", keys=keys)) as url:
         assert ask(url, "decide", "default", "a", secret=key).arm in range(5)
         with line(url, AFTER) as cut:
             ask(cut.url, "decide", "default", "a", secret=key)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+import test_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -28,11 +30,7 @@ POLICIES = [
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 
 
-def impression_of(rng, offered=5, dims=(2, 3), arms=None, told=0.0):
-    """Return an impression with random features."""
-    slots = np.arange(offered) if arms is None else np.array(arms)
-    blocks = (rng.standard_normal((len(slots), dim)) for dim in dims)
-    return tacit.Impression(slots, np.array([told]), *blocks)
+impression_of = partial(test_features.impression_of, offered=5, context=[0.0])
 
 
 def teach(policy, rounds, seed=1, arms=None):
@@ -58,7 +56,7 @@ def test_compiled_and_plain_kernels_agree(policy):
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng, users = np.random.Generator(np.random.PCG64(11)), np.random.default_rng(3)
     for t in range(40):
-        impression = impression_of(users, told=float(t == 20))
+        impression = impression_of(users, context=[float(t == 20)])
         context = impression.context if policy.context_dim else None
         features = {"relevance": impression.relevance, "examination": impression.examination}
         decision = learner.choose("query", context, **features)
@@ -104,7 +102,7 @@ def test_restarting_is_beginning_again():
 def test_an_oracle_restarts_a_policy_of_lists():
     policy = tacit.OracleRestart(tacit.CascadeEC(2, 3))
     state = teach(policy, 12)
-    policy.observe(policy.params, state, 1, impression_of(np.random.default_rng(1), told=1.0))
+    policy.observe(policy.params, state, 1, impression_of(np.random.default_rng(1), context=[1.0]))
     fresh = tacit.CascadeEC(2, 3).init(2)
     for (name, was), (_, now) in zip(leaves(fresh), leaves(state.policy), strict=True):
         np.testing.assert_array_equal(was, now, err_msg=name)
@@ -185,7 +183,7 @@ def chain(theta, impression, action, clicks, one_click, split=1):
 @pytest.mark.parametrize("one_click", [True, False])
 def test_clicks_of_the_chain_sum_to_one(one_click):
     rng = np.random.default_rng(2)
-    impression, theta = impression_of(rng, 3, (1, 2)), rng.standard_normal((4, 6))
+    impression, theta = impression_of(rng, offered=3, dims=(1, 2)), rng.standard_normal((4, 6))
     every = itertools.product([0, 1], repeat=3)
     total = sum(
         chain(theta, impression, [2, 0, 1], clicks, one_click)
@@ -200,7 +198,7 @@ def test_clicks_of_the_chain_sum_to_one(one_click):
 def test_what_may_have_been_seen_is_taken_in_as_its_likelihood(seed, scale, read):
     """The factors multiply to the chain's likelihood; each gradient is that of differences."""
     rng = np.random.default_rng(seed)
-    impression, action = impression_of(rng, 5, (2, 3)), np.array([3, 0, 4])
+    impression, action = impression_of(rng), np.array([3, 0, 4])
     mean = scale * rng.standard_normal(2 + 3 + 3)
 
     def logit(k, at, h=None):
@@ -292,7 +290,7 @@ def test_posteriors_against_quadrature(one_click):
         logs = -0.5 * (grid**2).sum(axis=1)
         patterns = [c for c in itertools.product([0, 1], repeat=2) if not one_click or sum(c) <= 1]
         for _ in range(40):
-            impression, action = impression_of(rng, 3, (1, 1)), rng.permutation(3)[:2]
+            impression, action = impression_of(rng, offered=3, dims=(1, 1)), rng.permutation(3)[:2]
             chances = [chain(theta, impression, action, c, one_click)[0] for c in patterns]
             clicks = patterns[rng.choice(len(patterns), p=chances)]
             feedback = np.array(clicks, float)
@@ -328,7 +326,7 @@ def worth(slate, p, e, one_click):
 def draw(seed, kind, scale):
     """Return an impression and parameters; what examination depends on is ``kind``."""
     rng = np.random.default_rng(seed)
-    impression = impression_of(rng, 7, (2, 2))
+    impression = impression_of(rng, offered=7, dims=(2, 2))
     theta = scale * rng.standard_normal(2 + 2 + 3)
     if kind == "arms":
         theta[4:] = 0.0

@@ -16,14 +16,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE
+from harness import PATIENCE, configured, reached, served
 from test_service_http import Client
 
 from tacit.errors import TacitError
 from tacit.service.app import systemd
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ServerConfig
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import SqliteStore
 
@@ -178,30 +177,22 @@ class Slow(SqliteStore):
         super().append(rows)
 
 
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 def test_an_engine_that_is_stuck_is_found_out(tmp_path):
     async def session():
         store = Slow(str(tmp_path / "s.db"))
-        engine = Engine(load_config(), store)
-        await engine.start()
-        progress = systemd.Progress(engine)
-        idle = progress.made(), progress.made()
-        store.free.clear()
-        first = asyncio.create_task(engine.decide("default", "a"))
-        await until(store.busy.is_set)
-        second = asyncio.create_task(engine.decide("default", "b"))
-        await until(lambda: engine.waiting)
-        progress.made()
-        stuck = progress.made()
-        store.free.set()
-        await asyncio.gather(first, second)
-        after = progress.made()
-        await engine.stop()
+        async with served(store, configured()) as engine:
+            progress = systemd.Progress(engine)
+            idle = progress.made(), progress.made()
+            store.free.clear()
+            first = asyncio.create_task(engine.decide("default", "a"))
+            await reached(store.busy.is_set)
+            second = asyncio.create_task(engine.decide("default", "b"))
+            await reached(lambda: engine.waiting)
+            progress.made()
+            stuck = progress.made()
+            store.free.set()
+            await asyncio.gather(first, second)
+            after = progress.made()
         return idle, stuck, after
 
     assert asyncio.run(session()) == ((True, True), False, True)
@@ -215,13 +206,11 @@ def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
             raise StoreError("store: the disk is full")
 
     async def session():
-        engine = Engine(load_config(), Failing(str(tmp_path / "s.db")))
-        await engine.start()
-        progress = systemd.Progress(engine)
-        with pytest.raises(TacitError):
-            await engine.decide("default", "a")
-        made = not engine.health().ready, progress.made(), progress.made()
-        await engine.stop()
+        async with served(Failing(str(tmp_path / "s.db")), configured()) as engine:
+            progress = systemd.Progress(engine)
+            with pytest.raises(TacitError):
+                await engine.decide("default", "a")
+            made = not engine.health().ready, progress.made(), progress.made()
         return made
 
     assert asyncio.run(session()) == (True, True, True)

@@ -40,11 +40,11 @@ FEATURED = [
 by_label = pytest.mark.parametrize("policy", FEATURED, ids=lambda policy: policy.label)
 
 
-def impression_of(rng, offered=4, dims=(2, 3), arms=None):
+def impression_of(rng, offered=4, dims=(2, 3), arms=None, context=()):
     """Return an impression with random features."""
     slots = np.arange(offered) if arms is None else np.array(arms)
     blocks = (rng.standard_normal((len(slots), dim)) for dim in dims)
-    return tacit.Impression(slots, np.zeros(0), *blocks)
+    return tacit.Impression(slots, np.array(context, float), *blocks)
 
 
 def teach(policy, rounds, seed=1, arms=None):

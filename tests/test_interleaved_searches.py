@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from test_logs import lines
 
 from tacit.cli import cli
 from tacit.clicks import PositionBased, navigational
@@ -23,11 +24,6 @@ from tacit.interleaving import (
     credited,
 )
 from tacit.proof import PairSums, chance_of_score, discoveries, duels_needed, preference
-
-
-def written(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
 
 
 def rows(path, text):
@@ -87,11 +83,11 @@ def opensearch(query, *hits):
 
 
 def test_an_opensearch_test_and_its_ubi_events(tmp_path):
-    answers = written(
+    answers = lines(
         tmp_path / "answers.ndjson",
         [opensearch("1", ("x", "A"), ("y", "B")), opensearch("2", ("x", "B"), ("y", "A"))],
     )
-    events = written(
+    events = lines(
         tmp_path / "events.ndjson",
         [
             click("1", "y", 2),
@@ -113,7 +109,7 @@ def test_an_opensearch_test_and_its_ubi_events(tmp_path):
 
 def test_events_that_say_themselves_who_gave_the_object(tmp_path):
     """As Chorus for OpenSearch sends them: the team stands in the object."""
-    events = written(
+    events = lines(
         tmp_path / "events.ndjson",
         [
             {"query_id": "1", "user_query": "toner", "client_id": "ann"},
@@ -129,7 +125,7 @@ def test_events_that_say_themselves_who_gave_the_object(tmp_path):
 
 
 def test_an_interleaved_answer_of_solr(tmp_path):
-    answers = written(
+    answers = lines(
         tmp_path / "answers.jsonl",
         [
             {
@@ -170,7 +166,7 @@ def test_tacits_own_log_with_users_and_rankings(tmp_path):
         record = {"search": str(number), "left": "old", "right": "new", "user": "ann"}
         record |= {"interleaved": shown.as_dict(), "clicks": [left]}
         records.append(record | {"rankings": {"old": lists[0], "new": lists[1]}})
-    report, _ = read_interleaved(written(tmp_path / "log.jsonl", records), unit="user")
+    report, _ = read_interleaved(lines(tmp_path / "log.jsonl", records), unit="user")
     found = report.as_dict()
     assert (found["searches"], found["alike"]) == (2, 1)
     # A click where both lists are the same says nothing; the search counts all the same.
@@ -195,7 +191,7 @@ def test_optimized_lists_are_compared_by_credits(tmp_path):
     for _ in range(20):
         shown = method.interleave([["a", "b", "c"], ["b", "c", "a"]], rng)
         records.append({"left": "x", "right": "y", "interleaved": shown.as_dict(), "clicks": [0]})
-    log = written(tmp_path / "log.jsonl", records)
+    log = lines(tmp_path / "log.jsonl", records)
     with pytest.warns(AssumptionWarning, match="--credits"):
         read_duels(log)
     found = CliRunner().invoke(cli, ["duel", str(log), "--credits", "--json"])
@@ -252,7 +248,7 @@ SHOWN = {"items": ["x"], "rankers": 2, "method": "TeamDraft", "memory": {"teams"
 )
 def test_hostile_records_are_counted(tmp_path, record):
     good = [{"search": "7", "team": t, "position": p, "click": 1} for p, t in enumerate("ab")]
-    report, read = read_interleaved(written(tmp_path / "log.jsonl", [record, *good]))
+    report, read = read_interleaved(lines(tmp_path / "log.jsonl", [record, *good]))
     assert report.folded.searches == 1
     assert sum(read.rejected.values()) == 1
 
@@ -577,7 +573,7 @@ def test_the_command_foretells_an_ab_test(tmp_path):
         }
         for each in searches
     ]
-    log = written(tmp_path / "log.jsonl", records)
+    log = lines(tmp_path / "log.jsonl", records)
     result = CliRunner().invoke(cli, ["duel", str(log), "--ab"])
     assert "An A/B test would find +" in result.output
     found = json.loads(CliRunner().invoke(cli, ["duel", str(log), "--ab", "--json"]).output)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from harness import SECOND, START, Clock
+from harness import SECOND, START, served, with_home
 
 import tacit
 from tacit import cluster
@@ -33,12 +33,9 @@ from tacit.evaluate import (
 from tacit.evaluate.intervals import score
 from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
-from tacit.service.config.file import load_config
 from tacit.service.doors.ubi_export import export_ubi
-from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
@@ -252,32 +249,28 @@ def test_rows_of_lists_are_weighed_by_their_positions():
 
 def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
     """1,200 lists of readers by position, weighed for one list: within 4 standard errors."""
-    placement = {"kind": "slates", "arms": list(ARMS), "policy": "list-mix(epsilon=0.3)"}
-    config = load_config(overrides={"placements": {"home": placement | {"seed": 7}}})
+    config = with_home(kind="slates", arms=list(ARMS), policy="list-mix(epsilon=0.3)")
     rng = np.random.default_rng(7)
 
     async def session():
-        store = SqliteStore(tmp_path / "s.db")
-        engine = Engine(config, store, Clock())
-        await engine.start()
-        check = engine.placements["home"].checked
-        for i in range(60):
-            engine.clock.now = START + i * 20 * SECOND
-            # Each draws from its id, so that every run of this test draws the same.
-            asked = [check(DecisionRequest(f"key {i % 3}", id=f"{i}-{j}")) for j in range(20)]
-            rows = await engine.decide_many("home", asked)
-            sent = []
-            for row in rows:
-                told = clicks_on(slate_of(row.shown).arms, rng)
-                places = np.flatnonzero(told).tolist()
-                sent.append(Feedback(row.id, CLICKS, clicks=Clicks(places)))
-            await engine.record_many("home", sent)
-        engine.clock.now += 60 * SECOND
-        # Those that the service names are decided at once.
-        await engine.decide_many("home", [check(DecisionRequest("another key"))] * 10)
-        counts = export(config, store, tmp_path / "out")
-        export_ubi(store, tmp_path / "ubi")
-        await engine.stop()
+        async with served(tmp_path / "s.db", config) as engine:
+            check = engine.placements["home"].checked
+            for i in range(60):
+                engine.clock.now = START + i * 20 * SECOND
+                # Each draws from its id, so that every run of this test draws the same.
+                asked = [check(DecisionRequest(f"key {i % 3}", id=f"{i}-{j}")) for j in range(20)]
+                rows = await engine.decide_many("home", asked)
+                sent = []
+                for row in rows:
+                    told = clicks_on(slate_of(row.shown).arms, rng)
+                    places = np.flatnonzero(told).tolist()
+                    sent.append(Feedback(row.id, CLICKS, clicks=Clicks(places)))
+                await engine.record_many("home", sent)
+            engine.clock.now += 60 * SECOND
+            # Those that the service names are decided at once.
+            await engine.decide_many("home", [check(DecisionRequest("another key"))] * 10)
+            counts = export(config, engine.store, tmp_path / "out")
+            export_ubi(engine.store, tmp_path / "ubi")
         return counts
 
     assert asyncio.run(session())["lists-home"] == 3600

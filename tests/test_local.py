@@ -19,7 +19,6 @@ from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailab
 from tacit.client.local import Spool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.errors import Conflict
 from tacit.service.log.requests import DecisionRequest, Feedback, Made
@@ -139,17 +138,9 @@ def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(tmp_pa
 # Over HTTP -----------------------------------------------------------------------------------
 
 
-def values(folder):
-    return {
-        "server.port": 0,
-        "store.path": f"{folder}/tacit.db",
-        "placements.home.arms": list(NAMES),
-        "placements.home.policy": {"name": "Thompson"},
-    }
-
-
 def served_once(folder, **more):
-    return running(load_config(overrides=values(folder) | more))
+    home = {"placements.home.arms": list(NAMES), "placements.home.policy": {"name": "Thompson"}}
+    return running(harness.configured(folder / "tacit.db", **home | more))
 
 
 def local(url, folder, **options):

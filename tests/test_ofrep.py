@@ -9,6 +9,7 @@ import re
 import pytest
 from conftest import ROOT
 from generate.run import execute
+from harness import configured
 
 pytest.importorskip("openfeature.contrib.provider.ofrep")
 
@@ -19,7 +20,6 @@ from openfeature.exception import ErrorCode
 
 from tacit.client import Client
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
 
 ARMS = ["reference", "news", "shop"]
@@ -36,9 +36,7 @@ def address(tmp_path_factory):
         "items": {"kind": "features", "policy": FEATURES},
         "race": {"kind": "duels", "rankers": ["old", "new"]},
     }
-    path = tmp_path_factory.mktemp("ofrep") / "s.db"
-    overrides = {"placements": placements, "server.port": 0, "store.path": str(path)}
-    with running(load_config(overrides=overrides)) as address:
+    with running(configured(tmp_path_factory.mktemp("ofrep") / "s.db", placements=placements)) as address:
         yield address
 
 
@@ -139,13 +137,8 @@ def test_failures_have_the_form_of_the_protocol(address):
 
 def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
     secret, sha256 = new_key()
-    overrides = {
-        "placements": {"search": {"arms": ARMS}},
-        "server.port": 0,
-        "store.path": str(tmp_path / "s.db"),
-        "keys": {"shop": {"sha256": sha256, "scopes": ["decide"]}},
-    }
-    with running(load_config(overrides=overrides)) as address:
+    keys = {"shop": {"sha256": sha256, "scopes": ["decide"]}}
+    with running(configured(tmp_path / "s.db", placements={"search": {"arms": ARMS}}, keys=keys)) as address:
         path = "/ofrep/v1/evaluate/flags/search"
         assert post(address, path, "{}")[0] == 401
         assert post(address, path, "{}", {"Authorization": f"Bearer {secret}"})[0] == 200

@@ -20,7 +20,17 @@ from azure.cognitiveservices.personalizer import PersonalizerClient
 from azure.cognitiveservices.personalizer.models import ErrorResponseException, RankableAction, RankRequest
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError
-from harness import PATIENCE, START, Client, Clock, as_after_a_crash, eventually, learned, served, with_home
+from harness import (
+    PATIENCE,
+    START,
+    Client,
+    as_after_a_crash,
+    eventually,
+    learned,
+    recovered,
+    served,
+    with_home,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msrest.authentication import CognitiveServicesCredentials
@@ -35,12 +45,10 @@ from tacit.service.config.keys import new_key
 from tacit.service.doors import personalizer_wire as wire
 from tacit.service.doors.personalizer import Shown, impression_of, impressions_of, slot_id
 from tacit.service.doors.personalizer_wire import MOST_FEATURES, Settings, features_of, vectors
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict, StoreError
 from tacit.service.log import sqlite
 from tacit.service.log.requests import Feedback
 from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
-from tacit.service.maintenance.verify import verify
 from tacit.service.placements.verbs import NewSettings
 from tacit.wire.control import ModeOf
 
@@ -305,16 +313,8 @@ def test_the_page_shows_such_placements(address):
 
 def test_keys_come_in_the_header_of_that_service(tmp_path):
     tables = {scope: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in KEYS.items()}
-    config = load_config(
-        overrides={
-            "placements": {"home": {"kind": "personalizer"}},
-            "personalizer": {"placement": "home"},
-            "keys": tables,
-            "store.path": str(tmp_path / "s.db"),
-            "server.port": 0,
-        }
-    )
-    with running(config) as address:
+    values = {"personalizer.placement": "home", "keys": tables}
+    with running(with_home(tmp_path / "s.db", values=values, kind="personalizer")) as address:
 
         def client(scope):
             key = KEYS[scope][0] if scope in KEYS else scope
@@ -430,16 +430,13 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
             if more:
                 await engine.ask("home", ModeOf("shadow"))
             await traffic(engine, 12, 15)
-            live = learned(engine), engine.placements["home"].counts()
+            live = learned(engine)
             crashed = as_after_a_crash(tmp_path / "s.db")
-        store = store_at(crashed)
-        assert 0 < store.snapshot(1).seq < store.end().seq
-        again = Engine(config, store, Clock())
-        assert (learned(again), again.placements["home"].counts()) == live
-        assert again.placements["home"].learner.policy.epsilon == 0.5
-        assert again.placements["home"].windows.rule.window == 60 * SECOND
-        assert verify(config, store) == []
-        store.close()
+        with recovered(crashed, config) as again:
+            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+            assert learned(again) == live
+            assert again.placements["home"].learner.policy.epsilon == 0.5
+            assert again.placements["home"].windows.rule.window == 60 * SECOND
 
     asyncio.run(session())
 
@@ -526,10 +523,8 @@ def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, monkeyp
         async with served(tmp_path / "s.db", configured()) as engine:
             await traffic(engine, 18)
             live = learned(engine)
-        store = store_at(tmp_path / "s.db")
-        assert learned(Engine(engine.config, store, Clock())) == live
-        assert verify(engine.config, store) == []
-        store.close()
+        with recovered(tmp_path / "s.db", engine.config) as again:
+            assert learned(again) == live
 
     asyncio.run(session())
 

@@ -10,15 +10,11 @@ import harness
 import numpy as np
 import pytest
 import test_service_living as living
-from stores import store_at
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.spec import goes_on
-from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
-from tacit.service.maintenance.verify import verify
 
 NAMES = ("film", "holiday")
 KINDS = (tacit.Thompson, tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.ShiftMixture)
@@ -176,8 +172,8 @@ def test_simulations_and_floors_take_it():
 
 
 def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
-    home = {"arms": list(NAMES), "policy": {"name": "auto", "priors": {"film": [1, 1], "holiday": [0, 1]}}}
-    config = load_config(overrides={"placements.home": {**home, "seed": 7, "snapshot_every": 3}})
+    policy = {"name": "auto", "priors": {"film": [1, 1], "holiday": [0, 1]}}
+    config = harness.with_home(arms=list(NAMES), policy=policy, snapshot_every=3)
 
     async def session():
         async with harness.served(tmp_path / "s.db", config) as engine:
@@ -191,11 +187,8 @@ def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
             return harness.learned(engine)
 
     live = asyncio.run(session())
-    store = store_at(tmp_path / "s.db")
-    assert verify(config, store) == []
-    again = Engine(config, store)
-    assert harness.learned(again) == live
-    store.close()
+    with harness.recovered(tmp_path / "s.db", config) as again:
+        assert harness.learned(again) == live
 
 
 def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path):

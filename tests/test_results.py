@@ -7,12 +7,11 @@ import json
 
 import numpy as np
 import pytest
-from harness import served
+from harness import served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
-from tacit.service.config.file import load_config
 from tacit.service.engine.fold import fold, opened
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, REWARD
@@ -143,8 +142,7 @@ def test_a_new_arm_begins_with_nothing():
 def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
     arms = {"rankers" if kind == "duels" else "arms": ["a", "b", "c"]}
     lists = {"aggregation": "first"} if kind == "slates" else {}
-    placement = {"kind": kind, "policy": policy, "mode": "frozen", **arms, **lists}
-    config = load_config(overrides={"placements": {"home": placement}})
+    config = with_home(kind=kind, policy=policy, mode="frozen", **arms, **lists)
 
     async def session():
         async with served(tmp_path / "s.db", config) as engine:

@@ -9,11 +9,10 @@ import pytest
 import stores
 from chaos import chaos
 from fuzz import fuzz
-from harness import PATIENCE
+from harness import PATIENCE, configured
 from test_service_page import post
 
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -35,10 +34,9 @@ def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answ
     values = {
         "store.url": url,
         "store.schema": schema,
-        "server.port": 0,
         "placements": {"buffered": arms | {"durability": "buffered"}, "committed": arms},
     }
-    with running(load_config(overrides=values)) as address, ThreadPoolExecutor(1) as threads:
+    with running(configured(**values)) as address, ThreadPoolExecutor(1) as threads:
         for placement in values["placements"]:
             post(address, f"{placement}/decide", {"key": "warm"})
         with psycopg.connect(url) as connection:

@@ -7,19 +7,14 @@ import asyncio
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, everything, served
+from harness import SECOND, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
-from stores import store_at
 from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
 from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
-from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.maintenance.verify import verify
 from tacit.service.placements.chapters import MOST_PARTS
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.lift_sums import LiftSums
@@ -75,11 +70,9 @@ def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
             # Arms are compared since they changed last.
             assert 0 < lift.scores.overall[0] <= 8 * 30
             config_now = engine.config
-            store = store_at(as_after_a_crash(path))
-        again = Engine(config_now, store, Clock(engine.clock.now))
-        assert everything(again.placements["home"]) == live
-        assert verify(config_now, store) == []
-        store.close()
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config_now) as again:
+            assert learned(again) == live
 
     asyncio.run(session())
 
@@ -114,11 +107,9 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
             with pytest.raises(InvalidValue, match="give the number of a chapter"):
                 report(engine, stretch=("2023-01-01", None))
             live = everything(engine.placements["home"])
-            store = store_at(as_after_a_crash(path))
-        again = Engine(config, store, Clock(engine.clock.now))
-        assert everything(again.placements["home"]) == live
-        assert verify(config, store) == []
-        store.close()
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
         return whole, third, last
 
     whole, third, last = asyncio.run(session())
@@ -211,13 +202,12 @@ def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
             after, live = report(engine), everything(home)
             assert home.lift.planned.counts.sum() == 1000
             parts = [snapshot_of(home)] * 2
-            store = store_at(as_after_a_crash(path))
+            crashed = as_after_a_crash(path)
         whole = sharded_view("home", config.placements["home"])
         whole.show(parts)
         assert whole.lift.planned.counts.sum() == 2000
-        again = Engine(config, store, Clock(engine.clock.now))
-        assert everything(again.placements["home"]) == live
-        store.close()
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
         return before, at, after
 
     before, at, after = asyncio.run(session())
@@ -293,36 +283,28 @@ def test_shards_put_the_same_chapters_together(tmp_path):
 
 
 def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
-    clock = Clock()
-    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
-    overrides = {
-        "server.port": 0,
-        "store.path": str(tmp_path / "s.db"),
-        "placements": {"home": learns | {"holdout": {"share": 0.5}}},
-    }
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(load_config(overrides=overrides)) as url, Client(url) as client:
-            shown(client, clock, "home", RATES, rounds=3, size=500)
-            client.change_arms("home", add=["holiday"])
-            shown(client, clock, "home", ALL, rounds=3, size=500)
-            for wrong, why in (("soon", "ISO"), ("2023-11-01", "before the first decision")):
-                with pytest.raises(InvalidRequest, match=why):
-                    client.hold_out("home", 0.3, look=wrong)
-            told = tacit(
-                "placement", "holdout", "home", "--share", "0.3", "--look", "2023-11-20",
-                "--url", url,
-            )  # fmt: skip
-            assert told.stdout.endswith("uniform; one look is planned at 2023-11-20\n")
-            found, _ = shown(client, clock, "home", ALL, rounds=3, size=500)
-            assert [one["share"] for one in found.chapters] == [0.5, 0.3]
-            assert [part["what"] for part in found.chapters[0]["parts"]] == ["", "arms"]
-            assert found.look["reached"] is False
-            only = client.lift("home", begin="1", end="1")
-            assert only.groups == found.chapters[0]["groups"]
-            lines = tacit("lift", "home", "--url", url).stdout.splitlines()
-            assert lines[:3] == [found.verdict, found.counted, found.look["verdict"]]
-            assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
-            assert "  ended: the share became 30 %, a look was planned" in lines
-            asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
-            assert asked.startswith("Of chapters 1 to 1: ")
+    clock, config = Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
+    with by_clock(config, clock) as url, Client(url) as client:
+        shown(client, clock, "home", RATES, rounds=3, size=500)
+        client.change_arms("home", add=["holiday"])
+        shown(client, clock, "home", ALL, rounds=3, size=500)
+        for wrong, why in (("soon", "ISO"), ("2023-11-01", "before the first decision")):
+            with pytest.raises(InvalidRequest, match=why):
+                client.hold_out("home", 0.3, look=wrong)
+        told = tacit(
+            "placement", "holdout", "home", "--share", "0.3", "--look", "2023-11-20",
+            "--url", url,
+        )  # fmt: skip
+        assert told.stdout.endswith("uniform; one look is planned at 2023-11-20\n")
+        found, _ = shown(client, clock, "home", ALL, rounds=3, size=500)
+        assert [one["share"] for one in found.chapters] == [0.5, 0.3]
+        assert [part["what"] for part in found.chapters[0]["parts"]] == ["", "arms"]
+        assert found.look["reached"] is False
+        only = client.lift("home", begin="1", end="1")
+        assert only.groups == found.chapters[0]["groups"]
+        lines = tacit("lift", "home", "--url", url).stdout.splitlines()
+        assert lines[:3] == [found.verdict, found.counted, found.look["verdict"]]
+        assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
+        assert "  ended: the share became 30 %, a look was planned" in lines
+        asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
+        assert asked.startswith("Of chapters 1 to 1: ")

@@ -231,9 +231,8 @@ def test_no_request_is_refused_while_the_file_changes_the_arms(tmp_path):
 def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
     from test_cli import tacit as ran
 
-    place = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
     placements = {"home": {"arms": ["a", "b"]}, "many": {"arms": 2}}
-    with running(load_config(overrides=place | {"placements": placements})) as address:
+    with running(harness.configured(tmp_path / "s.db", placements=placements)) as address:
 
         def told(*arguments):
             done = ran("placement", "arms", *arguments, "--url", address)
@@ -257,7 +256,6 @@ from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.opening import open_store
-from tacit.wire.control import ArmsOf
 def opened(config):
     path = sys.argv[1]
     text = open(path).read()

@@ -21,7 +21,6 @@ from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.errors import InvalidValue
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
 from tacit.service.config.schema import Config, PlacementConfig
@@ -38,18 +37,13 @@ READING, READING_SHA256 = new_key()
 NAMES = ["a", "b", "c"]
 
 
-def overrides(path, **others):
-    import stores
-
-    place = {"store.path": str(path)}
-    if stores.chosen == "postgres":
-        place = {"store.url": stores.cluster().url, "store.schema": stores.schema_of(path)}
+def with_keys(path, **others):
+    """Return a configuration with a key to change things, and one to use them."""
     keys = {
         "lead": {"sha256": SHA256, "scopes": ["admin"]},
         "wall": {"sha256": READING_SHA256, "scopes": ["read", "decide", "feedback"]},
     }
-    home = {"arms": NAMES, "seed": 7, "policy": "thompson", **others}
-    return {**place, "server.port": 0, "keys": keys, "placements.home": home}
+    return harness.with_home(path, values={"keys": keys}, arms=NAMES, policy="thompson", **others)
 
 
 configured = partial(harness.with_policy, tacit.Thompson(tuple(NAMES)))
@@ -61,7 +55,7 @@ configured = partial(harness.with_policy, tacit.Thompson(tuple(NAMES)))
 @pytest.mark.usefixtures("kind")
 def test_the_log_says_who_changed_what_and_when(tmp_path):
     path = tmp_path / "s.db"
-    with running(load_config(overrides=overrides(path))) as url:
+    with running(with_keys(path)) as url:
         with Client(url, READING) as client:
             assert client.history("home") == []
             client.decide("home", "q")
@@ -86,7 +80,7 @@ def test_the_log_says_who_changed_what_and_when(tmp_path):
             status, _, problem = harness.Client(url).ask("GET", path_of_none, headers=bearer)
             assert (status, problem["field"]) == (422, "limit")
     # A start with another configuration is a change, too.
-    with running(load_config(overrides=overrides(path, durability="buffered"))) as url:
+    with running(with_keys(path, durability="buffered")) as url:
         with Client(url, KEY) as client:
             last, *before = client.history("home")
             assert before == found
@@ -210,40 +204,14 @@ def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, sn
     config = living.of_kind(kind, snapshot_every=snapshot_every)
     # The mode of a placement that has decided nothing is that of its configuration.
     steps = [("decide", 0), *steps, ("decide", 0)]
-
-    async def straight():
-        came, waiting = [], []
-        async with harness.served(folder / "a.db", config) as engine:
-            for i, (what, number) in enumerate(steps):
-                came.append(await take_step(engine, i, what, number, waiting))
-            return came, learned(engine), engine.placements["home"].pin
-
-    async def piecewise():
-        came, waiting, path, clock = [], [], folder / "b.db", Clock()
-        engine = Engine(config, store_at(path), clock)
-        await engine.start()
-        for i, (what, number) in enumerate(steps):
-            if what == "stop":
-                path = harness.as_after_a_crash(path) if crash else path
-                await engine.stop()
-                engine = Engine(config, store_at(path), clock)
-                await engine.start()
-            came.append(await take_step(engine, i, what, number, waiting))
-        await engine.stop()
-        store = store_at(path)
-        engine = Engine(config, store, clock)
-        assert verify(config, store) == []
-        store.close()
-        return came, learned(engine), engine.placements["home"].pin
-
-    assert asyncio.run(straight()) == asyncio.run(piecewise())
+    living.check_stops(folder, config, steps, crash, take_step, lambda home: home.pin)
 
 
 @pytest.mark.usefixtures("kind")
 def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
     path = tmp_path / "s.db"
     far = datetime.now(UTC) + timedelta(days=1)
-    config = load_config(overrides=overrides(path))
+    config = with_keys(path)
     with running(config) as url, Client(url, KEY) as client:
         assert client.unpin("home") is None
         assert client.history("home") == []
@@ -346,10 +314,8 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
             return learned(engine)
 
     live = asyncio.run(session())
-    store = store_at(tmp_path / "s.db")
-    assert learned(Engine(config, store)) == live
-    assert verify(config, store) == []
-    store.close()
+    with harness.recovered(tmp_path / "s.db", config) as again:
+        assert learned(again) == live
 
 
 def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 
@@ -44,19 +45,13 @@ def filled(path):
 
 
 def wrong_with(path):
-    store = store_at(path)
-    try:
+    with contextlib.closing(store_at(path)) as store:
         return verify(CONFIG, store)
-    finally:
-        store.close()
 
 
 def opened(path):
-    store = store_at(path)
-    try:
+    with contextlib.closing(store_at(path)) as store:
         return learned(Engine(CONFIG, store))
-    finally:
-        store.close()
 
 
 # Rows ----------------------------------------------------------------------------------------

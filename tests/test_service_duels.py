@@ -41,8 +41,8 @@ from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Conflict
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
-from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
@@ -58,10 +58,7 @@ WINDOW = 30 * SECOND
 configured = partial(with_home, name="search", kind="duels", rankers=RANKERS, length=4)
 
 
-def learned(engine):
-    """Return everything that the placement is, bit for bit."""
-    placement = engine.placements["search"]
-    return harness.learned(engine, "search"), placement.counts(), placement.outcomes, placement.mode
+learned = partial(harness.learned, name="search")
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
@@ -70,12 +67,7 @@ async def dueled(engine, key="all", rankings=RANKINGS, id=None):
     return row
 
 
-async def clicked(engine, row, positions=None, id=None, items=None):
-    told = Feedback(row.id, CLICKS, None, id, Clicks(positions, items))
-    (outcome,) = await engine.record_many("search", [told])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+clicked = partial(harness.clicked, name="search")
 
 
 async def traffic(engine, rounds, seed=0, start=0):
@@ -145,7 +137,7 @@ def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
                 if told is not None:
                     expected.learn(decision, told)
                 await dueled(engine, key="another")
-                state = harness.learned(engine, "search")[1]
+                state = learned(engine)[1]
                 lane = placement.learner.lane("all")
                 for field, array in leaves(expected.state):
                     of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
@@ -263,12 +255,12 @@ def test_modes(tmp_path):
             await engine.ask("search", ModeOf("frozen"))
             shadow = engine.placements["search"].shadow
             assert shadow.state.bounds.wins[0].sum() == 1.0
-            before = learned(engine)[0][1]
+            before = learned(engine)[1]
             frozen = await dueled(engine)
             await clicked(engine, frozen, [0])
             engine.clock.now += WINDOW
             await dueled(engine)
-            assert learned(engine)[0][1] == before
+            assert learned(engine)[1] == before
 
     asyncio.run(session())
 
@@ -287,13 +279,10 @@ def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
             await traffic(engine, 20)
             live = learned(engine)
             crashed = as_after_a_crash(path)
-        assert live[1], "there were duels"
-        store = SqliteStore(crashed)
-        assert 0 < store.snapshot(1).seq < store.end().seq
-        config = configured(policy=policy)
-        assert learned(Engine(config, store, Clock())) == live
-        assert verify(config, store) == []
-        store.close()
+        assert engine.placements["search"].counts(), "there were duels"
+        with harness.recovered(crashed, configured(policy=policy)) as again:
+            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+            assert learned(again) == live
 
     asyncio.run(session())
 
@@ -389,7 +378,7 @@ def test_changed_ties_fold_the_log_anew(tmp_path):
             changed = learned(engine)
         async with served(tmp_path / "t.db", configured(ties="coin")) as engine:
             await traffic(engine, 12)
-        assert changed[0][3][0] == 39  # decisions
+        assert changed[3][0] == 39  # decisions
         rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
         assert len(rows[0]) > len(rows[1])
 
@@ -456,8 +445,8 @@ def test_duels_survive_kill_9(tmp_path):
     assert store.snapshot(1) is not None, "no snapshot took part"
     config = load_config(tmp_path / "tacit.toml")
     assert verify(config, store) == []
-    recovered = learned(Engine(config, store))
-    assert sum(sum(map(sum, tally[0])) for tally in recovered[1].values()) > 0
+    counts = Engine(config, store).placements["search"].counts()
+    assert sum(sum(map(sum, tally[0])) for tally in counts.values()) > 0
     store.close()
 
 
@@ -469,9 +458,7 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("duels")
     # Where an answer says that a window is open, it must stay open for as long as a request takes.
     config = configured(folder / "s.db", attribution_window=600.0, ties="keep")
-    config.placements["race"] = configured(folder / "s.db", attribution_window=1.0, ties="keep").placements[
-        "search"
-    ]
+    config.placements.update(configured(name="race", attribution_window=1.0, ties="keep").placements)
     config.placements["home"] = load_config().placements["default"]
     with running(config) as address:
         yield address

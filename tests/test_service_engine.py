@@ -180,12 +180,10 @@ def test_going_on_after_stops_equals_never_having_stopped(
         shown, start = [], 0
         path, clock = folder / "b.db", Clock()
         for length in lengths:
-            engine = Engine(config, SqliteStore(path), clock)
-            await engine.start()
-            shown += await traffic(engine, length, seed=3, start=start)
-            start += length
-            path = as_after_a_crash(path) if crash else path
-            await engine.stop()
+            async with served(path, config, clock) as engine:
+                shown += await traffic(engine, length, seed=3, start=start)
+                start += length
+                path = as_after_a_crash(path) if crash else path
         engine = Engine(config, SqliteStore(path), clock)
         engine.store.close()
         return shown, learned(engine)
@@ -201,14 +199,12 @@ def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
     config = Config({"often": often, "never": never, "idle": never})
 
     async def session():
-        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
-        await engine.start()
-        for i in range(10):
-            for name in ("often", "never"):
-                row = await engine.decide(name, f"key {i % 3}")
-                await engine.feedback(name, row.id, float(i % 2))
-        path = as_after_a_crash(tmp_path / "s.db")
-        await engine.stop()
+        async with served(tmp_path / "s.db", config) as engine:
+            for i in range(10):
+                for name in ("often", "never"):
+                    row = await engine.decide(name, f"key {i % 3}")
+                    await engine.feedback(name, row.id, float(i % 2))
+            path = as_after_a_crash(tmp_path / "s.db")
         again = Engine(config, SqliteStore(path), Clock())
         again.store.close()
         for name in config.placements:

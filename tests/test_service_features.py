@@ -8,18 +8,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from harness import START, Clock, as_after_a_crash, everything, learned, with_home
+from harness import START, as_after_a_crash, everything, learned, recovered, served, with_home
 
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.verify import verify
 
 POLICIES = {
     "lin": "lin-ts(relevance_dim=2, examination_dim=1)",
@@ -60,43 +57,37 @@ async def traffic(engine, rounds):
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
         config = configured(policy=policy, snapshot_every=40)
-        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
-        await engine.start()
-        await traffic(engine, 25)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-        await engine.stop()
-        store = SqliteStore(crashed)
-        assert 0 < store.snapshot(1).seq < store.end().seq
-        assert learned(Engine(config, store, Clock())) == live
-        assert verify(config, store) == []
-        store.close()
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 25)
+            live = learned(engine)
+            crashed = as_after_a_crash(tmp_path / "s.db")
+        with recovered(crashed, config) as again:
+            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+            assert learned(again) == live
 
     asyncio.run(session())
 
 
 def test_it_learns_what_the_learner_learns(tmp_path):
     async def session():
-        engine = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-        await engine.start()
-        placement = engine.placements["home"]
-        expected = Learner(placement.config.policy, seed=0)
-        rng = np.random.default_rng(3)
-        for i in range(20):
-            relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
-            told = placement.checked(
-                DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
-            )
-            (row,) = await engine.decide_many("home", [told])
-            assert (await engine.decide_many("home", [told])) == [row]
-            Draws(7).begin(expected.rng, f"d{i}")
-            decision = expected.choose("k", relevance=relevance, examination=examination)
-            assert decision.arm == row.arm
-            assert await engine.feedback("home", row.id, i % 2) == LEARNED
-            expected.learn(decision, i % 2)
-        mean = placement.learner.posterior("k").mean
-        np.testing.assert_array_equal(mean, expected.posterior("k").mean)
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured()) as engine:
+            placement = engine.placements["home"]
+            expected = Learner(placement.config.policy, seed=0)
+            rng = np.random.default_rng(3)
+            for i in range(20):
+                relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
+                told = placement.checked(
+                    DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
+                )
+                (row,) = await engine.decide_many("home", [told])
+                assert (await engine.decide_many("home", [told])) == [row]
+                Draws(7).begin(expected.rng, f"d{i}")
+                decision = expected.choose("k", relevance=relevance, examination=examination)
+                assert decision.arm == row.arm
+                assert await engine.feedback("home", row.id, i % 2) == LEARNED
+                expected.learn(decision, i % 2)
+            mean = placement.learner.posterior("k").mean
+            np.testing.assert_array_equal(mean, expected.posterior("k").mean)
 
     asyncio.run(session())
 
@@ -105,19 +96,18 @@ def test_a_policy_with_fixed_arms_and_features(tmp_path):
     async def session():
         policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
         config = configured(policy=policy, arms=["a", "b", "c"])
-        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
-        await engine.start()
-        placement = engine.placements["home"]
-        told = placement.checked(DecisionRequest("k", ["c", "a"], None, None, False, [[1], [2]], [[0], [1]]))
-        (row,) = await engine.decide_many("home", [told])
-        assert row.arm in ("a", "c")
-        assert await engine.feedback("home", row.id, 1.0) == LEARNED
-        live = everything(placement)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-        await engine.stop()
-        store = SqliteStore(crashed)
-        assert learned(Engine(config, store, Clock())) == live
-        store.close()
+        async with served(tmp_path / "s.db", config) as engine:
+            placement = engine.placements["home"]
+            told = placement.checked(
+                DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
+            )
+            (row,) = await engine.decide_many("home", [told])
+            assert row.arm in ("a", "c")
+            assert await engine.feedback("home", row.id, 1.0) == LEARNED
+            live = everything(placement)
+            crashed = as_after_a_crash(tmp_path / "s.db")
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
 
     asyncio.run(session())
 

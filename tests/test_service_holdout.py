@@ -5,10 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 
+import harness
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, arrays, as_after_a_crash, everything, served
+from harness import (
+    SECOND,
+    START,
+    Clock,
+    arrays,
+    as_after_a_crash,
+    by_clock,
+    everything,
+    learned,
+    recovered,
+    served,
+)
 from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
 from stores import store_at
 from test_cli import tacit
@@ -19,8 +31,6 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
 from tacit.learning.learner import Learner
 from tacit.proof.boundary import BUCKETS
-from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
@@ -143,13 +153,11 @@ def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, contr
             await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
             await closed(engine)
             home = engine.placements["home"]
-            live = everything(home), arrays(home.shadow)
+            live = everything(home)
             rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            store = SqliteStore(as_after_a_crash(path))
-        again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
-        assert (everything(again), arrays(again.shadow)) == live
-        assert verify(config, store) == []
-        store.close()
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
         return config.placements["home"], home, rows
 
     config, home, rows = asyncio.run(session())
@@ -188,10 +196,10 @@ def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
             with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
                 await engine.ask("home", ModeOf("shadow"))
             home = engine.placements["home"]
-            live = everything(home), arrays(home.shadow)
+            live = everything(home)
             again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
             home = again.placements["home"]
-            assert (everything(home), arrays(home.shadow)) == live
+            assert everything(home) == live
             again.store.close()
             return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
 
@@ -256,12 +264,10 @@ def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
         async with served(path, config) as engine:
             await traffic(engine, 12, size=40)
             live = everything(engine.placements["home"])
-            store = SqliteStore(as_after_a_crash(path))
-        recovered = Engine(config, store, Clock(engine.clock.now))
-        assert everything(recovered.placements["home"]) == live
-        assert verify(config, store) == []
-        store.close()
-        return recovered.placements["home"]
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
+        return again.placements["home"]
 
     home = asyncio.run(session())
     assert home.lift.reward.counts.sum() == 11 * 40
@@ -394,41 +400,38 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
     clock = Clock()
     learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
     control = {"control": {"policy": "ucb1"}}
-    overrides = {
-        "server.port": 0,
-        "store.path": str(tmp_path / "s.db"),
-        "placements": {"home": learns, "own": learns | {"holdout": control}},
-    }
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(load_config(overrides=overrides)) as url, Client(url) as client:
-            held = client.hold_out("home", 0.4, {"arm": "recipe"})
-            assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
-            assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
-            assert client.hold_out("home", 0.3).control == "uniform"
-            found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
-            # Three in ten of the second round are the control's; eight standard errors.
-            assert (found.method, found.share) == ("holdout", 0.3)
-            control = found.groups["control"]["decisions"]
-            assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
-            for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
-                with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):
-                    client.hold_out("home", **wrong)
-            with pytest.raises(InvalidRequest, match="on offer are film, recipe"):
-                client.hold_out("home", control={"arm": "soup"})
-            with pytest.raises(InvalidRequest, match="configuration"):
-                client.hold_out("own")
-            client.hold_out("home", control={"arm": "film"})
-            with pytest.raises(InvalidRequest, match="the control of the holdout shows it"):
-                client.change_arms("home", retire=["film"])
-            told = tacit("placement", "holdout", "home", "--control", "arm=film", "--url", url)
-            assert told.stdout == "0.1 of decisions, by decision, are the control's: arm film\n"
-            told = tacit("placement", "holdout", "home", "--none", "--url", url)
-            assert told.stdout == "nobody is shown a control\n"
-            assert client.end_holdout("home") is None
-            first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
-            assert (first["share"], last) == (0.4, None)
-            assert client.lift("home").method == "propensities"
+    placements = {"home": learns, "own": learns | {"holdout": control}}
+    with (
+        by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
+        Client(url) as client,
+    ):
+        held = client.hold_out("home", 0.4, {"arm": "recipe"})
+        assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
+        assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
+        assert client.hold_out("home", 0.3).control == "uniform"
+        found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+        # Three in ten of the second round are the control's; eight standard errors.
+        assert (found.method, found.share) == ("holdout", 0.3)
+        control = found.groups["control"]["decisions"]
+        assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
+        for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
+            with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):
+                client.hold_out("home", **wrong)
+        with pytest.raises(InvalidRequest, match="on offer are film, recipe"):
+            client.hold_out("home", control={"arm": "soup"})
+        with pytest.raises(InvalidRequest, match="configuration"):
+            client.hold_out("own")
+        client.hold_out("home", control={"arm": "film"})
+        with pytest.raises(InvalidRequest, match="the control of the holdout shows it"):
+            client.change_arms("home", retire=["film"])
+        told = tacit("placement", "holdout", "home", "--control", "arm=film", "--url", url)
+        assert told.stdout == "0.1 of decisions, by decision, are the control's: arm film\n"
+        told = tacit("placement", "holdout", "home", "--none", "--url", url)
+        assert told.stdout == "nobody is shown a control\n"
+        assert client.end_holdout("home") is None
+        first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
+        assert (first["share"], last) == (0.4, None)
+        assert client.lift("home").method == "propensities"
 
 
 def test_apprentices_have_no_holdout(tmp_path):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, served, with_policy
+from harness import SECOND, START, Clock, everything, served, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_service_attribution import ARMS, configured, everything, folded
+from test_service_attribution import ARMS, configured, fold_of
 
 import tacit
 from tacit.core.arrays import leaves
@@ -157,7 +157,7 @@ def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
             assert verify(config, engine.store) == []
             return everything(placement)
 
-    assert asyncio.run(session()) == folded(path, config)
+    assert asyncio.run(session()) == fold_of(path, config)
 
 
 def test_what_was_not_learned_is_not_corrected(tmp_path):
@@ -240,7 +240,7 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
     waiting, start, outcomes = [], 0, set()
     for length in lengths:
         state = asyncio.run(piece(start, length, waiting))
-        assert state == folded(path, config)
+        assert state == fold_of(path, config)
         start += length
     assert outcomes <= {LEARNED, CORRECTED, LATE}
 

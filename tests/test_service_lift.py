@@ -7,10 +7,11 @@ import dataclasses
 import json
 from types import SimpleNamespace
 
+import harness
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, served
+from harness import SECOND, Clock, by_clock, served
 from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +21,6 @@ from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
 from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
-from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.requests import DecisionRequest
@@ -41,22 +40,17 @@ def service(tmp_path_factory):
     clock = Clock()
     learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
     guesses = {"arms": ARMS, "seed": 5, "policy": "uniform-random"}
-    overrides = {
-        "server.port": 0,
-        "store.path": str(tmp_path_factory.mktemp("lift") / "s.db"),
-        "placements": {
-            "helps": {**learns, "holdout": {"share": 0.3}},
-            "harms": {**guesses, "holdout": {"share": 0.3, "control": {"arm": "film"}}},
-            "same": {**learns, "holdout": {"share": 0.3, "control": "baseline"}},
-            "without": learns,
-            "fixed": {"arms": ARMS, "policy": "ucb1"},
-            "idle": {"arms": ARMS, "policy": "ucb1", "holdout": {}},
-        },
+    placements = {
+        "helps": {**learns, "holdout": {"share": 0.3}},
+        "harms": {**guesses, "holdout": {"share": 0.3, "control": {"arm": "film"}}},
+        "same": {**learns, "holdout": {"share": 0.3, "control": "baseline"}},
+        "without": learns,
+        "fixed": {"arms": ARMS, "policy": "ucb1"},
+        "idle": {"arms": ARMS, "policy": "ucb1", "holdout": {}},
     }
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(load_config(overrides=overrides)) as address, Client(address) as client:
-            yield SimpleNamespace(address=address, client=client, clock=clock)
+    config = harness.configured(tmp_path_factory.mktemp("lift") / "s.db", placements=placements)
+    with by_clock(config, clock) as address, Client(address) as client:
+        yield SimpleNamespace(address=address, client=client, clock=clock)
 
 
 def test_a_lift_is_found(service):
@@ -281,8 +275,7 @@ def test_prometheus_is_told_at_most_each_minute(tmp_path):
 
 def test_prometheus_is_told_of_few_lifts_at_once():
     placement = {"arms": ARMS, "policy": "uniform-random", "holdout": {}}
-    overrides = {"placements": {f"p{i:03}": placement for i in range(110)}}
-    config = load_config(overrides=overrides)
+    config = harness.configured(placements={f"p{i:03}": placement for i in range(110)})
     made = {
         name: Placement(name, each, StoredPlacement(i, 0, "", 7))
         for i, (name, each) in enumerate(config.placements.items())

@@ -10,7 +10,18 @@ from itertools import permutations
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, everything, served, with_home
+from harness import (
+    SECOND,
+    Clock,
+    as_after_a_crash,
+    by_clock,
+    clicked,
+    configured,
+    learned,
+    recovered,
+    served,
+    with_home,
+)
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -18,15 +29,11 @@ from tacit.client.messages import Impression as Wanted
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.attribution.attribution import HELD_OUT
-from tacit.service.config.file import load_config
 from tacit.service.doors import personalizer_wire as wire
 from tacit.service.doors.personalizer import Shown, impression_of
-from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback, as_content
-from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.log.sqlite import SqliteStore
+from tacit.service.log.requests import DecisionRequest, as_content
+from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
-from tacit.service.maintenance.verify import verify
 from tacit.service.placements.coin import ListControl
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report
@@ -48,21 +55,12 @@ async def told(engine, *asked):
     return rows
 
 
-async def clicked(engine, row, positions, **more):
-    sent = Feedback(row.id, CLICKS, clicks=Clicks(positions), **more)
-    (outcome,) = await engine.record_many("home", [sent])
-    return outcome
-
-
 async def finished(engine, path, config):
     """Let all windows close, and check the fold; return what is said of the lift."""
     engine.clock.now += 3600 * SECOND
     await engine.ask("home", ModeOf("online"))
-    store = SqliteStore(as_after_a_crash(path))
-    again = Engine(config, store, Clock(engine.clock.now)).placements["home"]
-    assert everything(again) == everything(engine.placements["home"])
-    assert verify(config, store) == []
-    store.close()
+    with recovered(as_after_a_crash(path), config) as again:
+        assert learned(again) == learned(engine)
     return lift_report(engine.placements["home"], engine.clock())
 
 
@@ -355,37 +353,31 @@ def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message)
 
 def test_the_lift_of_lists_and_duels_over_http(tmp_path):
     clock = Clock()
-    overrides = {
-        "server.port": 0,
-        "store.path": str(tmp_path / "s.db"),
-        "placements": {
-            "lists": LISTS | {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}},
-            "duels": DUELS | {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}},
-            "plain": LISTS,
-        },
-    }
+    held = {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}}
+    placements = {"lists": LISTS | held, "duels": DUELS | held, "plain": LISTS}
     rng = np.random.default_rng(4)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(load_config(overrides=overrides)) as address, Client(address) as client:
-            for _ in range(6):
-                made = client.slate_many("lists", [Wanted("k", user="ann")] * 300)
-                # Only d is ever clicked, which the control never lists.
-                sent = [Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made]
-                client.clicks_many("lists", sent)
-                clock.now += 40 * SECOND
-            client.slate("lists", "k", user="bob")
-            found = client.lift("lists")
-            assert found.claim == "better"
-            assert found.groups["control"]["rewards"] == 0
-            for _ in range(300):
-                one = client.duel("duels", RANKINGS, key="k", user="ann")
-                hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
-                client.clicks("duels", one.decision_id, items=hits)
+    with (
+        by_clock(configured(tmp_path / "s.db", placements=placements), clock) as address,
+        Client(address) as client,
+    ):
+        for _ in range(6):
+            made = client.slate_many("lists", [Wanted("k", user="ann")] * 300)
+            # Only d is ever clicked, which the control never lists.
+            sent = [Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made]
+            client.clicks_many("lists", sent)
             clock.now += 40 * SECOND
-            client.duel("duels", RANKINGS, user="u")
-            found = client.lift("duels")
-            assert found.claim == "better"
-            with pytest.raises(InvalidRequest, match="give it a holdout"):
-                client.lift("plain")
-            assert {row["alarm"] for row in found.srm} == {False}
+        client.slate("lists", "k", user="bob")
+        found = client.lift("lists")
+        assert found.claim == "better"
+        assert found.groups["control"]["rewards"] == 0
+        for _ in range(300):
+            one = client.duel("duels", RANKINGS, key="k", user="ann")
+            hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
+            client.clicks("duels", one.decision_id, items=hits)
+        clock.now += 40 * SECOND
+        client.duel("duels", RANKINGS, user="u")
+        found = client.lift("duels")
+        assert found.claim == "better"
+        with pytest.raises(InvalidRequest, match="give it a holdout"):
+            client.lift("plain")
+        assert {row["alarm"] for row in found.srm} == {False}

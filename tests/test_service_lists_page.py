@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 
 import apsw
 import numpy as np
 import pytest
+from harness import Client, configured
 from test_service_page import obstacles, post, shown
 
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 
 RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
 
@@ -30,27 +29,16 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(store):
     duels = {"kind": "duels", "seed": 3, "attribution_window": 600.0}
-    overrides = {
-        "store.path": str(store),
-        "server.port": 0,
-        "placements": {
-            "search": duels | {"rankers": RANKERS[:3]},
-            "many": duels | {"rankers": RANKERS},
-            "none": duels | {"rankers": ["a", "b"]},
-            "lists": LISTS | {"policy": "cascade-ucb1"},
-            "places": LISTS | {"policy": "pbm-ucb"},
-            "articles": {
-                "kind": "features",
-                "policy": {
-                    "name": "ec-bandit",
-                    "relevance_dim": 2,
-                    "examination_dim": 1,
-                    "relevance_intercept": True,
-                },
-            },
-        },
+    articles = {"name": "ec-bandit", "relevance_dim": 2, "examination_dim": 1, "relevance_intercept": True}
+    placements = {
+        "search": duels | {"rankers": RANKERS[:3]},
+        "many": duels | {"rankers": RANKERS},
+        "none": duels | {"rankers": ["a", "b"]},
+        "lists": LISTS | {"policy": "cascade-ucb1"},
+        "places": LISTS | {"policy": "pbm-ucb"},
+        "articles": {"kind": "features", "policy": articles},
     }
-    with running(load_config(overrides=overrides)) as address:
+    with running(configured(store, placements=placements)) as address:
         send(address, "search", RANKERS[:3], 20)
         send(address, "many", RANKERS, 6)
         read(address)
@@ -170,8 +158,7 @@ def test_what_is_believed_of_features_is_on_the_page(opened):
 
 
 def standings(address, placement):
-    with urllib.request.urlopen(f"{address}/v1/placements/{placement}/duels") as answer:
-        return json.load(answer)
+    return Client(address).ask("GET", f"/v1/placements/{placement}/duels")[2]
 
 
 def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):

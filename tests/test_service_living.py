@@ -19,7 +19,6 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
 from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LEARNED
-from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
@@ -140,23 +139,15 @@ async def feedback(engine, row, number):
     return await engine.record_many("home", [told])
 
 
-@pytest.mark.parametrize("kind", POLICIES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
-def test_going_on_after_stops_equals_never_having_stopped(
-    tmp_path_factory, kind, steps, snapshot_every, crash
-):
-    folder = tmp_path_factory.mktemp("stops")
-    config = of_kind(kind, snapshot_every=snapshot_every)
-    # The last group closes all windows that have ended.
-    steps = [*steps, ("decide", 0)]
+def check_stops(folder, config, steps, crash, take_step, seen):
+    """Check that stops on the way change nothing of what comes, and of what is known in the end."""
 
     async def straight():
         came, waiting = [], []
         async with harness.served(folder / "a.db", config) as engine:
             for i, (what, number) in enumerate(steps):
                 came.append(await take_step(engine, i, what, number, waiting))
-            return came, learned(engine), engine.placements["home"].offer.retired
+            return came, learned(engine), seen(engine.placements["home"])
 
     async def piecewise():
         came, waiting, path, clock = [], [], folder / "b.db", Clock()
@@ -170,24 +161,28 @@ def test_going_on_after_stops_equals_never_having_stopped(
                 await engine.start()
             came.append(await take_step(engine, i, what, number, waiting))
         await engine.stop()
-        engine = Engine(engine.config, store_at(path), clock)
-        engine.store.close()
-        return came, learned(engine), engine.placements["home"].offer.retired
+        with harness.recovered(path, engine.config, clock) as again:
+            return came, learned(again), seen(again.placements["home"])
 
     assert asyncio.run(straight()) == asyncio.run(piecewise())
 
 
+@pytest.mark.parametrize("kind", POLICIES)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
+def test_going_on_after_stops_equals_never_having_stopped(
+    tmp_path_factory, kind, steps, snapshot_every, crash
+):
+    folder = tmp_path_factory.mktemp("stops")
+    config = of_kind(kind, snapshot_every=snapshot_every)
+    # The last group closes all windows that have ended.
+    check_stops(folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: home.offer.retired)
+
+
 @pytest.mark.usefixtures("kind")
 def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
-    import stores
-
     path = tmp_path / "s.db"
-    place = {"store.path": str(path)}
-    if stores.chosen == "postgres":
-        place = {"store.url": stores.cluster().url, "store.schema": stores.schema_of(path)}
-    values = {**place, "server.port": 0, "placements.home.arms": ["a", "b"]}
-    values |= {"placements.home.seed": 7, "placements.home.policy": "thompson"}
-    config = load_config(overrides=values)
+    config = harness.with_home(path, arms=["a", "b"], policy="thompson")
     with running(config) as address, Client(address) as client:
         first = client.decide("home", "q", arms=["a"])
         stop, errors, arms = threading.Event(), [], set()

@@ -11,13 +11,12 @@ import urllib.request
 import apsw
 import numpy as np
 import pytest
-from harness import START
+from harness import START, Client, configured
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.page.amounts import age, ages
 from tacit.service.page.charts import Curve, Point, Remark, Span, line_chart, nice_ticks, time_ticks
 from tacit.service.page.key import arms_believed
@@ -35,8 +34,6 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(store):
     values = {
-        "store.path": str(store),
-        "server.port": 0,
         "placements.home.arms": ARMS,
         "placements.home.seed": 7,
         # Surely explores enough to tell what uniform exploration would earn.
@@ -49,20 +46,17 @@ def address(store):
         "placements.unlearned.arms": 2,
         "placements.trial.arms": 2,
     }
-    with running(load_config(overrides=values)) as address:
+    with running(configured(store, **values)) as address:
         send(address, "home", 200)
         send(address, "plain", 60)
         yield address
 
 
 def post(address, path, body):
-    request = urllib.request.Request(
-        f"{address}/v1/placements/{path}",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-        method="POST",
-    )
-    return json.load(urllib.request.urlopen(request))
+    """Return the answer to a request to a placement, which is granted."""
+    status, _, answer = Client(address).post(path, body)
+    assert status == 200, answer
+    return answer
 
 
 def send(address, placement, count):
@@ -180,8 +174,7 @@ def test_the_page_works_without_scripts(opened):
 
 
 def lift(address, placement):
-    with urllib.request.urlopen(f"{address}/v1/placements/{placement}/lift") as answer:
-        return json.load(answer)
+    return Client(address).ask("GET", f"/v1/placements/{placement}/lift")[2]
 
 
 def test_the_overview_says_of_lift_what_the_api_says(opened, address):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
-
 import pytest
+from harness import Client, configured
 from test_service_page import obstacles
 
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
 
 ADMIN, READ = new_key(), new_key()
@@ -19,17 +16,11 @@ ARMS = ["film", "<b>recipe</b>", "tomato, soup"]
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     placement = {"arms": ARMS, "seed": 7, "policy": "thompson"}
-    overrides = {
-        "store.path": str(tmp_path_factory.mktemp("controls") / "s.db"),
-        "server.port": 0,
-        "keys": {
-            "ops": {"sha256": ADMIN[1], "scopes": ["admin"]},
-            "eyes": {"sha256": READ[1], "scopes": ["read"]},
-        },
-        "placements": dict.fromkeys(("home", "kept", "closed", "turned", "second", "rebuilt"), placement)
-        | {"numbered": {"arms": 2, "policy": "thompson"}},
-    }
-    with running(load_config(overrides=overrides)) as address:
+    keys = {"ops": {"sha256": ADMIN[1], "scopes": ["admin"]}, "eyes": {"sha256": READ[1], "scopes": ["read"]}}
+    placements = dict.fromkeys(("home", "kept", "closed", "turned", "second", "rebuilt"), placement)
+    placements["numbered"] = {"arms": 2, "policy": "thompson"}
+    config = configured(tmp_path_factory.mktemp("controls") / "s.db", keys=keys, placements=placements)
+    with running(config) as address:
         yield address
 
 
@@ -46,9 +37,7 @@ def controls(opened):
 
 def asked(address, path):
     headers = {"authorization": f"Bearer {READ[0]}"}
-    request = urllib.request.Request(f"{address}/v1/placements{path}", headers=headers)
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
+    return Client(address).ask("GET", f"/v1/placements{path}", headers=headers)[2]
 
 
 def summary(address, name):

@@ -8,11 +8,10 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness import PATIENCE, eventually, served
+from harness import PATIENCE, eventually, served, with_home
 from test_service_page import post
 
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
 from tacit.service.log.requests import Impression
 from tacit.service.page import pages
 from tacit.service.page.pages import REST, Looks
@@ -22,14 +21,8 @@ ARMS = 10_000
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    values = {
-        "store.path": str(tmp_path_factory.mktemp("many") / "s.db"),
-        "server.port": 0,
-        "placements.home.arms": ARMS,
-        "placements.home.policy": "ucb1",
-        "placements.home.holdout": {"share": 0.1},
-    }
-    with running(load_config(overrides=values)) as address:
+    path = tmp_path_factory.mktemp("many") / "s.db"
+    with running(with_home(path, arms=ARMS, policy="ucb1", holdout={"share": 0.1})) as address:
         for i in range(40):
             asked = {"key": f"key {i % 10}", "decision_id": f"d {i}"}
             post(address, "home/decide", asked)
@@ -137,8 +130,7 @@ def test_a_page_that_fails_fails_for_all_and_is_made_again():
 
 def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
     async def session():
-        values = {"placements.home.arms": 3, "placements.home.holdout": {"share": 0.5}}
-        config = load_config(overrides=values)
+        config = with_home(arms=3, holdout={"share": 0.5})
         async with served(tmp_path / "s.db", config) as engine:
             await engine.decide_many("home", [Impression("a", None, None)] * 10)
             placement = engine.placement("home")
@@ -155,8 +147,7 @@ def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
 def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path):
     shop = {"arms": 2, "attribution_window": 0.1, "holdout": {"share": 0.5}}
     shop["metrics"] = {"revenue": {"range": [0, 100]}}
-    place = {"store.path": str(tmp_path / "s.db"), "server.port": 0}
-    with running(load_config(overrides=place | {"placements.shop": shop})) as address:
+    with running(with_home(tmp_path / "s.db", "shop", **shop)) as address:
         for i in range(10):
             post(address, "shop/decide", {"key": "a", "decision_id": f"{i}"})
             told = {"decision_id": f"{i}", "reward": 1.0, "metrics": {"revenue": 30.0}}

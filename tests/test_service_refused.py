@@ -9,15 +9,13 @@ import msgspec
 import psycopg
 import pytest
 import stores
-from harness import learned, served
+from harness import learned, recovered, served
 from stores import sql, store_at
 
 import tacit
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import Refused, StoreError
 from tacit.service.http.messages import problem_of
-from tacit.service.maintenance.verify import verify
 
 PLACEMENT = PlacementConfig(tacit.Thompson(("holiday", "film", "recipe")), 7)
 CONFIG = Config({"home": PLACEMENT, "side": PLACEMENT})
@@ -60,14 +58,10 @@ def only_told(path, kind, table, what):
 
 def is_the_fold(path, state, config=CONFIG):
     """Whether what an engine knew at its end is what its log teaches."""
-    store = store_at(path)
-    try:
-        assert verify(config, store) == []
+    with recovered(path, config):
         sql(path, stores.chosen, "DELETE FROM snapshots")
-        engine = Engine(config, store)
+    with recovered(path, config) as engine:
         return [learned(engine, name) for name in config.placements] == state
-    finally:
-        store.close()
 
 
 async def together(*requests):

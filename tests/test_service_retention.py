@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 import test_personalizer as personalizer
-from harness import START, Client, Clock, learned, quiet, reached, served
+from harness import START, Client, Clock, learned, quiet, reached, recovered, served
 from stores import store_at
 from test_cli import tacit as tacit_command
 
@@ -180,12 +180,10 @@ def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
             with pytest.raises(UnknownDecision):
                 await engine.feedback("other", "old", 1.0)
             assert await engine.feedback("home", "open", 1.0) == "learned"
-        store = store_at(tmp_path / "s.db")
-        ids = [row.id for row in store.events(0) if isinstance(row, DecisionRow)]
+        with recovered(tmp_path / "s.db", config) as again:
+            ids = [row.id for row in again.store.events(0) if isinstance(row, DecisionRow)]
         assert "old" not in ids
         assert "open" in ids
-        assert verify(config, store) == []
-        store.close()
 
     asyncio.run(session())
 
@@ -207,9 +205,8 @@ def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
             row = await engine.decide("home", "key 0")
             await engine.feedback("home", row.id, 1.0)
             assert row.would is not None
-        store = store_at(path)
-        assert verify(config, store) == []
-        store.close()
+        with recovered(path, config):
+            pass
 
     asyncio.run(shadowed())
 

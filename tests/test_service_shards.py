@@ -13,10 +13,11 @@ import numpy as np
 import psycopg
 import pytest
 import stores
-from harness import PATIENCE, START, served
+from harness import PATIENCE, START, recovered, served
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
+from test_service_stores import tick
 
 import tacit
 from tacit.classifiers import Rectangle
@@ -30,7 +31,7 @@ from tacit.service.engine.opening import open_store
 from tacit.service.errors import Fenced, StoreError, Unavailable
 from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
 from tacit.service.log.requests import DecisionRequest, Feedback
-from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows
+from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.resharding import reshard
 from tacit.service.maintenance.verify import verify
@@ -123,10 +124,9 @@ async def two_shards(folder, policy, **options):
 def agree_with_their_logs(folder, config):
     """Check that each state is a fold over its log, marks included."""
     for number in range(2):
-        store = SqliteStore(folder / f"{number}.db")
-        assert any(isinstance(event, MarkRow) and event.kind == "merge" for event in store.events(0))
-        assert verify(config, store) == []
-        store.close()
+        with recovered(folder / f"{number}.db", config) as again:
+            events = list(again.store.events(0))
+        assert any(isinstance(event, MarkRow) and event.kind == "merge" for event in events)
 
 
 def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
@@ -435,10 +435,6 @@ def schema(request):
         ).fetchall()
         for (each,) in found:
             connection.execute(f'DROP SCHEMA "{each}" CASCADE')
-
-
-def tick(seq):
-    return Rows([], [], [MarkRow(seq, None, START + seq, "tick", "")])
 
 
 def test_the_latest_owner_alone_can_write(schema):

@@ -6,10 +6,11 @@ import asyncio
 import json
 from functools import partial
 
+import harness
 import numpy as np
 import pytest
 import stores
-from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, served, with_policy
+from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -96,17 +97,13 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
         nonlocal path
         start = 0
         for length in lengths:
-            engine = Engine(config, SqliteStore(path), clock)
-            await engine.start()
-            await traffic(engine, length, start)
-            start += length
-            before = known(engine)
-            path = as_after_a_crash(path) if crash else path
-            await engine.stop()
-            again = Engine(config, SqliteStore(path), clock)
-            assert known(again) == before
-            assert verify(config, again.store) == []
-            again.store.close()
+            async with served(path, config, clock) as engine:
+                await traffic(engine, length, start)
+                start += length
+                before = known(engine)
+                path = as_after_a_crash(path) if crash else path
+            with recovered(path, config, clock) as again:
+                assert known(again) == before
 
     asyncio.run(piecewise())
 
@@ -132,10 +129,8 @@ def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snap
             before = known(engine)
             crashed = as_after_a_crash(path)
         for place in (path, crashed):
-            again = Engine(config, SqliteStore(place), clock)
-            assert known(again) == before
-            assert verify(config, again.store) == []
-            again.store.close()
+            with recovered(place, config, clock) as again:
+                assert known(again) == before
 
     asyncio.run(session())
 
@@ -149,15 +144,13 @@ def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
 
     async def session():
         clock = Clock()
-        engine = Engine(config, store_at(path), clock)
-        await engine.start()
-        await traffic(engine, 40)
-        # An hour later nearly all rows are too old.
-        clock.now += 3600 * SECOND
-        await traffic_at(engine, clock.now)
-        await quiet(engine)
-        before = known(engine)
-        await engine.stop()
+        async with served(path, config, clock) as engine:
+            await traffic(engine, 40)
+            # An hour later nearly all rows are too old.
+            clock.now += 3600 * SECOND
+            await traffic_at(engine, clock.now)
+            await quiet(engine)
+            before = known(engine)
         return before
 
     before = asyncio.run(session())
@@ -337,15 +330,9 @@ def test_other_signals_fold_the_log_anew(tmp_path):
 def test_signals_over_http(tmp_path):
     policy = "bwc(policy=thompson, classifier=rectangle(dim=2, margin=0.1))"
     signals = ["volume", "reformulation"]
-    overrides = {
-        "server.port": 0,
-        "store.path": str(tmp_path / "s.db"),
-        "placements": {
-            "home": {"arms": ["old", "new"], "policy": policy, "signals": signals},
-            "plain": {"arms": 2},
-        },
-    }
-    with running(load_config(overrides=overrides)) as address:
+    home = {"arms": ["old", "new"], "policy": policy, "signals": signals}
+    placements = {"home": home, "plain": {"arms": 2}}
+    with running(harness.configured(tmp_path / "s.db", placements=placements)) as address:
         client = Client(address)
         asked = {"key": "tomato", "session": "ann", "decision_id": "a"}
         status, _, answer = client.post("home/decide", asked)

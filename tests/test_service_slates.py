@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, as_after_a_crash, with_home
+from harness import SECOND, START, as_after_a_crash, learned, recovered, served, with_home
 
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
@@ -16,24 +16,13 @@ from tacit.learning.learner import Learner
 from tacit.service.app.server import running
 from tacit.service.attribution.attribution import PENDING
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
 from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.verify import verify
 
 ARMS = ["a", "b", "c", "d", "e"]
 
 
 configured = partial(with_home, kind="slates", arms=ARMS, policy="cascade-kl-ucb")
-
-
-def learned(placement):
-    """Return what the placement is, bit for bit."""
-    used = len(placement.learner.keys)
-    arrays = {name: a[:used].tobytes() for name, a in leaves(placement.learner.state)}
-    counted = placement.decisions, dict(placement.outcomes), placement.series.to_bytes()
-    return arrays, counted, placement.open_windows()
 
 
 async def traffic(engine, rounds):
@@ -59,30 +48,26 @@ async def traffic(engine, rounds):
 def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async def session():
         config = configured(policy=policy, snapshot_every=40)
-        engine = Engine(config, SqliteStore(tmp_path / "s.db"), Clock())
-        await engine.start()
-        shown = await traffic(engine, 20)
-        live = learned(engine.placements["home"])
-        crashed = as_after_a_crash(tmp_path / "s.db")
-        engine.clock.now += 60 * SECOND
-        told = engine.placements["home"].checked(DecisionRequest("key 0"))
-        await engine.decide_many("home", [told])
-        placement = engine.placements["home"]
-        expected = Learner(placement.config.policy, seed=0)
-        for row, _ in shown:
-            expected.recall([placement.decision_of(row, row.epoch)])
-        for row, clicks in shown:
-            rewards = [float(k in (clicks or ())) for k in range(3)]
-            expected.learn(placement.decision_of(row, row.epoch), rewards)
-        used = len(expected.keys)
-        for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
-            np.testing.assert_array_equal(a[:used], b[:used])
-        await engine.stop()
-        store = SqliteStore(crashed)
-        assert 0 < store.snapshot(1).seq < store.end().seq
-        assert learned(Engine(config, store, Clock()).placements["home"]) == live
-        assert verify(config, store) == []
-        store.close()
+        async with served(tmp_path / "s.db", config) as engine:
+            shown = await traffic(engine, 20)
+            live = learned(engine)
+            crashed = as_after_a_crash(tmp_path / "s.db")
+            engine.clock.now += 60 * SECOND
+            told = engine.placements["home"].checked(DecisionRequest("key 0"))
+            await engine.decide_many("home", [told])
+            placement = engine.placements["home"]
+            expected = Learner(placement.config.policy, seed=0)
+            for row, _ in shown:
+                expected.recall([placement.decision_of(row, row.epoch)])
+            for row, clicks in shown:
+                rewards = [float(k in (clicks or ())) for k in range(3)]
+                expected.learn(placement.decision_of(row, row.epoch), rewards)
+            used = len(expected.keys)
+            for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
+                np.testing.assert_array_equal(a[:used], b[:used])
+        with recovered(crashed, config) as again:
+            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+            assert learned(again) == live
 
     asyncio.run(session())
 

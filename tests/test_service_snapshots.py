@@ -11,20 +11,18 @@ import apsw
 import harness
 import numpy as np
 import pytest
-from harness import START, Clock, arrays, everything, learned, quiet, reached
+from harness import START, Clock, arrays, everything, learned, quiet, reached, recovered, served
 from stores import sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import PIECE, Room, from_bytes, pieces
-from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.log.store import BASES, BATCH, Draft, Old, Snapshot, save
-from tacit.service.maintenance.verify import verify
 from tacit.service.placements.snapshots import LEAST_ROOM
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
@@ -80,23 +78,21 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
 
     async def session():
         store = SlowStore(store_at(path))
-        engine = Engine(config, store)
-        await engine.start()
-        await decided(engine, 25)
-        await begun(store, 1)
-        at_copy = engine.health().events
-        async with asyncio.timeout(30):
-            await decided(engine, 60)
-        # Only one is under way, however much would be due.
-        assert store.begun == 1
-        assert store.snapshot(1) is None
-        assert engine.placements["home"].snapshot_time is None
-        store.goes_on.set()
-        await engine.written()
-        snapshot = store.snapshot(1)
-        assert 20 <= snapshot.seq <= at_copy < engine.health().events
-        assert engine.placements["home"].snapshot_time == snapshot.time
-        await engine.stop()
+        async with served(store, config) as engine:
+            await decided(engine, 25)
+            await begun(store, 1)
+            at_copy = engine.health().events
+            async with asyncio.timeout(30):
+                await decided(engine, 60)
+            # Only one is under way, however much would be due.
+            assert store.begun == 1
+            assert store.snapshot(1) is None
+            assert engine.placements["home"].snapshot_time is None
+            store.goes_on.set()
+            await engine.written()
+            snapshot = store.snapshot(1)
+            assert 20 <= snapshot.seq <= at_copy < engine.health().events
+            assert engine.placements["home"].snapshot_time == snapshot.time
         return engine.placements["home"], snapshot
 
     live, snapshot = asyncio.run(session())
@@ -107,26 +103,20 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     assert arrays(from_bytes(snapshot.learner, "snapshot", restored)) == arrays(kept.learner)
     # The snapshot of the middle and the rest of the log lead to what was live.
     save(store, snapshot)
-    assert verify(config, store) == []
-    again = Engine(config, store)
-    assert everything(again.placements["home"]) == everything(live)
-    store.close()
+    with recovered(store, config) as again:
+        assert everything(again.placements["home"]) == everything(live)
 
 
 @pytest.mark.usefixtures("least_room")
 def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
     async def session():
-        engine = Engine(configured(), store_at(tmp_path / "s.db"))
-        await engine.start()
-        await decided(engine, 25)
-        await engine.stop()
+        async with served(tmp_path / "s.db", configured()) as engine:
+            await decided(engine, 25)
         return engine.health().events
 
     events = asyncio.run(session())
-    store = store_at(tmp_path / "s.db")
-    assert store.snapshot(1).seq == events
-    assert verify(configured(), store) == []
-    store.close()
+    with recovered(tmp_path / "s.db", configured()) as again:
+        assert again.store.snapshot(1).seq == events
 
 
 @pytest.mark.usefixtures("kind", "least_room")
@@ -160,10 +150,8 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
         store = SlowStore(store_at(path))
         store.fails = True
         store.goes_on.set()
-        engine = Engine(config, store)
-        await engine.start()
-        await decided(engine, 40)
-        await engine.stop()
+        async with served(store, config) as engine:
+            await decided(engine, 40)
         assert engine.failure is None
         return engine.placements["home"]
 
@@ -275,7 +263,7 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     """Or rows to come, which have the numbers of those that are missing, would teach nothing."""
     path = tmp_path / "s.db"
     home = {"arms": 3, "seed": 7, "policy": "ucb1"}
-    config = load_config(overrides={"placements": {"home": home, "other": home}})
+    config = harness.configured(placements={"home": home, "other": home})
 
     async def decided(first, count):
         async with harness.served(path, config) as engine:
@@ -291,20 +279,14 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     assert "the log ends with row 20, before what was learned up to row 40" in caplog.text
     # Once more, as it went: as many rows as there had been, and learned from no snapshot.
     live = asyncio.run(decided(200, 15))
-    store = store_at(path)
-    try:
-        assert verify(config, store) == []
-        folded = Engine(config, store, Clock())
+    with recovered(path, config) as folded:
         assert learned(folded) == live
         assert folded.placements["home"].learner.state.plays.sum() == 10 + 3 + 15
-    finally:
-        store.close()
 
 
 def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
     path = tmp_path / "s.db"
-    home = {"arms": 3, "seed": 7, "policy": "ucb1", "retention": 1.0}
-    config = load_config(overrides={"placements": {"home": home}})
+    config = harness.with_home(arms=3, policy="ucb1", retention=1.0)
 
     async def session():
         clock = Clock()

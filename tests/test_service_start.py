@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import test_service_living as living
 from click.testing import CliRunner
-from harness import Client, Clock, as_after_a_crash, learned
+from harness import Client, Clock, as_after_a_crash, folded, is_the_fold, learned
 from stores import cluster, schema_of, store_at
 
 import tacit
@@ -22,7 +22,7 @@ from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.fold import fold, opened, start
+from tacit.service.engine.fold import start
 from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
@@ -78,22 +78,6 @@ async def traffic(engine, first, count):
             await living.feedback(engine, row, i)
 
 
-def folded(config, path, snapshot):
-    store = store_at(path)
-    try:
-        placement = opened("home", config.placements["home"], store, 0, snapshot=snapshot)
-        fold({placement.id: placement}, store)
-        assert verify(config, store) == []
-        return harness.everything(placement)
-    finally:
-        store.close()
-
-
-def is_the_fold(config, path, live):
-    assert folded(config, path, snapshot=True) == live
-    assert folded(config, path, snapshot=False) == live
-
-
 def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_process(tmp_path, kind):
     file, config = tmp_path / "learner.tacit", tmp_path / "tacit.toml"
     log = tmp_path / "clicks.csv"
@@ -139,7 +123,7 @@ def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_
     harness.stopped(process, signal.SIGKILL)
     file.unlink()
     loaded = load_config(config)
-    lives = [folded(loaded, tmp_path / "s.db", snapshot) for snapshot in (True, False)]
+    lives = [harness.everything(folded(tmp_path / "s.db", loaded, snapshot)) for snapshot in (True, False)]
     assert lives[0] == lives[1]
     keys, arrays = lives[0][:2]
     assert keys == ["tomato"]

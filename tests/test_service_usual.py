@@ -8,7 +8,7 @@ import re
 
 import pytest
 import uvicorn
-from harness import reached
+from harness import reached, with_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_service_guard import KEY, MADE
@@ -16,7 +16,6 @@ from uvicorn.server import ServerState
 
 from tacit.service.app import app as site
 from tacit.service.app.usual import Usual
-from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
 from tacit.service.log.sqlite import SqliteStore
@@ -65,9 +64,9 @@ class Side:
     """A service, asked on connections without a network."""
 
     def __init__(self, path, short, **values):
-        places = {"store.path": str(path), "server.body_limit": 500}
+        values = {"server.body_limit": 500, **values}
         home = {"arms": ["a", "b", "c"], "policy": "ucb1", "seed": 3, "attribution_window": 1e6}
-        self.config = load_config(overrides={**places, "placements": {"home": home}, **values})
+        self.config = with_home(path, values=values, **home)
         self.short = short
 
     async def start(self):

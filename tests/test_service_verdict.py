@@ -8,6 +8,7 @@ import html
 import json
 from functools import partial
 
+import harness
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -28,8 +29,8 @@ from tacit.service.engine import verdicts
 from tacit.service.engine import verdicts as searches
 from tacit.service.errors import Conflict, Unavailable
 from tacit.service.log.ids import Shard
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
-from tacit.service.log.rows import ACTIVATE, CLICKS
+from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.rows import ACTIVATE
 from tacit.service.maintenance.copies import export
 
 SECOND = 1_000_000
@@ -51,12 +52,7 @@ async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **sa
     return row
 
 
-async def did(engine, row, positions, action="click", id=None):
-    told = Feedback(row.id, CLICKS, None, id, Clicks(positions, action=action))
-    (outcome,) = await engine.record_many("search", [told])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+clicked = partial(harness.clicked, name="search")
 
 
 async def whole(engine, *asked):
@@ -87,7 +83,7 @@ async def traffic(engine, rounds, seed):
             await engine.feedback("search", row.id, float(rng.integers(3)) / 2)
         for _ in range(rng.integers(4)) if lists else ():
             action = list(WORTH)[rng.integers(len(WORTH))]
-            await did(engine, row, sorted({*rng.integers(0, 3, 2).tolist()}), action)
+            await clicked(engine, row, sorted({*rng.integers(0, 3, 2).tolist()}), action=action)
 
 
 # The same as tacit duel ----------------------------------------------------------------------
@@ -146,7 +142,7 @@ def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
                 row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
                 held += row.control
                 engine.clock.now += SECOND
-                await did(engine, row, [i % 3], "purchase" if i % 7 else "click")
+                await clicked(engine, row, [i % 3], action="purchase" if i % 7 else "click")
             engine.clock.now += 60 * SECOND
             await searched(engine)
             return held, await whole(engine, 0.9, 0.2)
@@ -168,9 +164,9 @@ def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_p
                 teams = shown["interleaved"]["memory"]["teams"]
                 named = [shown["pair"][team] for team in teams]
                 if "old" in named and "new" in named:
-                    await did(engine, row, [named.index("old")])
+                    await clicked(engine, row, [named.index("old")])
                     if i % 5 == 0:
-                        await did(engine, row, [named.index("new")], "purchase")
+                        await clicked(engine, row, [named.index("new")], action="purchase")
                 engine.clock.now += 40 * SECOND
             await searched(engine, lists=lists)
             standings = engine.placements["search"].report()[1]
@@ -195,7 +191,7 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
                 shown = json.loads(row.shown)
                 named = [shown["pair"][t] for t in shown["interleaved"]["memory"]["teams"]]
                 if taste in named:
-                    await did(engine, row, [named.index(taste)])
+                    await clicked(engine, row, [named.index(taste)])
                 engine.clock.now += 40 * SECOND
                 rows.append(row)
             await searched(engine, lists=lists)
@@ -319,7 +315,7 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
         ) as engine:
             for i in range(40):
                 row = await searched(engine)
-                await did(engine, row, [i % 3], "purchase")
+                await clicked(engine, row, [i % 3], action="purchase")
                 engine.clock.now += 40 * SECOND
             before = await whole(engine)
             await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
@@ -352,9 +348,7 @@ def address(tmp_path_factory):
     config = configured(folder / "s.db", attribution_window=1.0, aggregation="union")
     config.placements["shop"] = config.placements["search"]
     config.placements["home"] = load_config().placements["default"]
-    config.placements["plain"] = load_config(
-        overrides={"placements": {"plain": {"kind": "duels", "rankers": RANKERS}}}
-    ).placements["plain"]
+    config.placements["plain"] = with_home(kind="duels", rankers=RANKERS).placements["home"]
     with running(config) as address:
         yield address
 
@@ -456,9 +450,9 @@ def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path)
         async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
             lists = {"old": list("abcd"), "new": list("efgh")}
             row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
-            await did(engine, row, [2], "purchase")
-            await did(engine, row, [0])
-            await did(engine, row, [2], "purchase")
+            await clicked(engine, row, [2], action="purchase")
+            await clicked(engine, row, [0])
+            await clicked(engine, row, [2], action="purchase")
             await searched(engine, lists=lists)
             engine.clock.now += 40 * SECOND
             await searched(engine, lists=lists)

@@ -20,10 +20,8 @@ from tacit.core.arrays import lane_rows, lanes_view, leaves
 from tacit.core.dispatch import shipped
 from tacit.evaluate import IPS, off_policy
 from tacit.policies.base import registry
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow
-from tacit.service.maintenance.verify import verify
 from tacit.simulation import POLICY_STREAM, Run
 
 ARMS = ("film", "holiday", "recipe")
@@ -279,12 +277,8 @@ def test_the_service_goes_on_from_wherever_it_died(tmp_path, policy):
                 await quiet(engine)
                 store.dead = True
             start += length
-        store = store_at(tmp_path / "b.db")
-        assert verify(config, store) == []
-        store.close()
-        again = Engine(config, store_at(tmp_path / "b.db"), clock)
-        again.store.close()
-        return shown, learned(again)
+        with harness.recovered(tmp_path / "b.db", config, clock) as again:
+            return shown, learned(again)
 
     assert asyncio.run(piecewise()) == asyncio.run(straight())
 
@@ -300,13 +294,9 @@ def test_rows_that_are_dropped_leave_what_they_taught_all_keys(tmp_path):
                 await engine.feedback("home", row.id, float(i % 3 == 0))
             await quiet(engine)
             state = learned(engine)
-        store = store_at(tmp_path / name)
-        left = sum(isinstance(event, DecisionRow) for event in store.events(0))
-        assert verify(config, store) == []
-        again = Engine(config, store, Clock())
-        store.close()
-        assert learned(again) == state
-        return state, left
+        with harness.recovered(tmp_path / name, config) as again:
+            assert learned(again) == state
+            return state, sum(isinstance(event, DecisionRow) for event in again.store.events(0))
 
     (kept, some), (whole, every) = (asyncio.run(session(f"{days}.db", days)) for days in (1.0, None))
     assert kept == whole

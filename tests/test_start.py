@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 from click.testing import CliRunner
 
@@ -83,7 +84,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again():
 
 def test_only_what_is_named_is_compiled_ahead(monkeypatch):
     seen = []
-    monkeypatch.setattr(warmup, "_learned", lambda policy: seen.append(type(policy).__name__))
+    monkeypatch.setattr(warmup, "Learner", lambda policy, seed: seen.append(type(policy).__name__) or Mock())
     monkeypatch.setattr(warmup, "simulate", lambda policy, *_, **__: None)
     warmed("auto", "thompson(discount=0.9)", "ucb1")
     recommended = {kind.__name__ for kind in registry.values() if kind.about.suits}

@@ -266,10 +266,11 @@ def test_the_command_line_reads_them(tmp_path):
     arguments = ["ubi", path, out, "--clicks", "buy,click", "--length", "2", "--json"]
     result = tacit_command(*arguments)
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout) == {
+    known = {
         "rows": 2, "queries": 1, "events": 2, "clicks": 2, "examined": 0, "others": {},
         "rejected": {"unknown-query": 1},
     }  # fmt: skip
+    assert json.loads(result.stdout).items() >= known.items()
     assert rows(read_log(out), "arm", "reward") == [("a", 0.0), ("b", 1.0)]
     assert "nobody's" in tacit_command("ubi", path, out).stdout
     assert tacit_command("ubi", path, tmp_path / "clicks.txt").returncode == 2
